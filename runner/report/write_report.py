@@ -148,7 +148,7 @@ def as_csv(comparison: Comparison) -> str:
     columns = file_columns(comparison)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name for column in columns])
+    writer.writerow([no_formula(column.name) for column in columns])
     writer.writerows([[no_formula(column.value(row)) for column in columns] for row in comparison.rows])
     return text.getvalue()
 

@@ -7,6 +7,7 @@ control characters written out. Paths are those of ``Folder``. docs/security.md 
 import gc
 import json
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,8 +83,13 @@ def _printable(value: Any) -> Any:
 
 
 def no_formula(value: object) -> object:
-    """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text.
+
+    Numbers stay as they are.
+    """
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", *"＝＋－＠")):
+        return value
+    return value if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", value, re.ASCII) else f"'{value}"
 
 
 LINE = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"

@@ -14,7 +14,8 @@ from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
 FORMAT = 1
-LARGEST_SIDE = 2**14  # pixels; a description from anybody must not ask for all of the memory
+LARGEST_SIDE = 2**13  # pixels; a description from anybody must not ask for all of the memory
+MOST_NUMBERS = 2**26  # of a sample
 MODES = ("L", "RGB")
 RESIZE = ("shorter_side", "square")
 DTYPES = ("uint8", "float16", "bfloat16", "float32", "float64")
@@ -114,6 +115,10 @@ def _is_side(value: Any) -> bool:
     return _is_whole(value) and value <= LARGEST_SIDE
 
 
+def _are_few(sides: list[Any]) -> bool:
+    return all(map(_is_whole, sides)) and math.prod(sides) <= MOST_NUMBERS
+
+
 def _is_finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
@@ -126,7 +131,7 @@ _RIGHT = {
     "num_classes": lambda value: _is_whole(value) and value <= 2**24,
     "classes": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
     "image_size": _is_side,
-    "shape": lambda value: isinstance(value, list) and len(value) <= 8 and all(map(_is_side, value)),
+    "shape": lambda value: isinstance(value, list) and len(value) <= 8 and _are_few(value),
     "dtype": lambda value: value in DTYPES,
     "preprocess": lambda value: Steps.of(value) is not None,
     "mean": _are_numbers,

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
+from manyheads.runner.data.data_option import CorruptSample
 from manyheads.runner.data.rank.crops import CropView, crop_view, evaluation_view, training_view
 from manyheads.runner.data.rank.photos import Photos, Picture, shown
 from manyheads.runner.data.rank.rng import seed_sample
@@ -136,3 +137,12 @@ def test_a_program_that_is_named_like_an_image_is_not_interpreted(tmp_path, monk
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n")
     with pytest.raises(OSError, match="cannot identify image file"):
         Picture(path).decoded()
+
+
+@pytest.mark.parametrize("size", [(30_000, 1), (1, 30_000)])
+def test_a_thin_image_is_refused_before_its_shorter_side_is_resized(tmp_path, size):
+    """To 256 pixels, it would take 8 GB."""
+    Image.new("RGB", size).save(tmp_path / "thin.png")
+    photos = Photos([str(tmp_path / "thin.png")], [0], image_size=224, train=False)
+    with pytest.raises(CorruptSample, match="it would take (7680000 x 256|256 x 7680000) pixels"):
+        photos[0]

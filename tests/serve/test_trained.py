@@ -14,7 +14,7 @@ from PIL import Image
 import manyheads
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.description import Description, read
+from manyheads.runner.serve.description import Description, Steps, read
 from manyheads.runner.task.rank.classification import Classification
 from tests.conftest import ROOT
 from tests.in_process import small, train, weights
@@ -214,6 +214,7 @@ def test_import_manyheads_imports_no_torch():
         ("num_classes", True),
         ("classes", "cat"),
         ("shape", [3, 10**9, 4]),
+        ("shape", [64, 2**11, 2**11]),
         ("preprocess", {"mode": "RGB", "resize": "square", "size": 10**9}),
         ("preprocess", {"run": "rm"}),
         ("mean", ["a"]),
@@ -227,6 +228,11 @@ def test_nonsense_in_model_json_is_refused(tmp_path, key, value):
     folder.description.write_text(json.dumps({**Description().to_json(), key: value}))
     with pytest.raises(ConfigurationError, match=f"{key} has another type"):
         read(folder)
+
+
+def test_large_images_are_predicted_a_few_at_a_time(of_photos):
+    large = replace(of_photos.description, preprocess=Steps("RGB", "square", 2**12))
+    assert (of_photos.at_once, replace(of_photos, description=large).at_once) == (64, 1)
 
 
 def test_what_was_written_is_read(photo_run):

@@ -1,5 +1,6 @@
 """A run folder that somebody sent, or that comes back changed: links, pipes, other checkpoints, texts, other code."""
 
+import _codecs
 import json
 import os
 import shutil
@@ -226,6 +227,21 @@ class TestCheckpoints:
         with pytest.raises(ConfigurationError, match="damaged or not a checkpoint"):
             load(tmp_path / "a.pt")
         assert not (tmp_path / "mark").exists()
+
+    @pytest.mark.parametrize("is_archive", [True, False])
+    @pytest.mark.parametrize(
+        "call", [(bytearray, 10**10), (_codecs.encode, "a" * 100, "utf_32")], ids=["zeros", "codec"]
+    )
+    def test_one_whose_few_bytes_would_take_any_amount_of_memory(self, tmp_path, call, is_archive):
+        """Nested, a codec that doubles a text does too."""
+
+        class Bomb:
+            def __reduce__(self):
+                return call[0], call[1:]
+
+        torch.save({"version": 1, "model": {"w": Bomb()}}, tmp_path / "a.pt", _use_new_zipfile_serialization=is_archive)
+        with pytest.raises(ConfigurationError, match=f"it calls .*{call[0].__name__}"):
+            load(tmp_path / "a.pt")
 
     def test_a_pipe(self, tmp_path):
         os.mkfifo(tmp_path / "a.pt")

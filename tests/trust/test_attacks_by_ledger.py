@@ -154,7 +154,7 @@ class TestAReport:
             (folder / str(job) / "steps.csv").write_text("epoch,step,samples,loss\n1,1,1,1\n1,2,2,0.5\n")
         entries = [
             {"job": job, "folder": str(job), "signature": "x", "state": state, "reason": self.HOSTILE,
-             "overrides": [f"+note={self.HOSTILE}{job}"]}
+             "overrides": [f"+note={self.HOSTILE}{job}", f"=HYPERLINK()={job}"]}
             for job, state in enumerate(("completed", "completed"))
         ]  # fmt: skip
         lines = [{"options": {"jobs": self.HOSTILE}}, *entries]

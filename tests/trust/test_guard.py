@@ -46,7 +46,7 @@ ALLOWED = {
         "runner/data/imagefolder.py": 1,
         "runner/data/rank/photos.py": 1,
         "runner/serve/rank/preprocess.py": 1,
-        "runner/checkpoint/rank/load.py": 3,
+        "runner/checkpoint/rank/load.py": 5,
         "runner/checkpoint/rank/checkpoints.py": 2,
         "runner/checkpoint/rank/convert_checkpoint.py": 1,
     },

@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import pickletools
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -10,14 +12,14 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict, tensors
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened, refuse_tensor_bombs
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.data_files import no_link
 
 VERSION = 1
-MOST_SHARED = 100  # how often as many bytes as a file has may be in its tensors
+PICKLES = 4  # of torch's format before 1.6: a number, the version, the machine, the content
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
 
@@ -32,9 +34,10 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
     try:
         with open(path, "rb", opener=no_link) as file:
             _refuse_archive_bombs(file)
+            _refuse_pickle_bombs(file)
             source = f"/dev/fd/{file.fileno()}" if is_mapped else file  # mapping takes a path
             state = torch.load(source, map_location="cpu", weights_only=True, mmap=is_mapped or None)
-            _refuse_tensor_bombs(state, os.fstat(file.fileno()).st_size)
+            refuse_tensor_bombs(state, os.fstat(file.fileno()).st_size)
             if isinstance(state, dict) and "version" in state:  # one of ours
                 _compare_checksums(file)
     except FileNotFoundError:
@@ -94,14 +97,28 @@ def _refuse_archive_bombs(file: IO[bytes]) -> None:
     file.seek(0)
 
 
-def _refuse_tensor_bombs(state: Any, size: int) -> None:
-    """Strides let a tensor have any number of entries in a few bytes, all of which a copy of it would write.
+def _refuse_pickle_bombs(file: IO[bytes]) -> None:
+    """Torch lets a pickle call bytearray(n) and _codecs.encode, with which a few bytes take any amount of memory.
 
-    Weights that are shared are in a file once, with several names.
+    Neither it nor this project writes them.
     """
-    total = sum(each.numel() * each.element_size() for _, each in tensors(state))
-    if total > MOST_SHARED * size:
-        raise ValueError(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
+    for pickled in _pickles(file):
+        for operation, argument, _ in pickletools.genops(pickled):
+            if operation.name == "GLOBAL" and str(argument).endswith((" bytearray", " encode")):
+                raise ValueError(f"it calls {str(argument).replace(' ', '.')}")
+    file.seek(0)
+
+
+def _pickles(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                if name.endswith(".pkl"):
+                    with archive.open(name) as part:
+                        yield part
+    else:
+        file.seek(0)
+        yield from [file] * PICKLES
 
 
 def _compare_checksums(file: IO[bytes]) -> None:

@@ -159,6 +159,8 @@ def _check(index: Index) -> None:
                 raise ValueError(f"a piece of {key} lies outside its tensor")
         if sum(piece.box.numel for piece in pieces) != box.numel:
             raise ValueError(f"{key} is not complete")
+    if index.size > (most := sum(part.size for part in index.files.values())):
+        raise ValueError(f"its tensors would take {index.size:,} bytes, and its files have {most:,}")
 
 
 def _text(content: Any) -> bytes:

@@ -61,10 +61,10 @@ def pod(subject: Subject) -> dict[str, Any]:
     container = {
         "name": "manyheads",
         "image": subject.image,
-        "command": ["sh", "-c", f"{wait}; exec {shlex.join(subject.command())}"],
+        "command": ["sh", "-c", _literal(f"{wait}; exec {shlex.join(subject.command())}")],
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            *({"name": name, "value": value} for name, value in subject.variables().items()),
+            *({"name": name, "value": _literal(value)} for name, value in subject.variables().items()),
         ],
         "ports": [{"containerPort": PORT}],
         "resources": {"requests": resources, "limits": resources},
@@ -82,3 +82,12 @@ def pod(subject: Subject) -> dict[str, Any]:
             {"name": "memory", "emptyDir": {"medium": "Memory"}},
         ],
     }
+
+
+def _literal(text: str) -> str:
+    """What Kubernetes turns into ``text``.
+
+    It replaces $(NAME) by a variable's value before the shell sees it, so the name of a folder could end its quotes.
+    Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/.
+    """
+    return text.replace("$", "$$")

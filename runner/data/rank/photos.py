@@ -97,8 +97,7 @@ class Picture:
             self._is_jpeg = False
         else:
             self._is_jpeg = colours != "CMYK"
-            if self.height * self.width > MOST_PIXELS:
-                raise ValueError(f"it would decode to {self.height} x {self.width} pixels")
+            _refuse_bomb(self.height, self.width)
         if not self._is_jpeg:
             self._pixels = self._by_pil()
             self.height, self.width = self._pixels.shape[:2]
@@ -118,7 +117,7 @@ class Picture:
         from PIL import Image
 
         with Image.open(BytesIO(self._content), formats=FORMATS) as file:
-            return np.array(file.convert("RGB"))
+            return np.array(file if file.mode == "RGB" else file.convert("RGB"))
 
 
 def shown(picture: Picture, view: CropView, size: int) -> Tensor:
@@ -138,5 +137,14 @@ def middle(image: Tensor, size: int) -> Tensor:
 
 
 def resized(image: Tensor, size: tuple[int, int]) -> Tensor:
-    """Resize an image (3, H, W) to (3, *size), bilinearly with antialiasing, in its own dtype."""
+    """Resize an image (3, H, W) to (3, *size), bilinearly with antialiasing, in its own dtype.
+
+    Raises ValueError for a size that one pixel by 30,000 may lead to, when the shorter side becomes 256.
+    """
+    _refuse_bomb(*size)
     return interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]
+
+
+def _refuse_bomb(height: int, width: int) -> None:
+    if height * width > MOST_PIXELS:
+        raise ValueError(f"it would take {height} x {width} pixels")

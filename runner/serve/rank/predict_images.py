@@ -16,7 +16,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import no_formula
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.run.progress import working
-from manyheads.runner.serve.rank.trained import AT_ONCE, TOP, Prediction, Trained
+from manyheads.runner.serve.rank.trained import TOP, Prediction, Trained
 
 Answer = Prediction | str  # a string says why the file could not be read
 
@@ -77,8 +77,8 @@ def images_in(paths: Sequence[str]) -> list[str]:
 def answers(trained: Trained, files: Sequence[str]) -> Iterator[tuple[str, Answer]]:
     """Each file with its prediction, or with why it cannot be read; batch by batch, decoded by several threads."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for start in range(0, len(files), AT_ONCE):
-            part = files[start : start + AT_ONCE]
+        for start in range(0, len(files), trained.at_once):
+            part = files[start : start + trained.at_once]
             read = list(threads.map(lambda path: _read(trained, path), part))
             good = [each for each in read if not isinstance(each, str)]
             predictions = iter(trained.predict(torch.stack(good)) if good else ())

@@ -29,6 +29,7 @@ from manyheads.runner.trust.trust_store import names
 
 TOP = 5
 AT_ONCE = 64  # images in a batch
+MOST_AT_ONCE = 2**26  # numbers in a batch of several images
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,13 @@ class Trained:
     def __repr__(self) -> str:
         return f"<{type(self.model).__name__} with the {self.which} weights of {self.folder}>"
 
+    @property
+    def at_once(self) -> int:
+        """How many images make a batch: fewer if they are large."""
+        steps = self.description.preprocess
+        side = 0 if steps is None else steps.crop or steps.size
+        return max(1, min(AT_ONCE, MOST_AT_ONCE // (3 * side**2 + 1)))
+
     def predict(self, images: Any) -> Any:
         """A Prediction for an image; a list of them for a list of images or a batch (N, C, H, W).
 
@@ -74,7 +82,7 @@ class Trained:
             batch = torch.as_tensor(images)
             return self._classes(batch if batch.is_floating_point() else self.preprocess.normalized(batch.cpu()))
         if isinstance(images, Sequence) and not isinstance(images, str):
-            parts = [images[start : start + AT_ONCE] for start in range(0, len(images), AT_ONCE)]
+            parts = [images[start : start + self.at_once] for start in range(0, len(images), self.at_once)]
             return [found for part in parts for found in self._classes(self.preprocess.batch(part))]
         return self._classes(self.preprocess(images)[None])[0]
 

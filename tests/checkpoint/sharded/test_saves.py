@@ -295,6 +295,11 @@ def test_what_an_index_of_somebody_else_says_is_checked(copied):
     def piece(content):
         return content["tensors"]["model/weight"]["pieces"][0]
 
+    def more(content, where):
+        """The same bytes by many names."""
+        entry = where["model/weight" if where is content["tensors"] else "weight"]
+        where.update({str(number): entry for number in range(10_000)})
+
     refused(lambda c: c["files"].update({"../x.safetensors": {"bytes": 1, "sha256": ""}}), "names a file")
     refused(lambda c: c["files"].update({"run.yaml": {"bytes": 1, "sha256": ""}}), "names a file")
     refused(lambda c: piece(c).__setitem__(1, 10**12), "lies outside its file")
@@ -303,6 +308,8 @@ def test_what_an_index_of_somebody_else_says_is_checked(copied):
     refused(lambda c: piece(c).__setitem__(3, [1, 3]), "is not complete")
     refused(lambda c: c["tensors"]["model/weight"].update(shape=[10**9, 3]), "is not complete")
     refused(lambda c: c["tensors"]["model/weight"].update(dtype="OBJ"), "unknown|not the index")
+    refused(lambda c: more(c, c["tensors"]), "its tensors would take")
+    refused(lambda c: more(c, c["state"]["model"]), "its tensors would take")
     refused(lambda c: c.update(version=99), "newer version of manyheads")
     refused(lambda c: c.update(state=[]), "not the index")
     refused(lambda c: c["state"].update(model={"weight": {"tensor": "none"}}), "not the index")

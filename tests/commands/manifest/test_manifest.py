@@ -1,6 +1,7 @@
 """Manifests: the shapes that their engines' documentation gives, and the folder that they run."""
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -45,6 +46,11 @@ def test_a_jobset_has_a_pod_for_each_machine(tmp_path):
     assert host in container["command"][-1]
 
 
+def expanded(text, variables):
+    """As Kubernetes does: $(NAME) is a variable's value if there is one, and $$ a $."""
+    return re.sub(r"\$\$|\$\((\w+)\)", lambda m: "$" if m[0] == "$$" else variables.get(m[1], m[0]), text)
+
+
 @pytest.mark.parametrize("index", ["0", "1"])
 def test_a_pod_waits_for_the_first_one_and_the_first_for_its_own_address(tmp_path, index):
     """``getent`` knows nothing at first, then an address that is out of date, then the right one."""
@@ -61,9 +67,30 @@ def test_a_pod_waits_for_the_first_one_and_the_first_for_its_own_address(tmp_pat
     for each in bin.iterdir():
         each.chmod(0o755)
     environment = {"PATH": f"{bin}:{os.environ['PATH']}", "JOB_COMPLETION_INDEX": index, "POD_IP": "10.0.0.1"}
-    done = subprocess.run(container["command"], env=environment, capture_output=True, text=True, timeout=10)
+    command = [expanded(each, environment) for each in container["command"]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10)
     assert "resume" in done.stdout, done.stderr
     assert (tmp_path / "asked").read_text().count("\n") == (3 if index == "0" else 2)
+
+
+def test_the_name_of_a_folder_runs_nothing(tmp_path, monkeypatch):
+    """That of the working directory too, in which runs are by default."""
+    hostile = tmp_path / "a$(MANYHEADS_CHECKED)';touch mark;'$HOME"
+    hostile.mkdir()
+    monkeypatch.chdir(hostile)
+    path = write(["model=mlp"], engine="kubernetes", machines=Machines(1, 0, 4), python="echo", **GIVEN)
+    (job,) = yaml.safe_load(path.read_text())["spec"]["replicatedJobs"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    variables = {"POD_IP": "10.0.0.1"}
+    for each in container["env"][1:]:
+        variables[each["name"]] = expanded(each["value"], variables)
+    command = [expanded(each, variables) for each in container["command"]]
+    environment = {"PATH": os.environ["PATH"], **variables, "JOB_COMPLETION_INDEX": "1"}
+    functions = "getent() { echo 10.0.0.1; }; "
+    done = subprocess.run([*command[:2], functions + command[2]], env=environment, capture_output=True, text=True)
+    assert not list(tmp_path.rglob("mark"))
+    assert str(path.parent) in done.stdout, done.stderr
+    assert variables["MANYHEADS_CHECKED"].endswith(str(path.parent))
 
 
 def test_a_mistake_is_not_tried_again_and_pods_may_come_up_late(tmp_path):

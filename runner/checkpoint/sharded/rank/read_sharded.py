@@ -1,5 +1,6 @@
 """Reads sharded checkpoints lazily: of each tensor, only the part that is requested, when it is requested."""
 
+import math
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,11 +16,13 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     StateDict,
     each_of,
     from_json,
+    tensors,
     with_versions,
 )
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
 
+MOST_SHARED = 100  # how often as many bytes as its files have may be in a checkpoint's tensors
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
 
 
@@ -116,14 +119,26 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
     found = [wrong] if ranks is None else ranks.gather(wrong)
     if any(found) or index is None:
         raise ValueError(next(filter(None, found)))
-    tensors = {key: Stored(folder, entry) for key, entry in index.tensors.items()}
+    stored = {key: Stored(folder, entry) for key, entry in index.tensors.items()}
     try:
-        state = from_json(index.state, tensors)
+        state = from_json(index.state, stored)
         if isinstance(versions := state.pop("versions", None), dict):
             state["model"] = with_versions(state["model"], versions)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise ValueError(f"{INDEX} is not the index of a checkpoint") from None
+    refuse_tensor_bombs(state, sum(part.size for part in index.files.values()))
     return {name: value if name in LARGE else real(value) for name, value in state.items()}
+
+
+def refuse_tensor_bombs(state: Any, size: int) -> None:
+    """Raises ValueError for tensors far larger than the files, of ``size`` bytes, that they are in.
+
+    Strides, and pieces that are in a file once, let a few bytes be a tensor with any number of entries, all of which a
+    copy of it would write. Weights that are shared are in a file once too, with several names.
+    """
+    total = sum(math.prod(each.shape) * each.dtype.itemsize for _, each in tensors(state))
+    if total > MOST_SHARED * size:
+        raise ValueError(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
 
 
 def _mine(index: Index, ranks: RankGroup | None) -> list[str]:
