@@ -53,7 +53,7 @@ class HorovodrunOption(LauncherOption):
         if self.controller not in horovod.controllers():
             horovod.refuse_controller(f"launcher.controller={self.controller}", self.controller)
         if self.controller == "mpi" and (reason := horovod.without_mpirun()):
-            raise Unavailable(f"launcher.controller=mpi: {reason}, or launcher.controller=gloo.")
+            raise Unavailable.at("launcher.controller", "mpi", f": {reason}, or launcher.controller=gloo.")
 
     @property
     def horovod_controller(self) -> str:

@@ -84,7 +84,7 @@ def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -
     with received_signals() as signals, watched:
         if launcher.is_elsewhere:
             if main != TRAIN:
-                raise ConfigurationError(f"launcher={launcher.name} can only train from here. Choose another.")
+                raise ConfigurationError.at("launcher", launcher.name, " can only train from here. Choose another.")
             return launcher.launch_elsewhere(folder, plan.run, signals)
         try:
             return _launch_here(plan, signals, main=main)

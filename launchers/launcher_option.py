@@ -99,20 +99,27 @@ class LauncherOption(Option):
         if given is None:
             if rendezvous is not None:
                 raise ConfigurationError(
-                    "launcher.rendezvous needs launcher.nodes, the number of machines that meet there."
+                    "launcher.rendezvous needs launcher.nodes, the number of machines that meet there.",
+                    key="launcher.rendezvous",
                 )
             return
         if not hosts and rendezvous is None:
-            raise ConfigurationError(
-                f"launcher.nodes={given}: the machines have no meeting point. Set launcher.rendezvous=<host>:<port> "
-                "and type the command on each, or set launcher.hosts=[node1:4,node2:4]."
+            raise ConfigurationError.at(
+                "launcher.nodes",
+                given,
+                ": the machines have no meeting point. Set launcher.rendezvous=<host>:<port> "
+                "and type the command on each, or set launcher.hosts=[node1:4,node2:4].",
             )
         if hosts and rendezvous is not None:
-            raise ConfigurationError("launcher.rendezvous: launcher.hosts is set too. Set one of them to null.")
+            raise ConfigurationError(
+                "launcher.rendezvous: launcher.hosts is set too. Set one of them to null.", key="launcher.rendezvous"
+            )
         low, high = count_nodes(given, hosts) or (0, 0)
         if not 0 < low <= high or (hosts and high != len(hosts)):
             also = f", or with launcher.hosts the number listed there: {len(hosts)}" if hosts else ""
-            raise ConfigurationError(f"launcher.nodes={given} is not allowed. Allowed: a number, or fewest:most{also}.")
+            raise ConfigurationError.at(
+                "launcher.nodes", given, f" is not allowed. Allowed: a number, or fewest:most{also}."
+            )
 
     @contextmanager
     def on_its_machines(self, run: RunConfig) -> Iterator[RunConfig]:

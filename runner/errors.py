@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from enum import IntEnum, StrEnum
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 # Gloo closes its connections before the error that it raises can be reported, and other ranks hear that first.
 LOST_PEER = ("connection closed by peer", "connection reset by peer")
@@ -141,7 +141,7 @@ class ConfigurationError(ValueError):
     """A mistake by the user: the message names the value, what is allowed and the key to set.
 
     The same for programs, if it can be said: ``key``, the key or flag that is wrong; ``value``, what it was set to;
-    ``allowed``, the values that may be chosen, or a description of them.
+    ``allowed``, the values that may be chosen, or a description of them: if not given, what the message says.
     """
 
     exit_code = ExitCode.REFUSED
@@ -152,7 +152,13 @@ class ConfigurationError(ValueError):
 
     def __init__(self, message: str, *, key: str | None = None, value: Any = None, allowed: Sequence[Any] = ()):
         super().__init__(message)
-        self.key, self.value, self.allowed = key, value, tuple(allowed)
+        described = message.partition("Allowed: ")[2].removesuffix(".")
+        self.key, self.value, self.allowed = key, value, tuple(allowed) or ((described,) if described else ())
+
+    @classmethod
+    def at(cls, key: str, value: object, rest: str, *, allowed: Sequence[Any] = ()) -> Self:
+        """The error about what a key or flag is set to. ``rest``: of the sentence that both begin, such as ": ..."."""
+        return cls(f"{_as_typed(key, value)}{rest}", key=key, value=value, allowed=allowed)
 
 
 class WrongValue(ConfigurationError):
@@ -181,9 +187,19 @@ def not_allowed(
     ``allowed`` completes the sentence "Allowed: ..."; ``values``: the same one by one, if they can be listed;
     ``shown``: how the value is printed, if not as it is; ``hint``: a sentence before the last, such as a suggestion.
     """
-    written = f"{key}{' ' if key.startswith('-') else '='}{value if shown is None else shown}"
-    message = f"{written} is not allowed.{hint} Allowed: {allowed}."
+    message = f"{_as_typed(key, value if shown is None else shown)} is not allowed.{hint} Allowed: {allowed}."
     return WrongValue(message, key=key, value=value, allowed=values or (allowed,))
+
+
+def _as_typed(key: str, value: object) -> str:
+    """``trainer.epochs=3``, ``--steps 3``."""
+    if value is None or isinstance(value, bool):
+        value = {None: "null", True: "true", False: "false"}[value]
+    elif isinstance(value, float) and float(f"{value:g}") == value:
+        value = f"{value:g}"
+    elif isinstance(value, list):
+        value = f"[{', '.join(map(str, value))}]"
+    return f"{key}{' ' if key.startswith('-') else '='}{value}"
 
 
 class RunFailed(RuntimeError):

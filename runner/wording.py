@@ -35,5 +35,5 @@ def suggest(names: list[str]) -> str:
 def is_confirmed(question: str) -> bool:
     """Whether the user says yes. Raises ConfigurationError where there is no terminal to ask on."""
     if not sys.stdin.isatty():
-        raise ConfigurationError("there is no terminal to ask on. Read the above, then add --yes.")
+        raise ConfigurationError("there is no terminal to ask on. Read the above, then add --yes.", key="--yes")
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -50,7 +50,8 @@ class Meeting:
             self._server = socket.create_server((address, port), family=family)
         except OSError as error:
             raise ConfigurationError(
-                f"launcher.rendezvous: {address} cannot listen on port {port}: {error.strerror}. Choose another."
+                f"launcher.rendezvous: {address} cannot listen on port {port}: {error.strerror}. Choose another.",
+                key="launcher.rendezvous",
             ) from None
         self.address, self.port = address, int(self._server.getsockname()[1])
         self.inbox: queue.Queue[tuple[Node, Message | None]] = queue.Queue()

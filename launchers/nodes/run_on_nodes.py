@@ -144,7 +144,9 @@ def share_out(nodes: list[Node], settings: NodeSettings, job: Job) -> list[NodeS
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
     if not count:
-        raise ConfigurationError(f"data.batch_size can't be divided among any number of ranks up to {possible}.")
+        raise ConfigurationError(
+            f"data.batch_size can't be divided among any number of ranks up to {possible}.", key="data.batch_size"
+        )
     if count < possible:
         print(f"{count} of {possible} ranks: the global batch can be divided among that many", flush=True)
     shares = []

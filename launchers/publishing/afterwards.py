@@ -107,20 +107,24 @@ def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, st
         if folder.is_own() and declared("logger", entry).publishes
     }
     if not (names := to or list(own)):
-        raise ConfigurationError(f"{folder} names no tracker. Choose one: --to {{{','.join(_trackers())}}}.")
+        message = f"{folder} names no tracker. Choose one: --to {{{','.join(_trackers())}}}."
+        raise ConfigurationError(message, key="--to", allowed=_trackers())
     known = list(dict.fromkeys([*own, *_trackers()]))
     found = {}
     for name in names:
         if name not in known:
-            raise ConfigurationError(f"--to {name}: there is no such tracker. Allowed: {', '.join(known)}.")
+            raise ConfigurationError.at(
+                "--to", name, f": there is no such tracker. Allowed: {', '.join(known)}.", allowed=known
+            )
         entry = dict(own.get(name) or read_option("logger", name)[name])
         entry |= {key: value for (tracker, key), value in typed.items() if tracker == name}
         check_entry("logger", name, entry)
         found[name] = declared("logger", entry, name=name)
         if reason := found[name].unavailable():
-            raise Unavailable(f"--to {name}: {reason}.")
+            raise Unavailable.at("--to", name, f": {reason}.")
     if unused := [f"logger.{name}.{key}" for name, key in typed if name not in found]:
-        raise ConfigurationError(f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(found)}.")
+        message = f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(found)}."
+        raise ConfigurationError(message, key=unused[0], allowed=[*found])
     return found
 
 
@@ -135,6 +139,8 @@ def _typed(override: str) -> tuple[tuple[str, str], Any]:
     group, name, own = [*key.split(".", 2), "", ""][:3]
     if group != "logger" or not own:
         raise ConfigurationError(
-            f"{override} is not allowed. Allowed: the keys of a tracker, such as logger.mlflow.experiment=x."
+            f"{override} is not allowed. Allowed: the keys of a tracker, such as logger.mlflow.experiment=x.",
+            key=key or override,
+            value=value,
         )
     return (name, own), value

@@ -71,7 +71,7 @@ class Slurm(Launcher):
 
     def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> dict[str, Any]:
         if self._is_apart and not self._section["follow"]:
-            raise ConfigurationError("launcher.follow=false: a sweep follows its jobs. Set it to true.")
+            raise ConfigurationError.at("launcher.follow", False, ": a sweep follows its jobs. Set it to true.")
         with folder.locked():
             refuse_queued(folder, signals)
             pinned = folder.pin_config()

@@ -60,11 +60,13 @@ def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinn
     try:
         text = environment.from_string(path.read_text()).render(values)
     except OSError as error:
-        raise ConfigurationError(
-            f"launcher.template={path}: {error.strerror}. Name a file, or set it to null."
+        raise ConfigurationError.at(
+            "launcher.template", path, f": {error.strerror}. Name a file, or set it to null."
         ) from None
     except TemplateError as error:
-        raise ConfigurationError(f"launcher.template={path}: {error}. docs/slurm.md says what it can use.") from None
+        raise ConfigurationError.at(
+            "launcher.template", path, f": {error}. docs/slurm.md says what it can use."
+        ) from None
     write_whole(script(folder), text)
     return script(folder)
 

@@ -166,4 +166,4 @@ def _run(*command: str, seconds: float = SECONDS) -> Answer:
     try:
         return Program(command).ask(seconds=seconds)
     except FileNotFoundError:
-        raise ConfigurationError(f"launcher=slurm: {HOW_TO_GET}.") from None
+        raise ConfigurationError.at("launcher", "slurm", f": {HOW_TO_GET}.") from None

@@ -62,9 +62,11 @@ class SlurmOption(LauncherOption):
         if nodes == "auto":
             nodes = allocation.count if allocation else 1
         if allocation is not None and nodes > allocation.count:
-            raise ConfigurationError(
-                f"launcher.nodes={nodes}: this is Slurm job {allocation.job}, which has "
-                f"{allocation.count}. Set it to auto, or type the command outside of a job to submit one."
+            raise ConfigurationError.at(
+                "launcher.nodes",
+                nodes,
+                f": this is Slurm job {allocation.job}, which has "
+                f"{allocation.count}. Set it to auto, or type the command outside of a job to submit one.",
             )
         if allocation is not None and is_on_node():
             cpus = hardware.cpu_cores() if cpus == "auto" else cpus
@@ -88,4 +90,7 @@ class SlurmOption(LauncherOption):
 
     def check_run(self, run: RunConfig) -> None:
         if run.on_gpus and hardware.torch_cuda_version() is None:
-            raise Unavailable("launcher.gpus_per_node: the installed torch is a CPU build. Set trainer.device=cpu.")
+            raise Unavailable(
+                "launcher.gpus_per_node: the installed torch is a CPU build. Set trainer.device=cpu.",
+                key="launcher.gpus_per_node",
+            )

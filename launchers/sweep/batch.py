@@ -121,7 +121,8 @@ class JobBatch:
         planned = list(console.progress(composed, "composing", of=len(overrides) * self._options.repeat))
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
-            raise ConfigurationError(f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out.")
+            message = f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out."
+            raise ConfigurationError(message, key=f"hydra.launcher.{key}")
         if self._options.interleave:
             planned.sort(key=lambda each: each.entry.repeat)
         for each in planned if not self._basic else ():
@@ -222,8 +223,8 @@ class JobBatch:
 def refuse_without_objective(config: DictConfig) -> None:
     """Raises ConfigurationError for a run config that measures nothing a search could optimize."""
     if is_run_config(config) and not config.trainer.evaluate_every and not config.trainer.evaluate_only:
-        raise ConfigurationError(
-            "trainer.evaluate_every=0 measures nothing that a search could optimize. Set trainer.evaluate_every=1."
+        raise ConfigurationError.at(
+            "trainer.evaluate_every", 0, " measures nothing that a search could optimize. Set trainer.evaluate_every=1."
         )
 
 

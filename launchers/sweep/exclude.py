@@ -30,7 +30,7 @@ def _parse(item: Any) -> Combination:
     for part in _NEXT.split(str(item)):
         value = typed_values([part.strip()])
         if not value or "" in value:
-            raise ConfigurationError(f"hydra.launcher.exclude={item}: {part!r} is not key=value. {QUOTES}")
+            raise ConfigurationError.at("hydra.launcher.exclude", item, f": {part!r} is not key=value. {QUOTES}")
         found |= value
     return found
 
@@ -49,9 +49,10 @@ def check_used(excluded: list[Combination], configs: list[DictConfig]) -> None:
     """Raises ConfigurationError for a combination that no job has, which would silently exclude nothing."""
     for each in excluded:
         if not any(excluded_by(config, [each]) for config in configs):
-            raise ConfigurationError(
-                f"hydra.launcher.exclude={written(each)}: no job of this sweep has that value. Use keys and values "
-                "that are swept."
+            raise ConfigurationError.at(
+                "hydra.launcher.exclude",
+                written(each),
+                ": no job of this sweep has that value. Use keys and values that are swept.",
             )
 
 

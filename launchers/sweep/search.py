@@ -79,17 +79,22 @@ class Search:
     def _check(self) -> None:
         if self._direction not in ("auto", *DIRECTIONS.values()):
             allowed = f"auto, {', '.join(DIRECTIONS.values())}"
-            raise ConfigurationError(f"hydra.sweeper.direction={self._direction} is not allowed. Allowed: {allowed}.")
+            raise ConfigurationError.at(
+                "hydra.sweeper.direction", self._direction, f" is not allowed. Allowed: {allowed}."
+            )
         if not self._space:
             raise ConfigurationError(
                 "a search has nothing to vary. Give it a space, such as optimizer.lr=interval(0.001,0.1)."
             )
         if str(self._own.sampler._target_).endswith("GridSampler"):
-            raise ConfigurationError("hydra/sweeper/sampler=grid is a sweep: name the values, without hydra/sweeper.")
+            rest = " is a sweep: name the values, without hydra/sweeper."
+            raise ConfigurationError.at("hydra/sweeper/sampler", "grid", rest)
         if self._prunes and self._hydra.launcher.get("repeat", 1) > 1:
-            raise ConfigurationError("hydra.sweeper.pruner works with hydra.launcher.repeat=1 only. Leave one out.")
+            message = "hydra.sweeper.pruner works with hydra.launcher.repeat=1 only. Leave one out."
+            raise ConfigurationError(message, key="hydra.sweeper.pruner")
         if self._prunes and not hasattr(self._launcher, "pruning"):
-            raise ConfigurationError("hydra.sweeper.pruner works with hydra/launcher=manyheads only. Leave one out.")
+            message = "hydra.sweeper.pruner works with hydra/launcher=manyheads only. Leave one out."
+            raise ConfigurationError(message, key="hydra.sweeper.pruner")
 
     @property
     def _prunes(self) -> bool:

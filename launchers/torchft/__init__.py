@@ -34,9 +34,11 @@ class TorchftOption(LauncherOption):
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
         if self.nproc_per_node > 1 and not run.parallel.outlives_ranks:
-            raise ConfigurationError(
-                f"launcher=torchft restarts a rank that died, which parallel={run.parallel.name} can't handle. Set "
-                "launcher=spawn, or parallel=replicated."
+            raise ConfigurationError.at(
+                "launcher",
+                "torchft",
+                f" restarts a rank that died, which parallel={run.parallel.name} can't handle. Set "
+                "launcher=spawn, or parallel=replicated.",
             )
 
 

@@ -46,7 +46,9 @@ def run_on_machines(
         shares = share_out(gathered.gather(job), settings, job)
         address = gathered.meeting.address
         if ":" in address:
-            raise ConfigurationError(f"launcher=torchft: torchft 0.2.0 cannot use {address}. Use IPv4 addresses.")
+            raise ConfigurationError.at(
+                "launcher", "torchft", f": torchft 0.2.0 cannot use {address}. Use IPv4 addresses."
+            )
         record_shares(job, shares)
         healing = job.folder.path / HEALING
         healing.mkdir(mode=0o700, exist_ok=True)

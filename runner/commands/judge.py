@@ -35,9 +35,9 @@ def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
     if arguments.check is not None:
         return check(arguments.check)
     if arguments.rate and arguments.session is None:
-        raise ConfigurationError("--rate is a matter of a session: name its file with --session.")
+        raise ConfigurationError("--rate is a matter of a session: name its file with --session.", key="--rate")
     if not arguments.change:
-        raise ConfigurationError("Name the change: --change trainer.channels_last=true.")
+        raise ConfigurationError("Name the change: --change trainer.channels_last=true.", key="--change")
     return judge(
         arguments.overrides,
         change=arguments.change,

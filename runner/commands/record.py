@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> RecordedRuns:
     if arguments.again is not None:
         return make_record.again(arguments.again, arguments.overrides, runs=arguments.runs)
     if not arguments.target:
-        raise ConfigurationError("Name the target: --target val_acc1=94.")
+        raise ConfigurationError("Name the target: --target val_acc1=94.", key="--target")
     chosen = {"target": arguments.target, "clock": arguments.clock}
     if len(arguments.overrides) == 1 and (folder := Path(arguments.overrides[0])).is_dir():
         return make_record.of_sweep(folder, **chosen)

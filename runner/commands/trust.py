@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> Trusted:
         print(line)
     name = printable(looks[0].folder if looks[0].covers is None else folder)
     if arguments.yes not in (None, shown):
-        raise ConfigurationError(
-            f"--yes {arguments.yes} is not the digest of what is shown above, and trusted nothing."
+        raise ConfigurationError.at(
+            "--yes", arguments.yes, " is not the digest of what is shown above, and trusted nothing."
         )
     if arguments.yes is None and not sys.stdin.isatty():
         command = invocation.command("trust", folder, "--yes", shown)

@@ -16,18 +16,24 @@ def check_graphs(trainer: TrainerSection) -> None:
     """Raises ConfigurationError if trainer.compile does not work with its units or with accumulation."""
     mode, accumulation = trainer.compile, trainer.grad_accumulation
     if trainer.compile_units and (reason := too_old("2.8")):  # which compiled each block for itself, at most 8
-        raise ConfigurationError(f"trainer.compile_units: {reason}. Or set it to [], and compile the whole model.")
+        raise ConfigurationError(
+            f"trainer.compile_units: {reason}. Or set it to [], and compile the whole model.",
+            key="trainer.compile_units",
+        )
     if trainer.compile_units and mode in ("none", *CUDA_GRAPHS):
         reason = "nothing is compiled" if mode == "none" else "CUDA graphs capture a whole model"
         raise ConfigurationError(
             f"trainer.compile_units: with trainer.compile={mode} {reason}. Set that to default or "
-            "max-autotune-no-cudagraphs, or compile_units to []."
+            "max-autotune-no-cudagraphs, or compile_units to [].",
+            key="trainer.compile_units",
         )
     if trainer.device == "cuda" and mode in CUDA_GRAPHS and accumulation > 1:
-        raise ConfigurationError(
-            f"trainer.compile={mode}: its CUDA graphs overwrite the gradients of the previous micro-batch, and "
+        raise ConfigurationError.at(
+            "trainer.compile",
+            mode,
+            f": its CUDA graphs overwrite the gradients of the previous micro-batch, and "
             f"trainer.grad_accumulation is {accumulation}. Set it to 1, or trainer.compile=default or "
-            "max-autotune-no-cudagraphs."
+            "max-autotune-no-cudagraphs.",
         )
 
 
@@ -35,28 +41,34 @@ def check_trainer(run: RunConfig) -> None:
     """Raises ConfigurationError for training features that do not work with each other or with the strategy."""
     trainer = run.trainer
     if math.isfinite(trainer.clip_norm) and math.isfinite(trainer.clip_value):
-        raise ConfigurationError(
-            f"trainer.clip_norm={trainer.clip_norm:g} and trainer.clip_value={trainer.clip_value:g} are two ways to "
-            "clip gradients. Set one of them to inf."
+        raise ConfigurationError.at(
+            "trainer.clip_norm",
+            trainer.clip_norm,
+            f" and trainer.clip_value={trainer.clip_value:g} are two ways to clip gradients. Set one of them to inf.",
         )
     if trainer.patience is not None and trainer.evaluate_every == 0:
-        raise ConfigurationError(
-            f"trainer.patience={trainer.patience}: checkpoint.monitor={run.checkpoint.monitor} is never measured with "
-            "trainer.evaluate_every=0. Set that to 1."
+        raise ConfigurationError.at(
+            "trainer.patience",
+            trainer.patience,
+            f": checkpoint.monitor={run.checkpoint.monitor} is never measured with "
+            "trainer.evaluate_every=0. Set that to 1.",
         )
     if trainer.recompute and run.parallel.mixes_communication:
         raise ConfigurationError(
             f"trainer.recompute: with parallel={run.parallel.name} ranks communicate within modules. Set it to [], and "
-            "with parallel=fsdp or mesh parallel.recompute=true instead."
+            "with parallel=fsdp or mesh parallel.recompute=true instead.",
+            key="trainer.recompute",
         )
     if trainer.recompute and trainer.compile != "none":
         raise ConfigurationError(
-            "trainer.recompute: torch.compile does not see its hooks. Set it to [], or trainer.compile=none."
+            "trainer.recompute: torch.compile does not see its hooks. Set it to [], or trainer.compile=none.",
+            key="trainer.recompute",
         )
     if trainer.resize_from is not None and trainer.resize_start >= trainer.resize_end:
-        raise ConfigurationError(
-            f"trainer.resize_start={trainer.resize_start} is not before trainer.resize_end={trainer.resize_end}. Lower "
-            "it."
+        raise ConfigurationError.at(
+            "trainer.resize_start",
+            trainer.resize_start,
+            f" is not before trainer.resize_end={trainer.resize_end}. Lower it.",
         )
     if trainer.sam_rho is not None:
         _check_sam(run)
@@ -68,25 +80,31 @@ def _check_average(run: RunConfig) -> None:
     if (decay, start) == (None, None):
         return
     if start is not None and decay is not None:
-        raise ConfigurationError("trainer.ema_decay and trainer.swa_start are two averages. Set one of them to null.")
+        raise ConfigurationError(
+            "trainer.ema_decay and trainer.swa_start are two averages. Set one of them to null.",
+            key="trainer.ema_decay",
+        )
     if not run.parallel.is_exact:
         setting = f"ema_decay={decay}" if decay is not None else f"swa_start={start}"
         raise ConfigurationError(
             f"trainer.{setting}: ranks of parallel={run.parallel.name} have weights of their own, so the average of "
-            "one rank says nothing about the others. Set parallel=ddp."
+            "one rank says nothing about the others. Set parallel=ddp.",
+            key=f"trainer.{setting}",
         )
     if start is not None and start > run.trainer.epochs:
-        raise ConfigurationError(
-            f"trainer.swa_start={start} is after the last of {run.trainer.epochs} epochs. Lower it."
+        raise ConfigurationError.at(
+            "trainer.swa_start", start, f" is after the last of {run.trainer.epochs} epochs. Lower it."
         )
 
 
 def _check_sam(run: RunConfig) -> None:
     option, on_gpus = run.precision, run.on_gpus
     if option.scales_gradients(on_gpus=on_gpus) or option.half_weights(on_gpus=on_gpus) or option.reloads_optimizer():
-        raise ConfigurationError(
-            f"trainer.sam_rho={run.trainer.sam_rho}: its second pass needs unscaled gradients and the model's own "
-            f"weights, which precision={option.name} does not have here. Set precision=bf16 or fp32."
+        raise ConfigurationError.at(
+            "trainer.sam_rho",
+            run.trainer.sam_rho,
+            f": its second pass needs unscaled gradients and the model's own "
+            f"weights, which precision={option.name} does not have here. Set precision=bf16 or fp32.",
         )
 
 
@@ -101,9 +119,11 @@ def check_batch(run: RunConfig) -> None:
         instead = "" if is_fixed else " or ".join(map(str, _fitting(run.launcher.nproc_per_node, size, parts)))
         kind = "ranks" if shares == run.launcher.ranks else "shares of the data"
         instead = instead and f"; or with this batch launcher.nproc_per_node={instead}"
-        raise ConfigurationError(
-            f"data.batch_size={size} is the global batch, which can't be divided among {shares} {kind} x "
-            f"{accumulation} micro-batches. The nearest values that work: data.batch_size={nearest}{instead}."
+        raise ConfigurationError.at(
+            "data.batch_size",
+            size,
+            f" is the global batch, which can't be divided among {shares} {kind} x "
+            f"{accumulation} micro-batches. The nearest values that work: data.batch_size={nearest}{instead}.",
         )
 
 
@@ -117,22 +137,23 @@ def with_checkpoint(run: RunConfig) -> RunConfig:
     """The config with absolute paths of checkpoints. Raises ConfigurationError if one is missing, or they conflict."""
     checkpoint, evaluate_only = run.checkpoint, run.trainer.evaluate_only
     if evaluate_only and checkpoint.load is None:
-        raise ConfigurationError(
-            "trainer.evaluate_only=true evaluates a checkpoint. Set checkpoint.load=<run>/checkpoints/best.pt."
+        raise ConfigurationError.at(
+            "trainer.evaluate_only", True, " evaluates a checkpoint. Set checkpoint.load=<run>/checkpoints/best.pt."
         )
     if checkpoint.resume is not None and (evaluate_only or checkpoint.load is not None):
         other = "trainer.evaluate_only=true" if evaluate_only else f"checkpoint.load={checkpoint.load}"
-        raise ConfigurationError(
-            f"checkpoint.resume={checkpoint.resume} resumes a run, {other} does not. Set only one of them."
+        raise ConfigurationError.at(
+            "checkpoint.resume", checkpoint.resume, f" resumes a run, {other} does not. Set only one of them."
         )
     absolute = {}
     for key, typed in (("load", checkpoint.load), ("resume", checkpoint.resume)):
         if typed is not None:
             path = Path(typed).expanduser().absolute()
             if not is_checkpoint(path):
-                raise ConfigurationError(
-                    f"checkpoint.{key}={typed}: there is no such file. Set it to a .pt file, or to the folder of a "
-                    "sharded checkpoint."
+                raise ConfigurationError.at(
+                    f"checkpoint.{key}",
+                    typed,
+                    ": there is no such file. Set it to a .pt file, or to the folder of a sharded checkpoint.",
                 )
             absolute[key] = str(path)
     return run.changed(checkpoint=absolute) if absolute else run

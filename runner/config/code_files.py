@@ -50,7 +50,7 @@ def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
     paths = list(dict.fromkeys(os.path.normpath(project / Path(typed).expanduser()) for project in projects))
     found = [path for path in paths if os.path.isfile(path)] or paths[:1]
     if len(found) > 1:
-        raise ConfigurationError(f"{key}={value} could be {' or '.join(found)}. Set it to the path of one of them.")
+        raise ConfigurationError.at(key, value, f" could be {' or '.join(found)}. Set it to the path of one of them.")
     return f"{found[0]}:{name}"
 
 
@@ -84,21 +84,24 @@ def refuse_undefined(said: str, path: Path, name: str, *, typed: str | None = No
     typed: the path as the user wrote it.
     """
     typed = str(path) if typed is None else typed
+    key, _, value = said.partition("=")
+    named: Any = {"key": key, "value": value} if value else {}
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except (FileNotFoundError, NotADirectoryError):
         beside = [str(Path(typed).with_name(other.name)) for other in path.parent.glob("*.py")]
-        raise ConfigurationError(f"{said}: there is no file {typed}.{nearest(typed, beside)}") from None
+        raise ConfigurationError(f"{said}: there is no file {typed}.{nearest(typed, beside)}", **named) from None
     except OSError as error:
-        raise ConfigurationError(f"{said}: {typed} cannot be read: {error.strerror}.") from None
+        raise ConfigurationError(f"{said}: {typed} cannot be read: {error.strerror}.", **named) from None
     except (SyntaxError, ValueError) as error:
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ConfigurationError(f"{said}: {typed} is not valid Python{where}: {error}.") from None
+        raise ConfigurationError(f"{said}: {typed} is not valid Python{where}: {error}.", **named) from None
     defined = set(_defined(tree))
     if not {name, "*", "__getattr__"} & defined:
         own = [each.name for each in tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
         known = f" It defines {', '.join(own)}." if own else ""
-        raise ConfigurationError(f"{said}: {typed} has no {name}.{nearest(name, defined)}{known} Check the name.")
+        message = f"{said}: {typed} has no {name}.{nearest(name, defined)}{known} Check the name."
+        raise ConfigurationError(message, **named)
 
 
 def _defined(node: ast.AST) -> Iterator[str]:

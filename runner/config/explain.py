@@ -31,8 +31,9 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
     text = " ".join(lines)
     if isinstance(error, OverrideParseException):
         if error.override and error.override.startswith("hydra.launcher.exclude"):
-            return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}")
-        return ConfigurationError(f"{error.override}: {lines[0]}. Overrides are written group=option or key=value.")
+            return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}", key="hydra.launcher.exclude")
+        message = f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
+        return ConfigurationError(message, key=(error.override or "").partition("=")[0] or None)
     if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
         group, name = found.groups()
         if group == "experiment" and name in options(group, folders):

@@ -81,10 +81,10 @@ def refuse_unavailable(run: RunConfig) -> None:
     """Raises Unavailable for options that this machine lacks."""
     for group in reversed(ORDER):  # a strategy is reported before the launcher that it brings
         if reason := getattr(run, group).unavailable():
-            raise Unavailable(f"{group}={getattr(run, group).name}: {reason}.")
+            raise Unavailable.at(group, getattr(run, group).name, f": {reason}.")
     for name, entry in run.logger.items():
         if reason := entry.unavailable():
-            raise Unavailable(f"logger.{name}: {reason}.")
+            raise Unavailable(f"logger.{name}: {reason}.", key=f"logger.{name}")
 
 
 def _checked(run: RunConfig) -> RunConfig:

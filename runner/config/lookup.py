@@ -97,11 +97,17 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> Section | Non
     """The option that a composed section is an instance of; None if its keys are the user's own."""
     known = options(group, folders)
     if not isinstance(section, dict):
-        raise ConfigurationError(f"{group}={shown(section)} is not an option. Allowed: {', '.join(known)}.")
+        raise ConfigurationError(
+            f"{group}={shown(section)} is not an option. Allowed: {', '.join(known)}.",
+            allowed=known,
+            key=group,
+            value=shown(section),
+        )
     target, name = section.get("_target_"), section.get("name")
     if target is None or name is None:
         missing = "_target_" if target is None else "name"
-        raise ConfigurationError(f"{group}.{missing} is not set: choose {group}=<{'|'.join(known)}>.")
+        message = f"{group}.{missing} is not set: choose {group}=<{'|'.join(known)}>."
+        raise ConfigurationError(message, key=f"{group}.{missing}", allowed=known)
     candidates = (read_option(group, option, folders) for option in sorted(known, key=lambda o: o != name))
     return next((option for option in candidates if option.get("_target_") == target), None)
 
@@ -115,7 +121,7 @@ def refuse_hidden(group: str, section: Section, folders: Folders = OWN) -> None:
         return
     for path, target in targets.items():
         if target != taken:
-            raise ConfigurationError(f"{group}={name} is {taken}, which hides {path}. Rename the file.")
+            raise ConfigurationError.at(group, name, f" is {taken}, which hides {path}. Rename the file.")
 
 
 def entry_option(group: str, entry: Section, folders: Folders = OWN) -> Section | None:

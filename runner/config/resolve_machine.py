@@ -17,7 +17,7 @@ def _with_device(run: RunConfig) -> RunConfig:
     if run.trainer.device == "auto":
         return run.changed(trainer={"device": "cuda" if hardware.gpu_names() else "cpu"})
     if run.on_gpus and not hardware.gpu_names():
-        raise Unavailable(f"trainer.device=cuda: {NO_GPU}. Set trainer.device=cpu or auto.")
+        raise Unavailable.at("trainer.device", "cuda", f": {NO_GPU}. Set trainer.device=cpu or auto.")
     return run
 
 
@@ -28,22 +28,24 @@ def _with_ranks(run: RunConfig) -> RunConfig:
     one = run.parallel.one_process or run.launcher.one_process
     count = (slots or (1 if one else gpus or 2)) if typed["nproc_per_node"] == "auto" else typed["nproc_per_node"]
     if slots not in (None, count):
-        raise ConfigurationError(
-            f"launcher.nproc_per_node={count}: launcher.hosts or launcher.hostfile gives every machine {slots} ranks. "
-            "Set it to auto."
+        raise ConfigurationError.at(
+            "launcher.nproc_per_node",
+            count,
+            f": launcher.hosts or launcher.hostfile gives every machine {slots} ranks. Set it to auto.",
         )
     run = run.changed(launcher={"nproc_per_node": count})
     if one and run.launcher.ranks > 1:
         alone = run.parallel.one_process
         cause = f"parallel={run.parallel.name}" if alone else f"launcher={run.launcher.name}"
         remedy = "parallel=ddp" if alone else "launcher=spawn"
-        raise ConfigurationError(
-            f"launcher.nproc_per_node={count}: {cause} runs in one process. Set it to 1 or auto, or {remedy}."
+        raise ConfigurationError.at(
+            "launcher.nproc_per_node", count, f": {cause} runs in one process. Set it to 1 or auto, or {remedy}."
         )
     if gpus and count > gpus and slots is None:
-        raise ConfigurationError(
-            f"launcher.nproc_per_node={count}: there are more ranks than GPUs ({gpus} visible). "
-            f"Set it to {gpus} or less, or trainer.device=cpu."
+        raise ConfigurationError.at(
+            "launcher.nproc_per_node",
+            count,
+            f": there are more ranks than GPUs ({gpus} visible). Set it to {gpus} or less, or trainer.device=cpu.",
         )
     threads = hardware.cores_for_each(count) if typed["threads_per_rank"] == "auto" else typed["threads_per_rank"]
     resolved: dict[str, Any] = {"threads_per_rank": threads}

@@ -65,7 +65,8 @@ def register_options(saved: Section, *, chosen: set[str]) -> None:
     store = ConfigStore.instance()
     for group in kept:
         if "defaults" in saved[group]:
-            raise ConfigurationError(f"{group}.defaults: a saved config cannot have a key of that name. Remove it.")
+            message = f"{group}.defaults: a saved config cannot have a key of that name. Remove it."
+            raise ConfigurationError(message, key=f"{group}.defaults")
         store.store(group=group, name=NAME, node={**(option_of(group, saved[group]) or {}), **saved[group]})
     defaults: list[Any] = []
     for entry in base.pop("defaults"):

@@ -106,9 +106,11 @@ def _resolved(composed: DictConfig) -> Section:
     texts = dict(_texts(config))
     for key, text in texts.items():
         if _VOLATILE.search(text):
-            raise ConfigurationError(
-                f"{key}={text}: a run config may not depend on ${{now:}} or ${{hydra:}}, since it would be different "
-                f"when the run is repeated. Allowed: plain values and references to other keys. Set {key} to one."
+            raise ConfigurationError.at(
+                key,
+                text,
+                f": a run config may not depend on ${{now:}} or ${{hydra:}}, since it would be different "
+                f"when the run is repeated. Allowed: plain values and references to other keys. Set {key} to one.",
             )
     if not any("${" in text or text == "???" for text in texts.values()):
         return config
@@ -138,10 +140,15 @@ def _completed(name: str, config: dict[str, Any], default: Section) -> Section:
     """The section completed with the defaults of missing keys."""
     section = config.setdefault(name, {})
     if not isinstance(section, dict):
-        raise ConfigurationError(f"{name}={shown(section)}: allowed are keys below {name}: {', '.join(default)}.")
+        raise ConfigurationError(
+            f"{name}={shown(section)}: allowed are keys below {name}: {', '.join(default)}.",
+            key=name,
+            value=shown(section),
+        )
     for key, value in default.items():
         if key not in section and value == "???":
-            raise ConfigurationError(f"{name}.{key} is not set, and has no default. Set it: {name}.{key}=<value>.")
+            message = f"{name}.{key} is not set, and has no default. Set it: {name}.{key}=<value>."
+            raise ConfigurationError(message, key=f"{name}.{key}")
         section.setdefault(key, value)
     return section
 
@@ -163,14 +170,22 @@ def _check_section(
 def _check_named(section: str, entries: Any) -> None:
     """Raises ConfigurationError unless each entry has a class, and a name that can be a column or a key."""
     if not isinstance(entries, dict):
-        raise ConfigurationError(f"{section}={shown(entries)}: allowed are names below {section}, each a mapping.")
+        raise ConfigurationError(
+            f"{section}={shown(entries)}: allowed are names below {section}, each a mapping.",
+            key=section,
+            value=shown(entries),
+        )
     for name, entry in entries.items():
         key = f"{section}.{name}"
         if not isinstance(name, str) or not name.isidentifier():
-            raise ConfigurationError(f"{key}: {name} is not a valid name. Allowed: letters, digits and underscores.")
+            raise ConfigurationError(
+                f"{key}: {name} is not a valid name. Allowed: letters, digits and underscores.", key=key
+            )
         if not isinstance(entry, dict) or entry.get("_target_") is None:
             raise ConfigurationError(
-                f"{key}={shown(entry)} names no class. Set +{key}._target_=<class>, or leave it out with ~{key}."
+                f"{key}={shown(entry)} names no class. Set +{key}._target_=<class>, or leave it out with ~{key}.",
+                key=key,
+                value=shown(entry),
             )
         _check_values(key, entry, {}, {})
 
@@ -190,9 +205,11 @@ def check_entry(group: str, name: str, entry: Section, folders: Folders = OWN) -
 def _check_own_name(group: str, section: Section, option: Section | None, folders: Folders) -> None:
     """Raises ConfigurationError if a section's name does not match its class, since reports use the name."""
     if option and section["name"] != option["name"]:
-        raise ConfigurationError(
-            f"{group}.name={section['name']} does not match {group}._target_={section['_target_']}. Choose "
-            f"{group}=<{'|'.join(options(group, folders))}> as a whole."
+        raise ConfigurationError.at(
+            f"{group}.name",
+            str(section["name"]),
+            f" does not match {group}._target_={section['_target_']}. Choose "
+            f"{group}=<{'|'.join(options(group, folders))}> as a whole.",
         )
 
 
@@ -203,9 +220,11 @@ def _refuse_keys_of_another(group: str, section: Mapping[str, Any], folders: Fol
         return
     custom, taken = read_option(group, KIND, folders), read_option(group, name, folders)
     if rest := [key for key in taken if key in section and key not in (OPTION, *custom)]:
-        raise ConfigurationError(
-            f"{group}._target_={section['_target_']} is set over {group}={name}, whose keys it would be given too: "
-            f"{', '.join(rest)}. Set {group}={KIND} as well; in an experiment, defaults: [override /{group}: {KIND}]."
+        raise ConfigurationError.at(
+            f"{group}._target_",
+            str(section["_target_"]),
+            f" is set over {group}={name}, whose keys it would be given too: "
+            f"{', '.join(rest)}. Set {group}={KIND} as well; in an experiment, defaults: [override /{group}: {KIND}].",
         )
 
 

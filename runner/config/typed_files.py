@@ -81,10 +81,10 @@ def _option(group: str, target: str, line: CommandLine, offered: dict[str, str])
         if offered.setdefault(f"{group}={option}", target) == target:
             break
     else:
-        raise ConfigurationError(f"{group}={option} would be two files. Rename one of them.")
+        raise ConfigurationError.at(group, option, " would be two files. Rename one of them.")
     for source in line.sources():  # a file there would be found first
         if source.folder is not None and (source.folder / group / f"{option}.yaml").exists():
-            raise ConfigurationError(f"{group}={option} is also a config in {source.folder}. Rename one of them.")
+            raise ConfigurationError.at(group, option, f" is also a config in {source.folder}. Rename one of them.")
     section = {**read_option(group, KIND), TARGET: target, "name": name}
     ConfigStore.instance().store(group=group, name=option, node=section)
     return option

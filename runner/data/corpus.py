@@ -35,12 +35,14 @@ def below(root: Path, pattern: str) -> Files:
     if root.is_file():
         return {root.name: root}
     if not root.is_dir():
-        raise ConfigurationError(f"data.root={root}: there is no such file or folder. Set it to your text.")
+        raise ConfigurationError.at("data.root", root, ": there is no such file or folder. Set it to your text.")
     found = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
     if not found:
-        raise ConfigurationError(
-            f"data.root={root}: no file there matches data.pattern={pattern}. Set data.root to a text file or a "
-            "folder of them, and data.pattern to a pattern of their names, such as **/*.md."
+        raise ConfigurationError.at(
+            "data.root",
+            root,
+            f": no file there matches data.pattern={pattern}. Set data.root to a text file or a "
+            "folder of them, and data.pattern to a pattern of their names, such as **/*.md.",
         )
     return found
 

@@ -232,22 +232,26 @@ class DataOption(Option):
         if self.on_device:
             self._refuse_host()
         if self.shift is not None and self.image_size is not None and self.shift >= self.image_size:
-            raise ConfigurationError(
-                f"data.shift={self.shift} would move images of data.image_size={self.image_size} out of sight. Lower "
-                "it, or set it to null, an eighth of a side."
+            raise ConfigurationError.at(
+                "data.shift",
+                self.shift,
+                f" would move images of data.image_size={self.image_size} out of sight. Lower "
+                "it, or set it to null, an eighth of a side.",
             )
 
     def _refuse_host(self) -> None:
         """Raises ConfigurationError for what makes batches in the host's memory."""
         if self.num_workers != 0:
-            raise ConfigurationError(
-                f"data.num_workers={self.num_workers}: with data.on_device=true no loader process has the images. Set "
-                "it to 0."
+            raise ConfigurationError.at(
+                "data.num_workers",
+                self.num_workers,
+                ": with data.on_device=true no loader process has the images. Set it to 0.",
             )
         if given := next((key for key in ("transform", "val_transform") if getattr(self, key)), None):
             raise ConfigurationError(
                 f"data.{given} is of samples one at a time, in the host's memory. Set it to [], or set "
-                "data.on_device=false."
+                "data.on_device=false.",
+                key=f"data.{given}",
             )
 
     def sources(self) -> dict[str, Path]:

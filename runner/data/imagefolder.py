@@ -25,9 +25,11 @@ class ImageFolderOption(DataOption):
     def check_keys(self) -> None:
         super().check_keys()
         if (resize := self.val_resize) is not None and resize < self.image_size:
-            raise ConfigurationError(
-                f"data.val_resize={resize} is less than data.image_size={self.image_size}, the size of "
-                "the center crop. Raise it, or set it to null."
+            raise ConfigurationError.at(
+                "data.val_resize",
+                resize,
+                f" is less than data.image_size={self.image_size}, the size of "
+                "the center crop. Raise it, or set it to null.",
             )
 
     def check_run(self, run: RunConfig) -> None:
@@ -38,17 +40,20 @@ class ImageFolderOption(DataOption):
         splits = ["train", *(["val"] if tests or not is_drawn else []), *(["test"] if tests and not is_drawn else [])]
         for split in splits[1:]:
             if differing := sorted({*train} ^ {*class_names(root / split)}):
-                raise ConfigurationError(
-                    f"data.root={root}: train/ and {split}/ must hold the same class folders, but differ in "
-                    f"{', '.join(differing)}."
+                raise ConfigurationError.at(
+                    "data.root",
+                    root,
+                    f": train/ and {split}/ must hold the same class folders, but differ in {', '.join(differing)}.",
                 )
         for split in splits:
             counts = list_images(root / split, train).counts  # the ranks will find it in the cache
             if empty := [name for name, count in zip(train, counts, strict=True) if not count]:
-                raise ConfigurationError(
-                    f"data.root={root}: the class folder {root / split / empty[0]} holds no images. Fill it, or "
+                raise ConfigurationError.at(
+                    "data.root",
+                    root,
+                    f": the class folder {root / split / empty[0]} holds no images. Fill it, or "
                     f"remove it from {' and '.join(f'{each}/' for each in splits)}. Allowed: "
-                    f"{', '.join(EXTENSIONS)}."
+                    f"{', '.join(EXTENSIONS)}.",
                 )
 
     def sources(self) -> dict[str, Path]:
@@ -95,13 +100,15 @@ class ImageFolder(Data):
 def class_names(folder: Path) -> list[str]:
     """The class folders below ``folder``. Raises ConfigurationError when there are none."""
     if not folder.is_dir():
-        raise ConfigurationError(
-            f"data.root={folder.parent}: the folder {folder} does not exist. Expected: {folder.name}/<class>/<images>. "
-            "Set data.root to the folder that holds train/ and val/."
+        raise ConfigurationError.at(
+            "data.root",
+            folder.parent,
+            f": the folder {folder} does not exist. Expected: {folder.name}/<class>/<images>. "
+            "Set data.root to the folder that holds train/ and val/.",
         )
     within = boundary(folder.parent)
     with opened(folder, within) as handle, os.scandir(handle) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir())
     if not names:
-        raise ConfigurationError(f"data.root={folder.parent}: {folder} holds no class folders.")
+        raise ConfigurationError.at("data.root", folder.parent, f": {folder} holds no class folders.")
     return names

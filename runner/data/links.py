@@ -59,9 +59,11 @@ def refuse_leaving(path: str | Path, within: str | None) -> None:
 
 def _refuse_outside(place: str, path: str | Path, within: str) -> None:
     if not f"{place}/".startswith(f"{within}/"):
-        raise ConfigurationError(
-            f"data.root={printable(within)}: {printable(path)} points outside this folder, which may have been sent to "
-            f"you, so it is not read. If it is yours, run once: {invocation.command('trust', within)}"
+        raise ConfigurationError.at(
+            "data.root",
+            printable(within),
+            f": {printable(path)} points outside this folder, which may have been sent to "
+            f"you, so it is not read. If it is yours, run once: {invocation.command('trust', within)}",
         )
 
 

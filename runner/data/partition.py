@@ -29,14 +29,18 @@ class Partition:
         if fraction is None and folds is None and fold is None:
             return None
         if fraction is not None and (folds is not None or fold is not None):
-            raise ConfigurationError(
-                f"data.val_fraction={fraction} and data.fold={fold} of data.folds={folds} are two ways to select "
-                "the validation samples. Set one of them to null."
+            raise ConfigurationError.at(
+                "data.val_fraction",
+                fraction,
+                f" and data.fold={fold} of data.folds={folds} are two ways to select "
+                "the validation samples. Set one of them to null.",
             )
         if fraction is None and (folds is None or fold is None or fold >= folds):
-            raise ConfigurationError(
-                f"data.fold={fold} data.folds={folds}: set both, fold from 0 to folds - 1, such as "
-                "data.folds=5 data.fold=0,1,2,3,4 in a sweep (-m)."
+            raise ConfigurationError.at(
+                "data.fold",
+                fold,
+                f" data.folds={folds}: set both, fold from 0 to folds - 1, such as "
+                "data.folds=5 data.fold=0,1,2,3,4 in a sweep (-m).",
             )
         return Partition(fraction, folds, fold, seed)
 
@@ -51,9 +55,11 @@ class Partition:
         else:
             validates[order[self.fold :: self.folds]] = True
         if not 0 < validates.sum() < size:
-            raise ConfigurationError(
-                f"data.val_fraction={self.val_fraction} data.folds={self.folds}: of {size} training samples none is "
-                f"left to {'train on' if validates.any() else 'validate on'}. Choose a value in between."
+            raise ConfigurationError.at(
+                "data.val_fraction",
+                self.val_fraction,
+                f" data.folds={self.folds}: of {size} training samples none is "
+                f"left to {'train on' if validates.any() else 'validate on'}. Choose a value in between.",
             )
         return np.flatnonzero(validates != train)
 

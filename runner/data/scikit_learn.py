@@ -12,7 +12,9 @@ def data_file(name: str, *, option: str) -> Path:
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     file = folder / "datasets" / "data" / name
     if not spec or not file.is_file():
-        raise ConfigurationError(
-            f"data={option}: {file} does not exist; it comes with scikit-learn. Install it: pip install scikit-learn."
+        raise ConfigurationError.at(
+            "data",
+            option,
+            f": {file} does not exist; it comes with scikit-learn. Install it: pip install scikit-learn.",
         )
     return file

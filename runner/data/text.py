@@ -30,9 +30,10 @@ class TextOption(DataOption):
     def check_keys(self) -> None:
         super().check_keys()
         if self.val_fraction + self.test_fraction >= 1:
-            raise ConfigurationError(
-                f"data.val_fraction={self.val_fraction} and data.test_fraction={self.test_fraction} leave nothing to "
-                "train on. Lower one of them."
+            raise ConfigurationError.at(
+                "data.val_fraction",
+                self.val_fraction,
+                f" and data.test_fraction={self.test_fraction} leave nothing to train on. Lower one of them.",
             )
         self.files()
 
@@ -100,9 +101,11 @@ class Text(Data):
             row, digest = tokens(split_of(self.files, split, **self.fractions), self.tokenizer, self.within)
         row = row[: self.max_tokens]
         if len(row) <= self.block_size:
-            raise ConfigurationError(
-                f"data.block_size={self.block_size}: the {split} split has {len(row)} tokens, and a block with its "
-                "labels takes one more than its size. Lower it, or give more text."
+            raise ConfigurationError.at(
+                "data.block_size",
+                self.block_size,
+                f": the {split} split has {len(row)} tokens, and a block with its "
+                "labels takes one more than its size. Lower it, or give more text.",
             )
         return TokenBlocks(row, self.block_size, digest)
 

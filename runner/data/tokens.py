@@ -36,7 +36,8 @@ def vocabulary(tokenizer: Any) -> int:
             count = int(found() if callable(found) else found)
             return max(count, len(tokenizer)) if hasattr(tokenizer, "__len__") else count  # added tokens included
     raise ConfigurationError(
-        f"data.tokenizer: {type(tokenizer).__name__} has neither vocab_size nor get_vocab_size(). Add one of them."
+        f"data.tokenizer: {type(tokenizer).__name__} has neither vocab_size nor get_vocab_size(). Add one of them.",
+        key="data.tokenizer",
     )
 
 
@@ -135,7 +136,8 @@ def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
     if numbers and not 0 <= min(numbers) <= max(numbers) < size:
         raise ConfigurationError(
             f"data.tokenizer: {type(tokenizer).__name__} returned the token {max(numbers)} for {of}, but its "
-            f"vocab_size is {size}. Correct its vocab_size."
+            f"vocab_size is {size}. Correct its vocab_size.",
+            key="data.tokenizer",
         )
     return numbers
 

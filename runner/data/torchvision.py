@@ -44,7 +44,7 @@ class TorchvisionDataOption(DataOption):
         super().check_keys()
         name, root = self.name, Path(self.root)
         if name not in KNOWN:
-            raise ConfigurationError(f"data.name={name}: allowed are {', '.join(KNOWN)}.")
+            raise ConfigurationError.at("data.name", name, f": allowed are {', '.join(KNOWN)}.")
         if not self.download and not evidence(name, root).exists():
             raise missing(name, root, "data.download=false forbids it")
 
@@ -88,7 +88,9 @@ def missing(name: str, root: Path, reason: str) -> ConfigurationError:
     """The error that names the path and the remedy."""
     file = evidence(name, root)
     fault = "cannot be read" if file.exists() else "does not exist and could not be downloaded"
-    return ConfigurationError(
-        f"data={name}: {file} {fault} ({reason}). Copy the files there from a machine that has them, set data.root "
-        "to a folder that does, or try data=digits, which needs no files."
+    return ConfigurationError.at(
+        "data",
+        name,
+        f": {file} {fault} ({reason}). Copy the files there from a machine that has them, set data.root "
+        "to a folder that does, or try data=digits, which needs no files.",
     )

@@ -47,7 +47,8 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
         parsed = OverridesParser.create().parse_overrides(given)
     for override in parsed:
         if override.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
-            raise ConfigurationError(f"{override.input_line}: estimate starts no runs. Leave it out.")
+            message = f"{override.input_line}: estimate starts no runs. Leave it out."
+            raise ConfigurationError(message, key=override.key_or_group, value=override.value())
     if not any(override.key_or_group == DEVICE for override in parsed):
         parsed.append(OverridesParser.create().parse_override(f"{DEVICE}=cpu"))
     combinations = [*product(*([*_values(override)] for override in parsed))]
@@ -102,7 +103,7 @@ def estimate(
     """Estimate each configuration. Raises ConfigurationError."""
     device = _device(device_memory)
     if picture is not None and Path(picture).suffix not in PICTURES:
-        raise ConfigurationError(f"--picture {picture}: its name must end in {' or '.join(PICTURES)}.")
+        raise ConfigurationError.at("--picture", picture, f": its name must end in {' or '.join(PICTURES)}.")
     line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     planned = plan(line, origin)
     found = []
@@ -155,9 +156,9 @@ def _device(typed: str | None) -> Device | None:
 def _write(path: Path, found: list[Estimate], device: Device | None) -> None:
     image = draw(found, device, form=path.suffix.removeprefix("."))
     if image is None:
-        raise Unavailable(f"--picture {path}: there is nothing to draw, since all of them were refused.")
+        raise Unavailable.at("--picture", path, ": there is nothing to draw, since all of them were refused.")
     try:
         with whole_file(path.resolve()) as file:
             file.write(image)
     except OSError as error:
-        raise ConfigurationError(f"--picture {path} can't be written: {error.strerror}.") from None
+        raise ConfigurationError.at("--picture", path, f" can't be written: {error.strerror}.") from None

@@ -56,20 +56,24 @@ def compose_arms(overrides: Sequence[str], change: str, *, config_dir: str | Non
     for word in (*overrides, *added):
         key = OverridesParser.create().parse_override(word)
         if key.is_sweep_override():
-            raise ConfigurationError(f"{word}: a judgement compares two configs. Give one value.")
+            message = f"{word}: a judgement compares two configs. Give one value."
+            raise ConfigurationError(message, key=key.key_or_group, value=key.value())
         if key.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
-            raise ConfigurationError(f"{word}: a judgement starts its runs itself. Leave it out.")
+            message = f"{word}: a judgement starts its runs itself. Leave it out."
+            raise ConfigurationError(message, key=key.key_or_group, value=key.value())
         if word in added and key.key_or_group in ("seed", "trainer.evaluate_only", "checkpoint.resume"):
-            raise ConfigurationError(f"--change {word}: a judgement cannot compare that. Leave it out.")
+            raise ConfigurationError.at("--change", word, ": a judgement cannot compare that. Leave it out.")
     arms = Arms(_composed(overrides, config_dir), _composed([*overrides, *added], config_dir))
     for arm in (arms.base, arms.change):
         if arm.trainer.evaluate_only or arm.checkpoint.resume:
             raise ConfigurationError(
                 "trainer.evaluate_only, checkpoint.resume: a judgement trains from the start. Leave them out, or set "
-                "checkpoint.load to start from a checkpoint's weights."
+                "checkpoint.load to start from a checkpoint's weights.",
+                key="trainer.evaluate_only" if arm.trainer.evaluate_only else "checkpoint.resume",
             )
     if signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
-        raise ConfigurationError(f"--change '{change}' changes nothing: both configs are the same.")
+        message = f"--change '{change}' changes nothing: both configs are the same."
+        raise ConfigurationError(message, key="--change", value=change)
     return arms
 
 
@@ -77,9 +81,12 @@ def _words(change: str) -> list[str]:
     try:
         words = shlex.split(change)
     except ValueError as error:
-        raise ConfigurationError(f"--change '{change}' cannot be read: {error}.") from None
+        message = f"--change '{change}' cannot be read: {error}."
+        raise ConfigurationError(message, key="--change", value=change) from None
     if not words:
-        raise ConfigurationError("--change is empty. Name overrides, such as --change trainer.channels_last=true.")
+        raise ConfigurationError(
+            "--change is empty. Name overrides, such as --change trainer.channels_last=true.", key="--change"
+        )
     return words
 
 

@@ -162,7 +162,8 @@ class Judgement:
             needed = math.ceil(self.budget - left + (before + least) * seconds)
             raise ConfigurationError(
                 f"--budget: {fits} rounds of {seconds:.1f} s fit, but a verdict needs at least {least}. Allow at "
-                f"least {needed} s."
+                f"least {needed} s.",
+                key="--budget",
             )
         self.say(f"a round takes {seconds:.1f} s: {fits} fit into the budget, a verdict needs at least {least}")
 

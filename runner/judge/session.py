@@ -64,8 +64,10 @@ class Session:
         except (ValueError, TypeError, KeyError):
             sound = False
         if not sound:
-            raise ConfigurationError(f"--session {self.path} is not the file of a session. Name another.") from None
+            raise ConfigurationError.at(
+                "--session", self.path, " is not the file of a session. Name another."
+            ) from None
         if other:
             bound = "the chance of any wrong verdict" if self.is_rate else "the rate of false keeps"
-            raise ConfigurationError(f"--session {self.path} bounds {bound}. Name another, or ask as before.")
+            raise ConfigurationError.at("--session", self.path, f" bounds {bound}. Name another, or ask as before.")
         return lines

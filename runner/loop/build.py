@@ -36,9 +36,11 @@ def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Para
     set_process(run)
     device = run.trainer.device
     if device == "cuda" and torch.cuda.device_count() <= local_rank:
-        raise ConfigurationError(
-            f"trainer.device=cuda: torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank "
-            f"{rank} needs number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu."
+        raise ConfigurationError.at(
+            "trainer.device",
+            "cuda",
+            f": torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank "
+            f"{rank} needs number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu.",
         )
     place = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
     parallel: Parallel = run.parallel.instantiate(**place)

@@ -26,13 +26,15 @@ class CollectedScores:
         scores, targets = self._task.scored(outputs, batch)
         if scores.ndim != 2:
             raise ConfigurationError(
-                f"metrics: {self._metrics[0].name} needs class scores, but this task predicts values. Leave it out."
+                f"metrics: {self._metrics[0].name} needs class scores, but this task predicts values. Leave it out.",
+                key="metrics",
             )
         if len(scores) != len(ids):
             raise ConfigurationError(
                 f"metrics: {self._metrics[0].name} needs one score per sample, but this task gives "
                 f"{len(scores) // len(ids)} per sample. Leave it out, or use a metric computed from sums, such as "
-                "f1."
+                "f1.",
+                key="metrics",
             )
         part = ids, scores.detach().float().cpu().numpy(), targets.cpu().numpy()
         self._parts.append(part)
@@ -41,7 +43,8 @@ class CollectedScores:
         if self._bytes > least.at_most * 2**20:
             raise ConfigurationError(
                 f"metrics.{least.name}: the scores of this rank's samples take more than {least.at_most:g} MB. "
-                f"Raise metrics.{least.name}.at_most, use more ranks, or leave it out."
+                f"Raise metrics.{least.name}.at_most, use more ranks, or leave it out.",
+                key=f"metrics.{least.name}",
             )
 
     def values(self) -> dict[str, float | None]:

@@ -38,4 +38,4 @@ def operations_named() -> Iterator[None]:
         else:
             raise
         remedy = "Set trainer.deterministic=false, or choose a model and a loss that do not use it."
-        raise ConfigurationError(f"trainer.deterministic=true: {cause}. {remedy}") from error
+        raise ConfigurationError.at("trainer.deterministic", True, f": {cause}. {remedy}") from error

@@ -58,20 +58,20 @@ class Scores:
         columns = self.names("val")
         if len({*columns}) < len(columns):
             raise ConfigurationError(
-                f"metrics: two metrics have the same name; there are {', '.join(columns)}. Rename one."
+                f"metrics: two metrics have the same name; there are {', '.join(columns)}. Rename one.", key="metrics"
             )
         if self.monitor not in columns:
-            raise ConfigurationError(
-                f"checkpoint.monitor={self.monitor} is not measured.{nearest(self.monitor, columns)} Allowed: auto, "
-                f"{', '.join(columns)}."
+            raise ConfigurationError.at(
+                "checkpoint.monitor",
+                self.monitor,
+                f" is not measured.{nearest(self.monitor, columns)} Allowed: auto, {', '.join(columns)}.",
             )
 
     def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> ForwardResult:
         """The results of a forward pass. Raises ConfigurationError for a loss that is not a single number."""
         if loss.ndim:
-            raise ConfigurationError(
-                f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. Set loss.reduction=mean."
-            )
+            what = f"a tensor of shape {tuple(loss.shape)} where a single number is needed"
+            raise ConfigurationError(f"loss: {what}. Set loss.reduction=mean.", key="loss")
         observed = self.observe(outputs, batch.content) if batch.count else None
         scale = batch.counted if self.is_mean else 1
         if not batch.counted:  # a mean over nothing is no number

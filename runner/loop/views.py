@@ -39,7 +39,7 @@ def averaged(way: str, evaluate: Callable[[Any], Any], inputs: Any) -> Any:
     Returns any value on a rank that does not have the outputs. Raises ConfigurationError if inputs are not images.
     """
     if not (isinstance(inputs, Tensor) and inputs.ndim == 4):
-        raise ConfigurationError(f"trainer.tta={way}: the model's inputs are not images. Set it to none.")
+        raise ConfigurationError.at("trainer.tta", way, ": the model's inputs are not images. Set it to none.")
     found = [(weight, evaluate(view)) for weight, view in WAYS[way](inputs)]
     if not all(isinstance(outputs, Tensor) for _, outputs in found):
         return found[0][1]

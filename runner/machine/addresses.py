@@ -15,8 +15,8 @@ def parse_endpoint(key: str, text: str) -> tuple[str, int]:
     """Host and port of ``node1:29400`` or ``[fd00::1]:29400``. Raises ConfigurationError."""
     match = _ENDPOINT.fullmatch(text)
     if not match or not 0 < int(match[3]) < 65536:
-        raise ConfigurationError(
-            f"{key}={text} is not allowed. Allowed: name:port or [address]:port, such as node1:29400."
+        raise ConfigurationError.at(
+            key, text, " is not allowed. Allowed: name:port or [address]:port, such as node1:29400."
         )
     return match[1] or match[2], int(match[3])
 
@@ -28,7 +28,8 @@ def resolved(key: str, host: str) -> str:
     except OSError as error:
         reason = error.strerror or error
         raise ConfigurationError(
-            f"{key}: {host} cannot be resolved here: {reason}. Give its address, or add the name to /etc/hosts."
+            f"{key}: {host} cannot be resolved here: {reason}. Give its address, or add the name to /etc/hosts.",
+            key=key,
         ) from None
 
 
@@ -41,9 +42,10 @@ def own_address(interface: str | None, *, towards: str | None = None) -> str:
         found = of_interface(interface)
         if found is None:
             names = ", ".join(sorted(psutil.net_if_addrs()))
-            raise ConfigurationError(
-                f"launcher.network_interface={interface}: {socket.gethostname()} has no such interface with an "
-                f"address. Its interfaces: {names}."
+            raise ConfigurationError.at(
+                "launcher.network_interface",
+                interface,
+                f": {socket.gethostname()} has no such interface with an address. Its interfaces: {names}.",
             )
         return found
     if towards is None:
@@ -105,6 +107,7 @@ def meeting_place(host: str) -> str:
     if is_loopback(address):
         raise ConfigurationError(
             f"launcher.rendezvous: {host} is {address} here, which no other machine can reach. Give this machine's "
-            "address, or set launcher.network_interface."
+            "address, or set launcher.network_interface.",
+            key="launcher.rendezvous",
         )
     return address

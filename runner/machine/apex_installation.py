@@ -43,8 +43,8 @@ def note() -> str:
 def refuse_cpu(device: str, chosen: str, part: str) -> None:
     """Raises Unavailable where the option ``chosen``, which uses ``apex.<part>``, would run on a CPU."""
     if device == "cpu":
-        raise Unavailable(
-            f"trainer.device=cpu: {chosen} works on GPUs only. Set trainer.device=cuda, or use {NATIVE[part]}."
+        raise Unavailable.at(
+            "trainer.device", "cpu", f": {chosen} works on GPUs only. Set trainer.device=cuda, or use {NATIVE[part]}."
         )
 
 

@@ -24,9 +24,11 @@ class FusedOption(OptimizerOption):
     def check_run(self, run: RunConfig) -> None:
         apex_installation.refuse_cpu(run.trainer.device, f"optimizer={self.name}", "optimizers")
         if run.precision.weights_dtype == "float64":
-            raise ConfigurationError(
-                f"optimizer={self.name}: Apex's kernels do not support fp64; FusedSGD would leave such "
-                f"weights unchanged. Use {NATIVE['optimizers']}, or precision=fp32."
+            raise ConfigurationError.at(
+                "optimizer",
+                self.name,
+                f": Apex's kernels do not support fp64; FusedSGD would leave such "
+                f"weights unchanged. Use {NATIVE['optimizers']}, or precision=fp32.",
             )
 
 

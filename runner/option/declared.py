@@ -41,7 +41,7 @@ def declared_class(group: str, section: Section) -> Any:
     name = section.get(OPTION)
     kind = base if name is None else locate(group, name, key=OPTION)
     if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise ConfigurationError(
-            f"{group}.{OPTION}={name} is not allowed. Allowed: classes derived from {bases[group]}."
+        raise ConfigurationError.at(
+            f"{group}.{OPTION}", name, f" is not allowed. Allowed: classes derived from {bases[group]}."
         )
     return kind

@@ -76,28 +76,33 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
     Raises ConfigurationError.
     """
     if (file := source_file(target)) and not file.path.is_file():
-        raise ConfigurationError(f"{group}.{key}={target}: there is no such file. Restore it, or name another one.")
+        raise ConfigurationError.at(
+            f"{group}.{key}", target, ": there is no such file. Restore it, or name another one."
+        )
     if target.partition(".")[0] not in sys.modules:
         find_in_own_folders({key: target})
     try:
         return load(target)
     except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{group}.{key}={target} can't be imported: {error}.{_modules_like(error.name or '')} Install the package, "
-            "or start from the folder that contains it."
+        raise ConfigurationError.at(
+            f"{group}.{key}",
+            target,
+            f" can't be imported: {error}.{_modules_like(error.name or '')} Install the package, "
+            "or start from the folder that contains it.",
         ) from None
     except ImportError as error:
         if file is None or "relative import" not in str(error):
             raise
-        raise ConfigurationError(
-            f"{group}.{key}={target}: {error}. Name a class in a package by its full name: "
-            f"my_package.module.{file.name}."
+        raise ConfigurationError.at(
+            f"{group}.{key}",
+            target,
+            f": {error}. Name a class in a package by its full name: my_package.module.{file.name}.",
         ) from None
     except (AttributeError, ValueError):
         module, _, name = target.rpartition(":" if file else ".")
         meant = nearest(name, (each for each in dir(sys.modules.get(module)) if not each.startswith("_")))
-        raise ConfigurationError(
-            f"{group}.{key}={target}: {module or 'it'} has no {name}.{meant} Check the name."
+        raise ConfigurationError.at(
+            f"{group}.{key}", target, f": {module or 'it'} has no {name}.{meant} Check the name."
         ) from None
 
 
@@ -121,8 +126,8 @@ def refuse_unfit(group: str, target: str, kind: Any, *arguments: Any, **options:
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         meant = nearest(unknown[1], set(signature(kind).parameters) - {*options}) if unknown else ""
-        raise ConfigurationError(
-            f"{group}._target_={target} rejects its arguments: {error}.{meant} Set them under {group}."
+        raise ConfigurationError.at(
+            f"{group}._target_", target, f" rejects its arguments: {error}.{meant} Set them under {group}."
         ) from None
 
 
@@ -145,9 +150,10 @@ def instantiate_named(group: str, section: Mapping[str, Section], kind: type) ->
     found = {name: _made(f"{group}.{name}", own) for name, own in section.items()}
     for name, made in found.items():
         if not isinstance(made, kind):
-            raise ConfigurationError(
-                f"{group}.{name}._target_={section[name]['_target_']} is not a {kind.__name__}. Derive the class "
-                f"from {kind.__module__}.{kind.__name__}."
+            raise ConfigurationError.at(
+                f"{group}.{name}._target_",
+                section[name]["_target_"],
+                f" is not a {kind.__name__}. Derive the class from {kind.__module__}.{kind.__name__}.",
             )
     return found
 

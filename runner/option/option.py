@@ -50,7 +50,8 @@ class Option:
 
     def __getattr__(self, name: str) -> Any:
         if name in self.fields:
-            raise ConfigurationError(f"{self.key}.{name} is not set, and this option has no default for it. Set it.")
+            key = f"{self.key}.{name}"
+            raise ConfigurationError(f"{key} is not set, and this option has no default for it. Set it.", key=key)
         raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
     @property

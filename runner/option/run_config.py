@@ -65,7 +65,8 @@ class RunConfig:
         Raises ConfigurationError for values that ``config/schema.py`` has not checked.
         """
         if missing := [key for key in cls.__dataclass_fields__ if key not in config and key != "written"]:
-            raise ConfigurationError(f"{', '.join(missing)}: not set, so this is not the config of a run.")
+            message = f"{', '.join(missing)}: not set, so this is not the config of a run."
+            raise ConfigurationError(message, key=missing[0])
         written = copy.deepcopy(dict(config))
         return cls(**{key: _typed(key, value) for key, value in written.items()}, written=written)
 

@@ -17,7 +17,8 @@ class FixedSection:
         known = {each.name for each in fields(cls)}
         for key in (*(known - section.keys()), *(section.keys() - known)):
             what = "is missing" if key in known else "is not a key of the run config"
-            raise ConfigurationError(f"{name}.{key} {what}, so this config was not frozen by this version.")
+            message = f"{name}.{key} {what}, so this config was not frozen by this version."
+            raise ConfigurationError(message, key=f"{name}.{key}")
         return cls(**section)
 
 

@@ -31,7 +31,9 @@ class ApexDistributedDataParallelOption(ParallelOption):
         super().check_run(run)
         apex_installation.refuse_cpu(run.trainer.device, f"parallel={self.name}", "parallel")
         if (compiled := run.trainer.compile) != "none":
-            raise ConfigurationError(
-                f"trainer.compile={compiled}: parallel=apex fills its buckets with hooks that torch.compile does "
-                "not see. Set trainer.compile=none, or use parallel=ddp."
+            raise ConfigurationError.at(
+                "trainer.compile",
+                compiled,
+                ": parallel=apex fills its buckets with hooks that torch.compile does "
+                "not see. Set trainer.compile=none, or use parallel=ddp.",
             )

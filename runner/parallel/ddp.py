@@ -23,8 +23,10 @@ class DistributedDataParallelOption(ReplicasOption):
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
         if self.compression == "powersgd" and run.precision.scales_gradients(on_gpus=run.on_gpus):
-            raise ConfigurationError(
-                f"precision={run.precision.name} scales fp16 gradients by a factor that changes, so the "
+            raise ConfigurationError.at(
+                "precision",
+                run.precision.name,
+                " scales fp16 gradients by a factor that changes, so the "
                 "residual that parallel.compression=powersgd carries over from earlier updates would have the "
-                "wrong scale. Set precision=bf16 or fp32, or parallel.compression=fp16."
+                "wrong scale. Set precision=bf16 or fp32, or parallel.compression=fp16.",
             )

@@ -28,23 +28,28 @@ class DataParallelOption(ParallelOption):
         super().check_run(run)
         gpus = len(hardware.gpu_names()) if run.on_gpus else 0
         if (compiled := run.trainer.compile) != "none":
-            raise ConfigurationError(
-                f"trainer.compile={compiled}: torch.compile can't compile DataParallel's replicas. Set "
-                "trainer.compile=none, or parallel=single or ddp."
+            raise ConfigurationError.at(
+                "trainer.compile",
+                compiled,
+                ": torch.compile can't compile DataParallel's replicas. Set "
+                "trainer.compile=none, or parallel=single or ddp.",
             )
         ids, output = self.device_ids, self.output_device
         listed = [*(ids or []), output or 0]
         if [i for i in listed if i >= gpus] if gpus else ids or output:
-            raise ConfigurationError(
-                f"parallel.device_ids={ids}, parallel.output_device={output}: "
-                f"{gpus} GPUs can be used. Name only those, or set both to null."
+            raise ConfigurationError.at(
+                "parallel.device_ids",
+                ids,
+                f", parallel.output_device={output}: {gpus} GPUs can be used. Name only those, or set both to null.",
             )
         if gpus and run.precision.autocast(on_gpus=True) == "bfloat16" and len(ids or range(gpus)) > 1:
             # Its threads don't inherit autocast's dtype: torch/nn/parallel/parallel_apply.py.
-            raise ConfigurationError(
-                f"precision={run.precision.name}: torch's DataParallel computes in float16 on its "
+            raise ConfigurationError.at(
+                "precision",
+                run.precision.name,
+                ": torch's DataParallel computes in float16 on its "
                 "replicas, whatever dtype autocast is set to. Set precision=amp precision.dtype=float16, or "
-                "parallel=ddp."
+                "parallel=ddp.",
             )
 
     def gpus_used(self, *, ranks: int) -> int:

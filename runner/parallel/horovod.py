@@ -90,13 +90,15 @@ class HorovodOption(ParallelOption):
         super().check_run(run)
         launcher, controller = run.launcher.name, run.launcher.horovod_controller
         if controller is None:
-            raise ConfigurationError(
-                f"launcher={launcher} can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."
+            raise ConfigurationError.at(
+                "launcher", launcher, " can't start Horovod's ranks. Set launcher=horovodrun or launcher=mpirun."
             )
         if run.on_gpus and not horovod.has("cuda"):
-            raise Unavailable(
-                "parallel=horovod: the installed Horovod was built without CUDA, and does not support tensors on "
-                f"GPUs. Build it with `{horovod.build_with('nccl')}`, or set trainer.device=cpu."
+            raise Unavailable.at(
+                "parallel",
+                "horovod",
+                ": the installed Horovod was built without CUDA, and does not support tensors on "
+                f"GPUs. Build it with `{horovod.build_with('nccl')}`, or set trainer.device=cpu.",
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)

@@ -88,7 +88,10 @@ def refuse_controller(what: str, controller: str) -> NoReturn:
     raise ConfigurationError(
         f"{what}: the installed Horovod was built without {controller.upper()}. Build it again with "
         f"`{build_with(controller)}`, or use launcher.controller="
-        f"{' or '.join(controllers())} with launcher=horovodrun."
+        f"{' or '.join(controllers())} with launcher=horovodrun.",
+        key="launcher.controller",
+        value=controller,
+        allowed=controllers(),
     )
 
 

@@ -130,7 +130,8 @@ def refuse(run: RunConfig, mesh: Mesh, *, what: str, layout: str = "") -> None:
         if refusal.way in ways and refusal.applies(run, mesh):
             where = "" if refusal.way == "any" else layout
             raise ConfigurationError(
-                f"{refusal.key} does not work with {what}{where}: {refusal.reason}. {refusal.remedy}"
+                f"{refusal.key} does not work with {what}{where}: {refusal.reason}. {refusal.remedy}",
+                key=refusal.key.partition("=")[0],
             )
 
 
@@ -183,16 +184,19 @@ class MeshOption(ParallelOption):
         rest = [key for key in self.sizes if key not in known]
         if len(rest) > 1:
             keys = ", ".join(f"parallel.{key}" for key in rest)
-            raise ConfigurationError(f"{keys}: only one of them can be auto. Set the others to numbers.")
+            message = f"{keys}: only one of them can be auto. Set the others to numbers."
+            raise ConfigurationError(message, key=f"parallel.{rest[0]}", value="auto")
         product = Layout(**known).ranks
         try:
             return filled(self.sizes, ranks=ranks)
         except ValueError:
             sizes = " x ".join(f"{key} {size}" for key, size in known.items())
-            raise ConfigurationError(
-                f"parallel={self.name}: {sizes} is {product}, which does not fit {ranks} ranks. Set "
+            raise ConfigurationError.at(
+                "parallel",
+                self.name,
+                f": {sizes} is {product}, which does not fit {ranks} ranks. Set "
                 f"launcher.nproc_per_node={product}, or sizes whose product {'divides' if rest else 'is'} {ranks}"
-                f"{'' if rest else ', one of them auto'}."
+                f"{'' if rest else ', one of them auto'}.",
             ) from None
 
     def resolved(self, run: RunConfig) -> RunConfig:

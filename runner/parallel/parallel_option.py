@@ -51,11 +51,13 @@ class ParallelOption(Option):
         if run.on_gpus:
             return
         if self.backend == "nccl":
-            raise Unavailable("parallel.backend=nccl needs GPUs. Set parallel.backend=gloo or auto.")
+            raise Unavailable.at("parallel.backend", "nccl", " needs GPUs. Set parallel.backend=gloo or auto.")
         if self.sync_batchnorm:
-            raise ConfigurationError(
-                "parallel.sync_batchnorm=true: SyncBatchNorm works on GPUs only. Set it to false, or choose a "
-                "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...)."
+            raise ConfigurationError.at(
+                "parallel.sync_batchnorm",
+                True,
+                ": SyncBatchNorm works on GPUs only. Set it to false, or choose a "
+                "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...).",
             )
 
     def gpus_used(self, *, ranks: int) -> int:

@@ -65,25 +65,30 @@ class ReplicatedOption(ParallelOption):
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
         if not run.launcher.restarts_ranks:
-            raise ConfigurationError(
-                f"launcher={run.launcher.name} stops all ranks when one dies, which parallel=replicated is meant to "
-                "prevent. Set launcher=torchft."
+            raise ConfigurationError.at(
+                "launcher",
+                run.launcher.name,
+                " stops all ranks when one dies, which parallel=replicated is meant to prevent. Set launcher=torchft.",
             )
         self._check_hang_timeout(run.launcher.section["hang_timeout"])
         self._check_ranks(run)
         if run.precision.half_weights(on_gpus=run.on_gpus) or run.precision.reloads_optimizer():
-            raise ConfigurationError(
-                f"precision={run.precision.name} unscales gradients before replicas exchange them. Set "
-                "precision=bf16 or amp."
+            raise ConfigurationError.at(
+                "precision",
+                run.precision.name,
+                " unscales gradients before replicas exchange them. Set precision=bf16 or amp.",
             )
         if run.trainer.sam_rho is not None:
             raise ConfigurationError(
                 "trainer.sam_rho: its second pass would be a second exchange within an update, which "
-                "parallel=replicated cannot repeat on its own. Set it to null."
+                "parallel=replicated cannot repeat on its own. Set it to null.",
+                key="trainer.sam_rho",
             )
         if run.checkpoint.format == "sharded":
-            raise ConfigurationError(
-                "checkpoint.format=sharded: each replica has the whole model, and one of them writes. Set it to single."
+            raise ConfigurationError.at(
+                "checkpoint.format",
+                "sharded",
+                ": each replica has the whole model, and one of them writes. Set it to single.",
             )
 
     def _check_ranks(self, run: RunConfig) -> None:
@@ -91,15 +96,19 @@ class ReplicatedOption(ParallelOption):
         each, count = self.ranks_per_replica, run.launcher.nproc_per_node
         if count % each:
             nearest = f"{count // each * each} or {(count // each + 1) * each}" if count > each else str(each)
-            raise ConfigurationError(
-                f"parallel.ranks_per_replica={each}: launcher.nproc_per_node={count} ranks on each machine are not a "
-                f"multiple of it, and a replica's ranks must be on one machine. Set launcher.nproc_per_node={nearest}."
+            raise ConfigurationError.at(
+                "parallel.ranks_per_replica",
+                each,
+                f": launcher.nproc_per_node={count} ranks on each machine are not a "
+                f"multiple of it, and a replica's ranks must be on one machine. Set launcher.nproc_per_node={nearest}.",
             )
         if self.mixes_communication:
             if each == 1:
-                raise ConfigurationError(
-                    "parallel.inside=fsdp shards the model over the ranks of a replica, but "
-                    "parallel.ranks_per_replica=1. Set it to at least 2, or parallel.inside=ddp."
+                raise ConfigurationError.at(
+                    "parallel.inside",
+                    "fsdp",
+                    " shards the model over the ranks of a replica, but "
+                    "parallel.ranks_per_replica=1. Set it to at least 2, or parallel.inside=ddp.",
                 )
             refuse(run, Mesh(Layout(shard=each)), what="parallel.inside=fsdp")
 
@@ -107,10 +116,12 @@ class ReplicatedOption(ParallelOption):
         """A replica that waits for one that hangs must not count as hanging itself."""
         timeout = self.timeout
         if hang < WAITS * timeout:
-            raise ConfigurationError(
-                f"launcher.hang_timeout={hang:g} is too short: with parallel.timeout={timeout:g}, a replica may wait "
+            raise ConfigurationError.at(
+                "launcher.hang_timeout",
+                hang,
+                f" is too short: with parallel.timeout={timeout:g}, a replica may wait "
                 f"for another one for up to {WAITS * timeout:g} seconds. Set it to at least that, or parallel.timeout "
-                "lower."
+                "lower.",
             )
 
 

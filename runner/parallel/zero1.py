@@ -13,8 +13,10 @@ class Zero1Option(ReplicasOption):
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
         if run.precision.half_weights(on_gpus=run.on_gpus) or run.precision.reloads_optimizer():
-            raise ConfigurationError(
-                f"precision={run.precision.name}: parallel=zero1 shards the state of the weights that the "
+            raise ConfigurationError.at(
+                "precision",
+                run.precision.name,
+                ": parallel=zero1 shards the state of the weights that the "
                 "model computes with, but not of their fp32 copies. Set precision=bf16, or precision=amp with "
-                "precision.level=O1."
+                "precision.level=O1.",
             )

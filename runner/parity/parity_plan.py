@@ -41,8 +41,9 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
     parsed = OverridesParser.create().parse_overrides(overrides)
     found = (*OWN, *folders)
     check_experiment(OmegaConf.create(overrides), found)
-    if hydras := [o.input_line for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
-        raise ConfigurationError(f"{hydras[0]}: parity starts its runs itself. Leave it out.")
+    if hydras := [o for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
+        message = f"{hydras[0].input_line}: parity starts its runs itself. Leave it out."
+        raise ConfigurationError(message, key=hydras[0].key_or_group, value=hydras[0].value())
     strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], found)
     given = [o for o in parsed if o.key_or_group != WHICH]
     planned: list[PlannedSide] = []
@@ -56,8 +57,11 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
             planned.append(_planned(strategy, compose("config", [*own, *path]), found, trust, first=not planned))
     for override in given:
         if override.input_line not in taken:
+            named = f"{WHICH}={','.join(strategies)}"
             raise ConfigurationError(
-                f"{override.input_line}: none of {WHICH}={','.join(strategies)} has that key. {_whose(override, found)}"
+                f"{override.input_line}: none of {named} has that key. {_whose(override, found)}",
+                key=override.key_or_group,
+                value=override.value(),
             )
     return planned
 
@@ -66,7 +70,7 @@ def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
     """The baseline and those that were asked for, or all. Raises ConfigurationError."""
     if len(chosen) > 1:
         raise ConfigurationError(
-            f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one override."
+            f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one override.", key=WHICH
         )
     # Side by side those that have as many threads: the process that ranks are forked from is good for one number.
     known = {name: declared_class(WHICH, read_option(WHICH, name, folders)) for name in options(WHICH, folders)}
@@ -81,8 +85,8 @@ def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
     names = list(dict.fromkeys([baseline, *names]))
     if len(names) == 1:
         others = [name for name in known if name != baseline]
-        raise ConfigurationError(
-            f"{WHICH}={baseline} is the baseline itself. Name others to compare: {WHICH}={','.join(others)}."
+        raise ConfigurationError.at(
+            WHICH, baseline, f" is the baseline itself. Name others to compare: {WHICH}={','.join(others)}."
         )
     return names
 
@@ -112,9 +116,10 @@ def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust
     set_to = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
     for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "resumes a run")):
         if set_to[key]:
-            raise ConfigurationError(
-                f"{key}={set_to[key]} {what}; parity takes its own steps. Leave it out, or set "
-                "checkpoint.load to start from its weights."
+            raise ConfigurationError.at(
+                key,
+                set_to[key],
+                f" {what}; parity takes its own steps. Leave it out, or set checkpoint.load to start from its weights.",
             )
     return PlannedSide(strategy, composed)
 

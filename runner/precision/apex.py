@@ -31,20 +31,25 @@ class ApexOption(PrecisionOption):
     def check_run(self, run: RunConfig) -> None:
         apex_installation.refuse_cpu(run.trainer.device, f"precision={self.name}", "amp")
         if run.parallel.replicates:  # the forward that amp.initialize patches is the original's
-            raise ConfigurationError(
-                f"precision=apex does not work with parallel={run.parallel.name}. "
-                f"Set parallel to single, ddp, horovod, apex, or use {apex_installation.NATIVE['amp']}."
+            raise ConfigurationError.at(
+                "precision",
+                "apex",
+                f" does not work with parallel={run.parallel.name}. "
+                f"Set parallel to single, ddp, horovod, apex, or use {apex_installation.NATIVE['amp']}.",
             )
         if (compiled := run.trainer.compile) != "none":
-            raise ConfigurationError(
-                f"trainer.compile={compiled}: precision=apex patches functions that torch.compile traces. Set "
-                f"trainer.compile=none, or use {apex_installation.NATIVE['amp']}."
+            raise ConfigurationError.at(
+                "trainer.compile",
+                compiled,
+                f": precision=apex patches functions that torch.compile traces. Set "
+                f"trainer.compile=none, or use {apex_installation.NATIVE['amp']}.",
             )
         for key in ("keep_batchnorm_fp32", "master_weights"):
             if self.opt_level == "O1" and (value := getattr(self, key)) is not None:
-                raise ConfigurationError(
-                    f"precision.{key}={str(value).lower()}: with precision.opt_level=O1 all weights are "
-                    "fp32. Set it to null, or precision.opt_level=O2."
+                raise ConfigurationError.at(
+                    f"precision.{key}",
+                    value,
+                    ": with precision.opt_level=O1 all weights are fp32. Set it to null, or precision.opt_level=O2.",
                 )
 
     def scales_gradients(self, *, on_gpus: bool) -> bool:

@@ -17,4 +17,4 @@ class TF32Option(PrecisionOption):
 
     def check_run(self, run: RunConfig) -> None:
         if not run.on_gpus:
-            raise Unavailable("precision=tf32 is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")
+            raise Unavailable.at("precision", "tf32", " is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")

@@ -168,7 +168,9 @@ def _number(text: str, target: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ConfigurationError(f"--target {target} is not allowed. Give a metric and a number, as in val_acc1=94.")
+        raise ConfigurationError.at(
+            "--target", target, " is not allowed. Give a metric and a number, as in val_acc1=94."
+        )
     return value
 
 

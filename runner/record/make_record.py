@@ -30,7 +30,8 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
     """
     own = ("hydra.launcher.repeat=", "hydra.launcher.interleave=", "hydra.launcher.jobs=")
     if taken := [each for each in overrides if each.startswith(own)]:
-        raise ConfigurationError(f"{taken[0]}: a record sets this itself. Set the number of runs with --runs.")
+        key, _, value = taken[0].partition("=")
+        raise ConfigurationError.at(key, value, ": a record sets this itself. Set the number of runs with --runs.")
     more = [f"hydra.launcher.repeat={runs}", "hydra.launcher.interleave=true", "hydra.launcher.jobs=1"]
     return of_sweep(sweep([*overrides, *more], conf=conf).folder, target=target, clock=clock)
 

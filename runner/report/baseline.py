@@ -59,11 +59,11 @@ def _parse(named: str, rows: Sequence[ReportRow]) -> tuple[str | None, dict[str,
     wanted = {} if number is not None else parsed(named.split(","))
     found = [row for row in rows if (row.number == number if number is not None else is_chosen(row, wanted))]
     if not found or (number is None and "=" not in named):
-        raise ConfigurationError(
-            f"--baseline {named}: there is no such job. Give the number of a job, or values such as parallel=single."
+        raise ConfigurationError.at(
+            "--baseline", named, ": there is no such job. Give the number of a job, or values such as parallel=single."
         )
     if all(row.state != "completed" for row in found):
-        raise ConfigurationError(f"--baseline {named}: that job is {found[0].state}. Name one that completed.")
+        raise ConfigurationError.at("--baseline", named, f": that job is {found[0].state}. Name one that completed.")
     return number, wanted
 
 

@@ -28,8 +28,9 @@ def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
 def direction(result: Mapping[str, Any], metric: str) -> str:
     """Whether a metric is better at its "max" or "min", by a run's result.json. Raises ConfigurationError."""
     if metric not in result.get("metrics", {}):
-        known = ", ".join(name for name in result.get("metrics", {}) if not name.endswith("samples"))
-        raise ConfigurationError(f"{metric}: the runs did not measure that. Allowed: {known or 'nothing'}.")
+        known = [name for name in result.get("metrics", {}) if not name.endswith("samples")]
+        message = f"{metric}: the runs did not measure that. Allowed: {', '.join(known) or 'nothing'}."
+        raise ConfigurationError(message, key=metric, allowed=known)
     name = metric.partition("_")[2]
     if name == "loss":
         return "min"

@@ -138,7 +138,7 @@ def write(comparison: Comparison, folder: Path, *, reloads: int | None = None) -
             remove(folder / "comparison.png")
     except OSError as error:
         raise ConfigurationError(
-            f"{folder}: the comparison can't be written: {error.strerror}. Name another folder with --to."
+            f"{folder}: the comparison can't be written: {error.strerror}. Name another folder with --to.", key="--to"
         ) from None
     return [path for suffix in ("csv", "md", "png", "html") if (path := folder / f"comparison.{suffix}").exists()]
 

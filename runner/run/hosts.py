@@ -25,7 +25,9 @@ def count_nodes(given: int | str | None, hosts: Mapping[str, int]) -> tuple[int,
 def read_hosts(hosts: Sequence[str] | None, hostfile: str | None) -> dict[str, int]:
     """Ranks on each host, in order; empty: this machine alone. Raises ConfigurationError."""
     if hosts is not None and hostfile is not None:
-        raise ConfigurationError(f"launcher.hostfile={hostfile}: launcher.hosts is set too. Set one of them to null.")
+        raise ConfigurationError.at(
+            "launcher.hostfile", hostfile, ": launcher.hosts is set too. Set one of them to null."
+        )
     if hosts is not None:
         return _parse("launcher.hosts", hosts, _LISTED, "[name:slots,name:slots]")
     if hostfile is None:
@@ -33,7 +35,7 @@ def read_hosts(hosts: Sequence[str] | None, hostfile: str | None) -> dict[str, i
     try:
         text = Path(hostfile).expanduser().read_text(errors="replace")
     except OSError as error:
-        raise ConfigurationError(f"launcher.hostfile={hostfile}: {error.strerror}. Name a file.") from None
+        raise ConfigurationError.at("launcher.hostfile", hostfile, f": {error.strerror}. Name a file.") from None
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     return _parse(f"launcher.hostfile={hostfile}", list(filter(None, lines)), _LINE, "lines of the form: name slots=2")
 
@@ -50,6 +52,7 @@ def _parse(key: str, entries: Sequence[str], form: re.Pattern[str], allowed: str
     if len(slots) < len(entries) or not slots or len(set(slots.values())) > 1 or 0 in slots.values():
         raise ConfigurationError(
             f"{key}: {', '.join(entries) or 'nothing'} is not allowed. Allowed: {allowed}, each machine once, with "
-            "the same number of ranks on every machine."
+            "the same number of ranks on every machine.",
+            key=key,
         )
     return slots

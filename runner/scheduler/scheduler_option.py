@@ -39,7 +39,9 @@ class PlateauOption(SchedulerOption):
         """Raises ConfigurationError if there are no evaluations."""
         monitor = run.checkpoint.monitor
         if run.trainer.evaluate_every == 0 and not monitor.startswith("train_"):
-            raise ConfigurationError(
-                f"scheduler=plateau: checkpoint.monitor={monitor} is never measured with trainer.evaluate_every=0. Set "
-                "that to 1, or checkpoint.monitor to train_loss."
+            raise ConfigurationError.at(
+                "scheduler",
+                "plateau",
+                f": checkpoint.monitor={monitor} is never measured with trainer.evaluate_every=0. Set "
+                "that to 1, or checkpoint.monitor to train_loss.",
             )

@@ -25,7 +25,9 @@ FORMATS = {
 def refuse_missing(name: str) -> None:
     """Raises Unavailable, with the command to install them, for a format whose packages are missing."""
     if missing := [package for package in FORMATS[name].packages if find_spec(package) is None]:
-        raise Unavailable(f"--format {name} needs {' and '.join(missing)}. Install: pip install {' '.join(missing)}")
+        raise Unavailable.at(
+            "--format", name, f" needs {' and '.join(missing)}. Install: pip install {' '.join(missing)}"
+        )
 
 
 BEST, LAST = "best", "last"
@@ -38,7 +40,8 @@ def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
     """
     paths = {BEST: folder.best_checkpoint, LAST: folder.last_checkpoint}
     if which is not None and which not in paths:
-        raise ConfigurationError(f"{which}: there are no such weights. Allowed: {', '.join(paths)}.")
+        message = f"{which}: there are no such weights. Allowed: {', '.join(paths)}."
+        raise ConfigurationError(message, value=which, allowed=[*paths])
     found = [name for name in ([which] if which else paths) if paths[name].exists()]
     if not found:
         raise ConfigurationError(

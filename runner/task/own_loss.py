@@ -51,7 +51,9 @@ class OwnLossOption(TaskOption):
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
         if run.parallel.replicates and run.on_gpus:
-            raise ConfigurationError(
-                f"task=own_loss: parallel={run.parallel.name} has a replica on each GPU, each with its own mean "
-                "loss over an unknown number of elements. Set parallel=ddp."
+            raise ConfigurationError.at(
+                "task",
+                "own_loss",
+                f": parallel={run.parallel.name} has a replica on each GPU, each with its own mean "
+                "loss over an unknown number of elements. Set parallel=ddp.",
             )

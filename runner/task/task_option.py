@@ -30,30 +30,36 @@ class TaskOption(Option):
     def check_run(self, run: RunConfig) -> None:
         trainer, loss, monitor = run.trainer, run.loss[TARGET], run.checkpoint.monitor
         if self.loss is None and loss != "auto":
-            raise ConfigurationError(
-                f"loss._target_={loss}: with task={self.name} the model computes its own loss. Set it to auto."
+            raise ConfigurationError.at(
+                "loss._target_", loss, f": with task={self.name} the model computes its own loss. Set it to auto."
             )
         if self.loss is None and trainer.label_smoothing:
-            raise ConfigurationError(
-                f"trainer.label_smoothing={trainer.label_smoothing}: with task={self.name} the model computes its own "
-                "loss. Set it to 0."
+            raise ConfigurationError.at(
+                "trainer.label_smoothing",
+                trainer.label_smoothing,
+                f": with task={self.name} the model computes its own loss. Set it to 0.",
             )
         mixing = {"mixup_alpha": trainer.mixup_alpha, "cutmix_alpha": trainer.cutmix_alpha}
         if not self.mixes and (key := next((key for key, alpha in mixing.items() if alpha), None)):
-            raise ConfigurationError(
-                f"trainer.{key}={mixing[key]}: samples of task={self.name} cannot be mixed. Set it to 0; "
-                "task=classification and task=multilabel can."
+            raise ConfigurationError.at(
+                f"trainer.{key}",
+                mixing[key],
+                f": samples of task={self.name} cannot be mixed. Set it to 0; "
+                "task=classification and task=multilabel can.",
             )
         if not self.mixes and trainer.tta != "none":
-            raise ConfigurationError(
-                f"trainer.tta={trainer.tta}: outputs of task={self.name} cannot be averaged over views of an image. "
-                "Set it to none; task=classification and task=multilabel can."
+            raise ConfigurationError.at(
+                "trainer.tta",
+                trainer.tta,
+                f": outputs of task={self.name} cannot be averaged over views of an image. "
+                "Set it to none; task=classification and task=multilabel can.",
             )
         if self.measures is None or monitor == "auto":
             return
         columns = [f"val_{name}" for name in (*self.measures, *run.metrics)]
         if monitor not in columns:
-            raise ConfigurationError(
-                f"checkpoint.monitor={monitor} is not measured.{nearest(monitor, columns)} Allowed: auto, "
-                f"{', '.join(columns)}."
+            raise ConfigurationError.at(
+                "checkpoint.monitor",
+                monitor,
+                f" is not measured.{nearest(monitor, columns)} Allowed: auto, {', '.join(columns)}.",
             )

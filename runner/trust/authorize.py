@@ -73,12 +73,14 @@ def _refuse_source(source: Source, line: CommandLine, trust: Trust, saved: tuple
     if source.folder is None:
         _refuse_package(source, trust)
     elif not source.folder.is_dir():
-        raise ConfigurationError(f"{source.named_by}={source.place}: {shown(source.folder)} is not a folder.")
+        raise ConfigurationError.at(source.named_by, source.place, f": {shown(source.folder)} is not a folder.")
     elif saved is None or source.named_by != "--config-path":
-        raise ConfigurationError(
-            f"{source.named_by}={source.place}: configs that are composed can run any code, and these were not created "
+        raise ConfigurationError.at(
+            source.named_by,
+            source.place,
+            f": configs that are composed can run any code, and these were not created "
             "by you on this machine. Allowed: a single complete config, such as a run's run.yaml. Look at them; if you "
-            f"trust them, run once: {invocation.command('trust', source.folder)}"
+            f"trust them, run once: {invocation.command('trust', source.folder)}",
         )
     else:
         try:
@@ -92,7 +94,9 @@ def _refuse_ways_out(line: CommandLine, *, saved: bool) -> None:
     if not saved and _leads_out(line.config_name):
         raise ConfigurationError(
             f"--config-name={line.config_name} is not allowed. Allowed: the name of a config. Name its folder with "
-            "--config-path."
+            "--config-path.",
+            key="--config-name",
+            value=line.config_name,
         )
     folders = [CONF, *(source.folder for source in line.sources() if source.folder)]
     for override in parsed(each for each in line.overrides if "/" in each or "@" in each):
@@ -102,7 +106,9 @@ def _refuse_ways_out(line: CommandLine, *, saved: bool) -> None:
         if is_group and any(isinstance(name, str) and _leads_out(name) for name in (group, *names)):
             raise ConfigurationError(
                 f"{override.input_line} is not allowed. Allowed: names of options in the group's own folder. Name "
-                "another folder with --config-dir."
+                "another folder with --config-dir.",
+                key=group,
+                value=override.value(),
             )
 
 

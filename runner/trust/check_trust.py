@@ -30,7 +30,8 @@ def refuse_untrusted(config: Section, trust: Trust | None) -> None:
     if "trust" in config:
         raise ConfigurationError(
             "trust: only the user can say what is trusted, not a config: use trust=[my_package] on the command "
-            f"line, or {_shown_file()}. Remove it from the config."
+            f"line, or {_shown_file()}. Remove it from the config.",
+            key="trust",
         )
     if found := untrusted(config, trust):
         raise ConfigurationError(complaint(found, trust))

@@ -90,7 +90,8 @@ def names(text: str, *, said: str) -> list[str]:
     found = [name.strip().strip("'\"") for name in text.split(",")]
     found = [name for name in found if name]
     if not all(map(NAME.fullmatch, found)):
-        raise ConfigurationError(f"{said} is not the name of a package. {_ALLOWED}, separated by commas.")
+        message = f"{said} is not the name of a package. {_ALLOWED}, separated by commas."
+        raise ConfigurationError(message, key="trust", value=text)
     return found
 
 

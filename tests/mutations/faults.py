@@ -170,7 +170,7 @@ FAULTS = (
         name="without a GPU a run for one uses the CPU",
         promise="nothing falls back silently",
         file="runner/config/resolve_machine.py",
-        original='raise Unavailable(f"trainer.device=cuda: {NO_GPU}. Set trainer.device=cpu or auto.")',
+        original='raise Unavailable.at("trainer.device", "cuda", f": {NO_GPU}. Set trainer.device=cpu or auto.")',
         replacement='return run.changed(trainer={"device": "cpu"})',
         tests=("tests/config/test_complete.py",),
     ),

@@ -37,6 +37,7 @@ def _named(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """("", option) for its name, ("import", option) for its code, (group, key) for a key that is read or written."""
     texts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     texts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.Raise) for part in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
             if node.value in NAMES:

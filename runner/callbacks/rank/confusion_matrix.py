@@ -35,7 +35,8 @@ class ConfusionMatrix(Callback):
         scores, targets = self.run.task.scored(outputs, batch)
         if scores.ndim != 2 or targets.ndim != 1 or targets.is_floating_point():
             raise ConfigurationError(
-                "callbacks.confusion_matrix needs a task with one class for each sample, pixel or token. Leave it out."
+                "callbacks.confusion_matrix needs a task with one class for each sample, pixel or token. Leave it out.",
+                key="callbacks.confusion_matrix",
             )
         found = confusion(scores, targets, scores.shape[1])
         self._sum = found if self._sum is None else self._sum + found

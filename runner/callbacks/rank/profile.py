@@ -30,7 +30,7 @@ class Profile(Callback):
     def __init__(self, first_step: int = 20, steps: int = 5, *, memory: bool = False, stacks: bool = False):
         for key, value in {"first_step": first_step, "steps": steps}.items():
             if value < 1:
-                raise ConfigurationError(f"callbacks.profile.{key}={value}: set a number of 1 or more.")
+                raise ConfigurationError.at(f"callbacks.profile.{key}", value, ": set a number of 1 or more.")
         self.first_step, self.steps, self.memory, self.stacks = first_step, steps, memory, stacks
         self._profiler: profile | None = None
         self._is_written = False

@@ -29,7 +29,8 @@ def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Col
     if len(scores) != len(ids):
         raise ConfigurationError(
             f"callbacks: this task scores {len(scores) // max(1, len(ids))} parts of each sample, but a row of "
-            "predictions stands for a whole sample. Leave predictions and worst_samples out."
+            "predictions stands for a whole sample. Leave predictions and worst_samples out.",
+            key="callbacks",
         )
     if scores.shape == targets.shape and scores.ndim == 1:
         return _rows(loss=(scores - targets) ** 2, target=targets, prediction=scores)

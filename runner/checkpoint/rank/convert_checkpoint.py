@@ -42,9 +42,13 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
     source, path = source.resolve(), path.parent.resolve() / path.name
     if os.path.lexists(path):
-        raise ConfigurationError(f"{path} already exists and is not overwritten. Name another file with --out.")
+        raise ConfigurationError(
+            f"{path} already exists and is not overwritten. Name another file with --out.", key="--out", value=path
+        )
     if not path.parent.is_dir():
-        raise ConfigurationError(f"{path.parent} is not a folder. Create it, or name another one with --out.")
+        raise ConfigurationError(
+            f"{path.parent} is not a folder. Create it, or name another one with --out.", key="--out", value=path
+        )
     state = load(source, is_mapped=True)
     weights = state.get("model", state)
     if to in ("safetensors", "torch") and not _is_named(weights):
@@ -78,7 +82,8 @@ def _write_safetensors(path: Path, weights: StateDict) -> None:
     chosen = []
     for name, tensor in weights.items():
         if tensor.dtype not in NAMES:
-            raise ConfigurationError(f"{name} is {tensor.dtype}, which safetensors does not support. Set --to torch.")
+            message = f"{name} is {tensor.dtype}, which safetensors does not support. Set --to torch."
+            raise ConfigurationError(message, key="--to", value="safetensors")
         kind = TensorKind(NAMES[tensor.dtype], tuple(tensor.shape))
         chosen.append(Chosen(name, kind, Box.whole(kind.shape), tensor))
     beside = path.with_name(aside(path.name))

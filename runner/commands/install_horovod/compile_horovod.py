@@ -50,11 +50,13 @@ def check_tools(features: Features) -> None:
                 f"building Horovod needs {tool}, which is not on PATH. Install it (Debian: {tool})."
             )
     if features.mpi and (missing := missing_for_mpi()):
-        raise ConfigurationError(f"--mpi: {missing}. Install that, or leave out --mpi.")
+        raise ConfigurationError(f"--mpi: {missing}. Install that, or leave out --mpi.", key="--mpi")
     if features.nccl:
         _nccl_wheel()
         if cuda_toolkit() is None:
-            raise ConfigurationError("--nccl needs CUDA's compiler. Install the CUDA toolkit, and set CUDA_HOME to it.")
+            raise ConfigurationError(
+                "--nccl needs CUDA's compiler. Install the CUDA toolkit, and set CUDA_HOME to it.", key="--nccl"
+            )
 
 
 def missing_for_mpi() -> str | None:
@@ -119,5 +121,7 @@ def _nccl(links: Path) -> dict[str, str]:
 def _nccl_wheel() -> metadata.Distribution:
     found = [d for d in metadata.distributions() if (d.metadata["Name"] or "").startswith("nvidia-nccl")]
     if not found:
-        raise ConfigurationError("--nccl: there is no nvidia-nccl package beside torch. Install a CUDA build of torch.")
+        raise ConfigurationError(
+            "--nccl: there is no nvidia-nccl package beside torch. Install a CUDA build of torch.", key="--nccl"
+        )
     return found[0]

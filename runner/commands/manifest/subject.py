@@ -55,8 +55,8 @@ def name_of(folder: Path, name: str | None) -> str:
     """A name that both engines take. Raises ConfigurationError."""
     wanted = re.sub(r"[^a-z0-9]+", "-", (name or f"manyheads-{folder.name}").lower()).strip("-")[:32].strip("-")
     if not _NAME.fullmatch(wanted):
-        raise ConfigurationError(
-            f"name={name}: the engine allows letters, digits and hyphens, with a letter first. Change name."
+        raise ConfigurationError.at(
+            "name", name, ": the engine allows letters, digits and hyphens, with a letter first. Change name."
         )
     return wanted
 

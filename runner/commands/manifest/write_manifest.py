@@ -37,12 +37,12 @@ def write(
     words = [str(each) for each in line.overrides]
     _refuse_own(words)
     if machines.gpus and engine == "skypilot" and not machines.accelerator:
-        raise ConfigurationError("--gpus: SkyPilot also needs the GPU model, as in --accelerator H100.")
+        raise ConfigurationError("--gpus: SkyPilot also needs the GPU model, as in --accelerator H100.", key="--gpus")
     folder = RunFolder(named_folder(overrides) or new_folder(overrides))
     folder.refuse_second_run()
     place = Path(shared).resolve() if shared else folder.path.parent
     if not folder.path.is_relative_to(place):
-        raise ConfigurationError(f"--shared {place}: {folder.path} is not inside it. Set hydra.run.dir.")
+        raise ConfigurationError.at("--shared", place, f": {folder.path} is not inside it. Set hydra.run.dir.")
     written = ENGINES[engine]
     with hardware.elsewhere(gpus=machines.gpus, cores=machines.cpus):
         name = name_of(folder.path, _typed_name(words))

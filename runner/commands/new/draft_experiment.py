@@ -47,7 +47,8 @@ def _choose(what: str, found: list[Found], folder: Path, *, typed: str | None) -
     names = {f"{each.path.relative_to(folder)}:{each.name}": each for each in found}
     if typed is not None:
         if typed not in names:
-            raise ConfigurationError(f"--{what} {typed}: there is no such class.{nearest(typed, names)}")
+            rest = f": there is no such class.{nearest(typed, names)}"
+            raise ConfigurationError.at(f"--{what}", typed, rest, allowed=[*names])
         return names[typed]
     if len(found) == 1:
         return found[0]
@@ -59,7 +60,8 @@ def _choose(what: str, found: list[Found], folder: Path, *, typed: str | None) -
     if what == "data":
         print("  0  none of them: data of this project, or a class still to be written")
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"there is no terminal to ask on. Choose with --{what} file.py:Class.")
+        message = f"there is no terminal to ask on. Choose with --{what} file.py:Class."
+        raise ConfigurationError(message, key=f"--{what}", allowed=[*names])
     answer = input(f"Which {what}? [1] ").strip() or "1"
     if answer == "0" and what == "data":
         return None

@@ -90,7 +90,7 @@ def last_step(past: Past, steps: str | None) -> int | None:
     if not (steps.isdecimal() and int(steps) > 0):
         raise not_allowed("--steps", steps, "an integer of at least 1")
     if past.config["trainer"]["evaluate_only"]:
-        raise ConfigurationError(f"--steps {steps}: {past.folder} took none; it only evaluated. Leave it out.")
+        raise ConfigurationError.at("--steps", steps, f": {past.folder} took none; it only evaluated. Leave it out.")
     logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]
     if not logged or logged[0] >= past.result["steps"]:
         return None

@@ -70,13 +70,16 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Rerun]:
     refuse_untrusted_run(past.folder, split_typed(overrides)[0])  # the program of then may not ask
     commit, diff = past.provenance.get("commit"), past.folder.code_changes()
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40,64}", commit):
-        raise ConfigurationError(f"--code: {past.folder} was not recorded in a git repository. Leave out --code.")
+        raise ConfigurationError(
+            f"--code: {past.folder} was not recorded in a git repository. Leave out --code.", key="--code"
+        )
     if not past.folder.owns(commit=commit, **{past.folder.code_diff.name: diff}):
         changes = f" with {past.folder.code_diff.name}" if diff else ""
         raise ConfigurationError(
             f"--code: {past.folder} was not recorded by you, or was edited, and commit {commit}{changes} would be run, "
             "which may have faults that were mended since. Leave out --code; or look at that code, and to trust it, "
-            f"run once: {invocation.command('trust', past.folder)}"
+            f"run once: {invocation.command('trust', past.folder)}",
+            key="--code",
         )
     with checkout(commit, diff) as root:
         yield Rerun(past.folder.config, root)

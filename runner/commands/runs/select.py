@@ -30,8 +30,8 @@ def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
             continue
         if kept and not any(_has(run, key) for run in kept):
             all_keys = invocation.command("train", "--cfg", "job")
-            raise ConfigurationError(
-                f"{key}={value}: none of these runs has such a key. `{all_keys}` lists all of them."
+            raise ConfigurationError.at(
+                key, value, f": none of these runs has such a key. `{all_keys}` lists all of them."
             )
         kept = [run for run in kept if _fits(run.value(key), value)]
     return kept
@@ -52,7 +52,9 @@ def ordered(runs: Sequence[Summary], by: str | None) -> list[Summary]:
         if runs and all(value is None for value in values):
             metrics = dict.fromkeys(name for run in runs for name in run.result.get("metrics") or {})
             allowed = ", ".join((*COLUMNS, *metrics))
-            raise ConfigurationError(f"--sort {by}: none of these runs has that. Allowed: {allowed}, or a config key.")
+            raise ConfigurationError.at(
+                "--sort", by, f": none of these runs has that. Allowed: {allowed}, or a config key."
+            )
     pairs = sorted(zip(values, runs, strict=True), key=lambda pair: _rank(pair[0]))
     return [run for _, run in pairs]
 

@@ -24,7 +24,9 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
     typed = split_typed(overrides)[1]
     config = folder.read_config()
     if other := next((each for each in typed if each.lstrip("+").startswith(START)), None):
-        raise ConfigurationError(f"{other}: `resume` continues from the run's own last checkpoint. Leave it out.")
+        key, _, value = other.partition("=")
+        message = f"{other}: `resume` continues from the run's own last checkpoint. Leave it out."
+        raise ConfigurationError(message, key=key.lstrip("+"), value=value)
     if is_locked(folder.config):
         raise ConfigurationError(f"{folder} is being run by another process. Wait for it, or end it.")
     if not folder.last_checkpoint.exists():

@@ -122,7 +122,9 @@ class BatchDataset:
             if self.on_corrupt == "error":
                 reason = getattr(error, "reason", error)
                 raise ConfigurationError(
-                    f"{path} cannot be read ({reason}). Repair or remove it, or set data.on_corrupt=skip."
+                    f"{path} cannot be read ({reason}). Repair or remove it, or set data.on_corrupt=skip.",
+                    key="data.on_corrupt",
+                    value="error",
                 ) from None
             corrupt.append(path)
             return None
@@ -135,4 +137,5 @@ class BatchDataset:
             key = int(sample_keys(self.seed, epoch, np.array([after]))[0])
             if (sample := self._read(after, key, [])) is not None:
                 return sample
-        raise ConfigurationError(f"{corrupt[-1]} cannot be read, and neither can any other sample. Check data.root.")
+        message = f"{corrupt[-1]} cannot be read, and neither can any other sample. Check data.root."
+        raise ConfigurationError(message, key="data.root")

@@ -100,9 +100,11 @@ def build_loaders(
         **share,
     )
     if not order.updates:
-        raise ConfigurationError(
-            f"data.batch_size={option.batch_size} is more than the {len(train)} training samples, and "
-            "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false."
+        raise ConfigurationError.at(
+            "data.batch_size",
+            option.batch_size,
+            f" is more than the {len(train)} training samples, and "
+            "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false.",
         )
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
     place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": option.num_workers}
@@ -125,7 +127,9 @@ def _mixing(trainer: TrainerSection, task: Task, *, seed: int) -> Mixing | None:
     if mixing is not None and not task.counts_samples:
         raise ConfigurationError(
             "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "
-            "would have no single weight. Set them to 0, or leave out loss.ignore_index and loss.weight."
+            "would have no single weight. Set them to 0, or leave out loss.ignore_index and loss.weight.",
+            key="trainer.mixup_alpha" if trainer.mixup_alpha else "trainer.cutmix_alpha",
+            value=trainer.mixup_alpha or trainer.cutmix_alpha,
         )
     return mixing
 

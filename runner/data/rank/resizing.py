@@ -44,14 +44,17 @@ def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str) -> R
     if first is None:
         return None
     if not callable(getattr(dataset, "resize", None)):
-        raise ConfigurationError(
-            f"trainer.resize_from={first}: the samples of data={name} have no size that could be changed. Set it to "
-            "null, or give the data set image_size and resize(side)."
+        raise ConfigurationError.at(
+            "trainer.resize_from",
+            first,
+            f": the samples of data={name} have no size that could be changed. Set it to "
+            "null, or give the data set image_size and resize(side).",
         )
     last: int = dataset.image_size  # type: ignore[attr-defined]
     if first > last:
-        raise ConfigurationError(
-            f"trainer.resize_from={first} is more than the {last} pixels of training images. Lower it, or set it to "
-            "null."
+        raise ConfigurationError.at(
+            "trainer.resize_from",
+            first,
+            f" is more than the {last} pixels of training images. Lower it, or set it to null.",
         )
     return Resizing(first, last, trainer.resize_start, trainer.resize_end, trainer.resize_step, trainer.epochs)

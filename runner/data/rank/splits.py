@@ -79,10 +79,12 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
         # If the validation samples were drawn from the training samples, the option's own ones are still unseen.
         found = data.split(train=split == "train") if split != "test" or partition else data.test()
         if found is None:
-            raise ConfigurationError(
-                f"trainer.test=true: data={name} has no samples to test on. Set data.val_fraction, for example to "
+            raise ConfigurationError.at(
+                "trainer.test",
+                True,
+                f": data={name} has no samples to test on. Set data.val_fraction, for example to "
                 "0.1: validation samples are then taken from the training samples, and the data set's own "
-                "validation samples are used for the test."
+                "validation samples are used for the test.",
             )
         return found
     samples = data.split(train=True)
@@ -107,7 +109,8 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
     if isinstance(samples, TokenBlocks):
         raise ConfigurationError(
             "data.val_fraction, data.folds: blocks of text can't be selected at random for validation. Set them to "
-            "null, and give the data set a validation split of its own."
+            "null, and give the data set a validation split of its own.",
+            key="data.val_fraction",
         )
     assert not isinstance(samples, TorchvisionFiles)
     return Subset(samples, partition.indices(len(samples), train=train))

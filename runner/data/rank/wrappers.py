@@ -35,7 +35,9 @@ class Transformed(DatasetWrapper):
         super().__init__(dataset)
         self.transforms = transforms
         if unfit := [each for each in transforms if not callable(each)]:
-            raise ConfigurationError(f"data.transform: {unfit[0]!r} cannot be called. Give each a _target_.")
+            raise ConfigurationError(
+                f"data.transform: {unfit[0]!r} cannot be called. Give each a _target_.", key="data.transform"
+            )
 
     def __getitem__(self, index: int) -> Any:
         image, target, *rest = self.dataset[index]

@@ -25,8 +25,8 @@ def build_metrics(section: Mapping[str, Section], task: "Task", num_classes: int
         given = {key: value for key, value in known.items() if key in accepts}
         made = call(group, target, kind, **{"name": name, **given, **arguments_of(group, entry, without=())})
         if not isinstance(made, Metric):
-            raise ConfigurationError(
-                f"{group}._target_={target} is not a Metric. Derive the class from {Metric.__module__}.Metric."
+            raise ConfigurationError.at(
+                f"{group}._target_", target, f" is not a Metric. Derive the class from {Metric.__module__}.Metric."
             )
         found.append(made)
     return found

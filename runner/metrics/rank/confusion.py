@@ -34,7 +34,8 @@ class OfConfusion(Metric):
         super().__init__(name, unit="%", **names)
         if num_classes is None:
             raise ConfigurationError(
-                f"metrics.{name}: the number of classes is unknown. Set metrics.{name}.num_classes."
+                f"metrics.{name}: the number of classes is unknown. Set metrics.{name}.num_classes.",
+                key=f"metrics.{name}",
             )
         self.classes, self.task = num_classes, task
         self.shapes = {"confusion": (num_classes, num_classes)}
@@ -45,7 +46,8 @@ class OfConfusion(Metric):
         if targets.ndim != 1 or scores.ndim != 2 or scores.shape[1] != self.classes:
             raise ConfigurationError(
                 f"metrics.{self.name} needs scores (N, {self.classes}) and class numbers (N,); the task gives "
-                f"{tuple(scores.shape)} and {tuple(targets.shape)}. Leave it out, or choose a metric that fits."
+                f"{tuple(scores.shape)} and {tuple(targets.shape)}. Leave it out, or choose a metric that fits.",
+                key=f"metrics.{self.name}",
             )
         return {"confusion": confusion(scores, targets, self.classes)}
 

@@ -78,9 +78,11 @@ def _pretrained(option: ModelOption, data: Data, dtype: torch.dtype) -> Built:
     elif "weights" in accepts:
         given = {"weights": DEFAULT if name is True else name}
     else:
-        raise ConfigurationError(
-            f"model.pretrained={name}: there is no such file, and model._target_={option.target} does not accept the "
-            "names of weights. Set it to a .pt file, or null."
+        raise ConfigurationError.at(
+            "model.pretrained",
+            name,
+            f": there is no such file, and model._target_={option.target} does not accept the "
+            "names of weights. Set it to a .pt file, or null.",
         )
     model = _made(option, data, dtype, given=given)
     return Built(model, str(getattr(model, "began_with", name)))
@@ -107,7 +109,7 @@ def _made(option: ModelOption, data: Data, dtype: torch.dtype, *, given: dict[st
         options["num_inputs"] = _features(data)
     model = call("model", option.target, kind, **options, **(given or {}))
     if not isinstance(model, nn.Module):
-        raise ConfigurationError(f"model._target_={option.target} is not a torch.nn.Module. Choose a model class.")
+        raise ConfigurationError.at("model._target_", option.target, " is not a torch.nn.Module. Choose a model class.")
     return model.to(dtype)  # before loading, so that double-precision weights keep their digits
 
 
@@ -117,7 +119,9 @@ def _features(data: Data) -> int:
         return found
     if (side := getattr(data, "image_size", None)) is not None:
         return 3 * side**2
-    raise ConfigurationError("model.num_inputs is not set, and the data set does not define it. Set it.")
+    raise ConfigurationError(
+        "model.num_inputs is not set, and the data set does not define it. Set it.", key="model.num_inputs"
+    )
 
 
 def initialize_from_data(model: nn.Module, first: Callable[[int], Any]) -> None:

@@ -31,8 +31,10 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Non
     last = list(own)[-1].rpartition(".")[0] if own else ""
     wrong = {key for key in unfit if key.rpartition(".")[0] != last} | (set(state) - set(own))
     if wrong:
-        raise ConfigurationError(
-            f"model.pretrained={source} holds the weights of another model: {', '.join(sorted(wrong)[:4])} don't fit."
+        raise ConfigurationError.at(
+            "model.pretrained",
+            source,
+            f" holds the weights of another model: {', '.join(sorted(wrong)[:4])} don't fit.",
         )
     fitting = OrderedDict((key, value) for key, value in state.items() if key not in unfit)
     if metadata is not None:

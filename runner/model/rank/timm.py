@@ -29,9 +29,11 @@ def timm_model(
     ``options``: further arguments of its class. Raises ConfigurationError.
     """
     if not timm.is_model(name):
-        raise ConfigurationError(
-            f"model.name={name}: timm {timm.__version__} has no such model.{nearest(name, timm.list_models())} "
-            f"timm.list_models('{name[:4]}*') lists them."
+        raise ConfigurationError.at(
+            "model.name",
+            name,
+            f": timm {timm.__version__} has no such model.{nearest(name, timm.list_models())} "
+            f"timm.list_models('{name[:4]}*') lists them.",
         )
     full = f"{name.partition('.')[0]}.{pretrained}" if isinstance(pretrained, str) else name
     given: dict[str, Any] = {"drop_rate": drop_rate, "drop_path_rate": drop_path_rate}
@@ -42,10 +44,10 @@ def timm_model(
     try:
         model: nn.Module = timm.create_model(full, pretrained=bool(pretrained), num_classes=num_classes, **arguments)
     except TypeError as error:  # raised by its class, names the argument
-        raise ConfigurationError(f"model.name={name}: {error}. Set that key to null, or leave it out.") from error
+        raise ConfigurationError.at("model.name", name, f": {error}. Set that key to null, or leave it out.") from error
     except (AssertionError, ValueError) as error:
-        raise ConfigurationError(
-            f"model.name={name} cannot be built for data.image_size={image_size}: {error}"
+        raise ConfigurationError.at(
+            "model.name", name, f" cannot be built for data.image_size={image_size}: {error}"
         ) from None
     except (OSError, RuntimeError) as error:
         if not pretrained:

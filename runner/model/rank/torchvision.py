@@ -57,9 +57,11 @@ def torchvision_model(
             raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob))
         return _segmentation_model(name, num_classes, weights, is_filled=is_filled)
     if name not in names():
-        raise ConfigurationError(
-            f"model.name={name}: torchvision {torchvision.__version__} has no such model."
-            f"{nearest(name, [*names(), *segmentation_names()])} `{invocation.command('doctor')} --models` lists them."
+        raise ConfigurationError.at(
+            "model.name",
+            name,
+            f": torchvision {torchvision.__version__} has no such model."
+            f"{nearest(name, [*names(), *segmentation_names()])} `{invocation.command('doctor')} --models` lists them.",
         )
     given = {} if stochastic_depth_prob is None else {"stochastic_depth_prob": stochastic_depth_prob}
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
@@ -75,8 +77,8 @@ def torchvision_model(
             raise
         raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob)) from error
     except (ValueError, AssertionError) as error:
-        raise ConfigurationError(
-            f"model.name={name} cannot be built for data.image_size={image_size}: {error}"
+        raise ConfigurationError.at(
+            "model.name", name, f" cannot be built for data.image_size={image_size}: {error}"
         ) from None
     if entry is not None and not is_filled:
         load_weights(model, _state(entry, weights), str(weights))
@@ -112,9 +114,11 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     own = [size for prefix, size in SMALLEST.items() if name.startswith(prefix)]
     smallest = own[0] if own else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
     if image_size < smallest:
-        raise ConfigurationError(
-            f"model.name={name} needs images of at least {smallest}x{smallest} pixels; the data has "
-            f"{image_size}x{image_size}. Set data.image_size={smallest} or more, or choose another model."
+        raise ConfigurationError.at(
+            "model.name",
+            name,
+            f" needs images of at least {smallest}x{smallest} pixels; the data has "
+            f"{image_size}x{image_size}. Set data.image_size={smallest} or more, or choose another model.",
         )
     return {}
 
@@ -127,9 +131,10 @@ def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> A
         if otherwise_none:
             return None
         allowed = ", ".join(known.__members__)
-        raise ConfigurationError(
-            f"model.pretrained={weights} is neither a local file nor a set of weights for {name}. Allowed: "
-            f"{allowed}, or a .pt file."
+        raise ConfigurationError.at(
+            "model.pretrained",
+            weights,
+            f" is neither a local file nor a set of weights for {name}. Allowed: {allowed}, or a .pt file.",
         )
     return known[entry]
 
@@ -139,7 +144,9 @@ def _state(entry: Any, weights: str | None) -> dict[str, torch.Tensor]:
     try:
         return entry.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError) as error:
-        raise ConfigurationError(
-            f"model.pretrained={weights}: {entry.url} can't be downloaded ({error}). Download it on a machine with "
-            "a network and set model.pretrained=<that file>, or model.pretrained=null."
+        raise ConfigurationError.at(
+            "model.pretrained",
+            weights,
+            f": {entry.url} can't be downloaded ({error}). Download it on a machine with "
+            "a network and set model.pretrained=<that file>, or model.pretrained=null.",
         ) from None

@@ -41,10 +41,10 @@ def build_optimizer(
         optimizer = kind(_parameters(model, groups, lr=lr), lr=lr, **options)
     except (TypeError, ValueError, RuntimeError) as error:
         if "fused" in options and "fused" in str(error):
-            raise ConfigurationError(
-                f"optimizer.fused=true: {option.target} can't be fused here ({error}). Set it to false."
+            raise ConfigurationError.at(
+                "optimizer.fused", True, f": {option.target} can't be fused here ({error}). Set it to false."
             ) from None
-        raise ConfigurationError(f"optimizer._target_={option.target} rejects its arguments: {error}.") from None
+        raise ConfigurationError.at("optimizer._target_", option.target, f" rejects its arguments: {error}.") from None
     refuse_unknown(groups, optimizer.defaults, option.target)
     return optimizer
 

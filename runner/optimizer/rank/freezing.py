@@ -47,7 +47,8 @@ def find_rests(model: nn.Module, entries: Sequence[Mapping[str, Any]], *, epochs
         if rests and not set(trained) - resting(rests, epoch):
             raise ConfigurationError(
                 f"parameters.freeze_epochs: nothing is trained in epoch {epoch + 1}. Exclude some part of the model "
-                "from its patterns."
+                "from its patterns.",
+                key="parameters.freeze_epochs",
             )
     return rests
 
@@ -106,7 +107,8 @@ def build_phases(
     if any(group.get("momentum") and group.get("dampening") and group.get("fused") for group in optimizer.param_groups):
         raise ConfigurationError(
             "parameters.freeze_epochs: fused SGD with dampening cannot start with only some of its parameters. Set "
-            "optimizer.dampening=0."
+            "optimizer.dampening=0.",
+            key="parameters.freeze_epochs",
         )
     begin_momentum(getattr(optimizer, "optim", optimizer))  # zero1 wraps the actual optimizer
     return Phases(model, updated, rests, keeps_statistics=keeps_statistics)

@@ -94,7 +94,8 @@ def refuse_unknown(groups: Iterable[ParameterGroup], known: Iterable[str], targe
         if unknown := sorted(group.settings.keys() - allowed):
             raise ConfigurationError(
                 f"parameters: optimizer._target_={target} has no setting {unknown[0]}. Allowed in groups: match, "
-                f"lr_factor, {', '.join(sorted(known))}."
+                f"lr_factor, {', '.join(sorted(known))}.",
+                key="parameters",
             )
 
 
@@ -112,7 +113,8 @@ def heights(model: nn.Module) -> dict[str, int]:
     if not inside:
         raise ConfigurationError(
             f"parameters.layer_decay: {type(model).__name__} has no repeated blocks to count as layers. Set it to "
-            "null, and set learning rates with parameters.groups."
+            "null, and set learning rates with parameters.groups.",
+            key="parameters.layer_decay",
         )
     begun: list[str | None] = []
     depth = {}

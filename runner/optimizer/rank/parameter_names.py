@@ -21,7 +21,8 @@ def matching(pattern: str, names: Iterable[str], *, key: str) -> list[str]:
         tops = list(dict.fromkeys(name.partition(".")[0] for name in known))
         raise ConfigurationError(
             f"{key}: no parameter of the model is named {pattern}.{nearest(pattern, [*modules, *known])} "
-            f"It begins with {', '.join(tops[:SHOWN])}{', ...' * (len(tops) > SHOWN)}."
+            f"It begins with {', '.join(tops[:SHOWN])}{', ...' * (len(tops) > SHOWN)}.",
+            key=key,
         )
     return found
 

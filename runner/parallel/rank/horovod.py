@@ -74,7 +74,8 @@ class Horovod(Parallel):
         if (hvd.rank(), hvd.size()) != (self.rank, self.world_size):
             raise ConfigurationError(
                 f"launcher: Horovod counts {hvd.size()} ranks where {self.world_size} were started. Set "
-                "launcher=horovodrun, or launcher=mpirun with a Horovod built with MPI."
+                "launcher=horovodrun, or launcher=mpirun with a Horovod built with MPI.",
+                key="launcher",
             )
 
     def leave(self) -> None:
@@ -91,7 +92,9 @@ class Horovod(Parallel):
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if not named:
-            raise ConfigurationError("parallel=horovod: the model has no trainable parameters. Use parallel=single.")
+            raise ConfigurationError.at(
+                "parallel", "horovod", ": the model has no trainable parameters. Use parallel=single."
+            )
         return hvd.DistributedOptimizer(
             optimizer,
             named_parameters=named,

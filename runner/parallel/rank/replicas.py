@@ -51,8 +51,8 @@ class Replicas(ProcessGroup):
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
         if not any(p.requires_grad for p in model.parameters()):
-            raise ConfigurationError(
-                f"parallel={self.name}: the model has no trainable parameters. Use parallel=single."
+            raise ConfigurationError.at(
+                "parallel", self.name, ": the model has no trainable parameters. Use parallel=single."
             )
         ids = [self.local_rank] if self.device.type == "cuda" else None
         broadcasts = reads_buffers(model) if self.broadcast_buffers == "auto" else self.broadcast_buffers

@@ -36,8 +36,8 @@ def listed_units(model: nn.Module, patterns: Sequence[str], *, key: str) -> dict
     """
     found = find_units(model, "auto" if patterns == ["auto"] else patterns, key=key)
     if not found:
-        raise ConfigurationError(
-            f"{key}=[auto]: the model has no repeated blocks. Name some of its modules or classes, or set it to []."
+        raise ConfigurationError.at(
+            key, ["auto"], ": the model has no repeated blocks. Name some of its modules or classes, or set it to []."
         )
     return found
 
@@ -71,11 +71,12 @@ def _named(model: nn.Module, pattern: str, key: str) -> dict[str, nn.Module]:
         kinds = sorted({type(module).__name__ for module in modules.values()})
         raise ConfigurationError(
             f"{key}: the model has no module or class named {pattern}. It has modules such as "
-            f"{', '.join([*modules][:8])}, and classes {', '.join(kinds[:12])}."
+            f"{', '.join([*modules][:8])}, and classes {', '.join(kinds[:12])}.",
+            key=key,
         )
     if containers := [name for name, module in found.items() if isinstance(module, (nn.ModuleList, nn.ModuleDict))]:
         raise ConfigurationError(
-            f"{key}: {containers[0]} is only a container of modules. Name its contents: {containers[0]}.*"
+            f"{key}: {containers[0]} is only a container of modules. Name its contents: {containers[0]}.*", key=key
         )
     return found
 
@@ -88,7 +89,8 @@ def _refuse_shared_weights(units: dict[str, nn.Module], key: str) -> None:
             if other != unit and not unit.startswith(f"{other}.") and not other.startswith(f"{unit}."):
                 raise ConfigurationError(
                     f"{key}: {other} and {unit} share a weight, so that they can't be two units. Name a module that "
-                    "contains both, or leave one of them out."
+                    "contains both, or leave one of them out.",
+                    key=key,
                 )
 
 
@@ -101,6 +103,7 @@ def recompute(units: Mapping[str, nn.Module], *, key: str) -> None:
         if any(isinstance(module, _BatchNorm) for module in unit.modules()):
             raise ConfigurationError(
                 f"{key}: {name} has BatchNorm, whose running statistics would count each batch twice. Leave it out, "
-                "or name modules without it."
+                "or name modules without it.",
+                key=key,
             )
         checkpoint(unit)

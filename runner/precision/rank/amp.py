@@ -99,6 +99,6 @@ def check_autocast(device: torch.device, dtype: torch.dtype) -> None:
         output.float().sum().backward()
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
-        raise ConfigurationError(
-            f"precision.dtype={name}: this {device.type} device can't train with it ({reason}). Use precision=fp32."
+        raise ConfigurationError.at(
+            "precision.dtype", name, f": this {device.type} device can't train with it ({reason}). Use precision=fp32."
         ) from None

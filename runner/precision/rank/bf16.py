@@ -17,7 +17,9 @@ class BF16(Precision):
     def __init__(self, parallel: Parallel):
         super().__init__(parallel)
         if self.device_type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-            raise ConfigurationError("precision=bf16: this GPU has no bfloat16 units (Ampere has). Use precision=amp.")
+            raise ConfigurationError.at(
+                "precision", "bf16", ": this GPU has no bfloat16 units (Ampere has). Use precision=amp."
+            )
 
     @property
     def summary(self) -> str:

@@ -17,7 +17,9 @@ class TF32(Precision):
 
     def __init__(self, parallel: Parallel):
         if torch.cuda.get_device_capability(parallel.device)[0] < 8:
-            raise ConfigurationError("precision=tf32: this GPU has no TF32 units (Ampere has). Use precision=fp32.")
+            raise ConfigurationError.at(
+                "precision", "tf32", ": this GPU has no TF32 units (Ampere has). Use precision=fp32."
+            )
         super().__init__(parallel)
 
     @property

@@ -19,8 +19,8 @@ def build_schedule(option: SchedulerOption, optimizer: Optimizer, **updates: int
     """
     target, kind, options = option.target, option.kind, option.arguments()
     if isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau):
-        raise ConfigurationError(
-            f"scheduler._target_={target} needs a metric. Set scheduler=plateau, which is the same schedule."
+        raise ConfigurationError.at(
+            "scheduler._target_", target, " needs a metric. Set scheduler=plateau, which is the same schedule."
         )
     interval = options.pop("interval", "update")
     if isinstance(kind, type) and issubclass(kind, LRScheduler):
@@ -30,8 +30,10 @@ def build_schedule(option: SchedulerOption, optimizer: Optimizer, **updates: int
         options["interval"] = interval
     made = call("scheduler", target, kind, optimizer, **options, **updates)
     if not isinstance(made, Schedule):
-        raise ConfigurationError(
-            f"scheduler._target_={target} is not a schedule. Derive the class from {Schedule.__module__}.Schedule, "
-            "or name one of torch.optim.lr_scheduler."
+        raise ConfigurationError.at(
+            "scheduler._target_",
+            target,
+            f" is not a schedule. Derive the class from {Schedule.__module__}.Schedule, "
+            "or name one of torch.optim.lr_scheduler.",
         )
     return made

@@ -27,9 +27,11 @@ class Schedule:
         warmup_steps: int = 0,
     ):
         if warmup_epochs and warmup_steps:
-            raise ConfigurationError(
-                f"scheduler.warmup_epochs={warmup_epochs:g} and scheduler.warmup_steps={warmup_steps} are the same "
-                "setting in different units. Set only one of them."
+            raise ConfigurationError.at(
+                "scheduler.warmup_epochs",
+                warmup_epochs,
+                f" and scheduler.warmup_steps={warmup_steps} are the same "
+                "setting in different units. Set only one of them.",
             )
         self._optimizer = optimizer  # not its param_groups, which load_state_dict replaces
         self._base = [group["lr"] for group in optimizer.param_groups]

@@ -53,9 +53,10 @@ class OfTorch(Schedule):
         try:
             self._scheduler = self._kind(optimizer, **self._options)
         except (TypeError, ValueError, KeyError) as error:
-            raise ConfigurationError(
-                f"scheduler._target_={self._kind.__module__}.{self._kind.__name__} rejects its arguments: {error}. "
-                "Set them with scheduler.<argument>=..., adding a + for a new key."
+            raise ConfigurationError.at(
+                "scheduler._target_",
+                f"{self._kind.__module__}.{self._kind.__name__}",
+                f" rejects its arguments: {error}. Set them with scheduler.<argument>=..., adding a + for a new key.",
             ) from None
         optimizer.step()  # schedulers warn where none was made before their own
 

@@ -29,8 +29,8 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
     """
     files = images_in(paths)
     if not out.parent.is_dir():
-        raise ConfigurationError(
-            f"--out {out}: the folder {out.parent} does not exist. Create it, or name another file."
+        raise ConfigurationError.at(
+            "--out", out, f": the folder {out.parent} does not exist. Create it, or name another file."
         )
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

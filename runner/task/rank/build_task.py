@@ -30,9 +30,11 @@ def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothi
         given["data"] = data
     task = option.instantiate(**given)
     if not isinstance(task, Task):
-        raise ConfigurationError(f"task._target_={target} is not a manyheads Task. Derive the class from it.")
+        raise ConfigurationError.at("task._target_", target, " is not a manyheads Task. Derive the class from it.")
     if task.reduction not in REDUCTIONS:
-        raise ConfigurationError(f"task._target_={target}: its reduction is {task.reduction!r}. Allowed: sum, mean.")
+        raise ConfigurationError.at(
+            "task._target_", target, f": its reduction is {task.reduction!r}. Allowed: sum, mean."
+        )
     return task
 
 
@@ -42,15 +44,15 @@ def build_loss(section: Section, smoothing: float) -> nn.Module:
     kind = locate("loss", target)
     if smoothing:
         if "label_smoothing" not in signature(kind).parameters:
-            raise ConfigurationError(
-                f"trainer.label_smoothing={smoothing}: {target} has no such argument. Set it to 0."
+            raise ConfigurationError.at(
+                "trainer.label_smoothing", smoothing, f": {target} has no such argument. Set it to 0."
             )
         given["label_smoothing"] = smoothing
     parameters = signature(kind).parameters
     given = {key: _as_tensor(value, parameters.get(key)) for key, value in given.items()}
     loss = call("loss", target, kind, **given)
     if not isinstance(loss, nn.Module):
-        raise ConfigurationError(f"loss._target_={target} is not a torch.nn.Module. Choose a loss class.")
+        raise ConfigurationError.at("loss._target_", target, " is not a torch.nn.Module. Choose a loss class.")
     return loss
 
 

@@ -48,10 +48,12 @@ class LanguageModel(Task):
     def __init__(self, *, loss: nn.Module, data: "Data | None" = None):
         super().__init__()
         if not isinstance(loss, nn.CrossEntropyLoss):
-            raise ConfigurationError(
-                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is not supported by "
+            raise ConfigurationError.at(
+                "loss._target_",
+                f"{type(loss).__module__}.{type(loss).__qualname__}",
+                " is not supported by "
                 "task=language_model. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a "
-                "task of your own."
+                "task of your own.",
             )
         loss.reduction = "sum"  # a mean of nothing, where a micro-batch is all padding, would be no number
         self.criterion, self.ignored, self.class_weights = loss, loss.ignore_index, weights_of(loss)

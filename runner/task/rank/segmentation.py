@@ -27,13 +27,17 @@ class Segmentation(Task):
     def __init__(self, *, loss: nn.Module, ignore_index: int, aux_weight: float, data: "Data | None" = None):
         super().__init__()
         if not isinstance(loss, nn.CrossEntropyLoss):
-            raise ConfigurationError(
-                f"loss._target_={type(loss).__module__}.{type(loss).__qualname__} is not supported by "
+            raise ConfigurationError.at(
+                "loss._target_",
+                f"{type(loss).__module__}.{type(loss).__qualname__}",
+                " is not supported by "
                 "task=segmentation. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a task "
-                "of your own."
+                "of your own.",
             )
         if data is None or data.num_classes is None:
-            raise ConfigurationError("data.num_classes is not set, and the data set has no num_classes. Set it.")
+            raise ConfigurationError(
+                "data.num_classes is not set, and the data set has no num_classes. Set it.", key="data.num_classes"
+            )
         loss.reduction, loss.ignore_index = "sum", ignore_index
         self.criterion, self.ignored, self.class_weights = loss, ignore_index, weights_of(loss)
         self.aux_weight, self.classes = aux_weight, data.num_classes

@@ -63,9 +63,11 @@ class Task(nn.Module):
         Targets are class numbers (N,), negative to be ignored, or 0 and 1 for each class, (N, classes), or values. A
         task with this method can use all metrics in conf/metrics that suit its kind of target.
         """
-        raise ConfigurationError(
-            f"task={type(self).__name__} does not define which scores metrics compare. Add a method scored(outputs, "
-            "batch), or leave those metrics out."
+        raise ConfigurationError.at(
+            "task",
+            type(self).__name__,
+            " does not define which scores metrics compare. Add a method scored(outputs, "
+            "batch), or leave those metrics out.",
         )
 
     # -- many small batches at once ------------------------------------------------------------------
@@ -106,9 +108,11 @@ def reduction_of(loss: nn.Module) -> str:
     if reduction in ("mean", "sum"):
         return reduction
     kind = f"{type(loss).__module__}.{type(loss).__qualname__}"
-    raise ConfigurationError(
-        f"loss._target_={kind} does not declare whether it returns the mean or the sum over a batch: its attribute "
-        f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum."
+    raise ConfigurationError.at(
+        "loss._target_",
+        kind,
+        f" does not declare whether it returns the mean or the sum over a batch: its attribute "
+        f"reduction is {reduction!r}. Set task.reduction=mean or task.reduction=sum.",
     )
 
 

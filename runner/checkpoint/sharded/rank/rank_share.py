@@ -127,8 +127,8 @@ def with_versions(weights: StateDict, versions: dict[str, int]) -> StateDict:
 def held(key: str, share: RankShare) -> Held:
     """Describe a share to other ranks. Raises ConfigurationError for a dtype that the files cannot hold."""
     if share.dtype not in NAMES:
-        raise ConfigurationError(
-            f"checkpoint.format=sharded: {key} is {share.dtype}, which its files can't hold. Set it to single."
+        raise ConfigurationError.at(
+            "checkpoint.format", "sharded", f": {key} is {share.dtype}, which its files can't hold. Set it to single."
         )
     boxes = tuple(box for box, _ in share.pieces)
     return Held(TensorKind(NAMES[share.dtype], tuple(map(int, share.shape))), boxes, share.is_agreed)
@@ -170,9 +170,10 @@ def to_json(value: Any, key: str = "") -> Any:
         return {"float": str(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise ConfigurationError(
-        f"checkpoint.format=sharded: {key.strip('/')} is a {type(value).__name__}, which its index can't hold. Set it "
-        "to single."
+    raise ConfigurationError.at(
+        "checkpoint.format",
+        "sharded",
+        f": {key.strip('/')} is a {type(value).__name__}, which its index can't hold. Set it to single.",
     )
 
 

@@ -79,9 +79,10 @@ def twin_of(model: nn.Module) -> nn.Module:
                 memo[id(weight)] = nn.Parameter(_hollow(weight), requires_grad=weight.requires_grad)
             return copy.deepcopy(model, memo)
     except Exception as error:
-        raise ConfigurationError(
-            f"parallel=pipeline: {type(model).__name__} can't be copied ({error}), which tracing it requires. "
-            "Set parallel=fsdp."
+        raise ConfigurationError.at(
+            "parallel",
+            "pipeline",
+            f": {type(model).__name__} can't be copied ({error}), which tracing it requires. Set parallel=fsdp.",
         ) from error
 
 
@@ -118,9 +119,11 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
     except Exception as error:
         where = open_calls[-1] if open_calls else None
         module = f"{where.name} ({type(twin.get_submodule(where.name)).__name__})" if where else type(twin).__name__
-        raise ConfigurationError(
-            f"parallel=pipeline: {module} cannot be traced without data: {str(error).splitlines()[0]}. What a layer "
-            "does must not depend on the values in its tensors. Set parallel=fsdp, which does not trace the model."
+        raise ConfigurationError.at(
+            "parallel",
+            "pipeline",
+            f": {module} cannot be traced without data: {str(error).splitlines()[0]}. What a layer "
+            "does must not depend on the values in its tensors. Set parallel=fsdp, which does not trace the model.",
         ) from error
     finally:
         for handle in handles:

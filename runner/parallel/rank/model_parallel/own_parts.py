@@ -62,10 +62,12 @@ def refuse_what_wants_whole_weights(optimizer: Optimizer, *, what: str) -> None:
             results.append(torch.cat([parameter.detach() for parameter in parameters]))
         is_alike = torch.allclose(results[0], results[1], rtol=1e-4, atol=1e-6)
     if not is_alike:
-        raise ConfigurationError(
-            f"optimizer._target_={kind.__module__}.{kind.__qualname__} uses each weight as a whole (for its norm, "
+        raise ConfigurationError.at(
+            "optimizer._target_",
+            f"{kind.__module__}.{kind.__qualname__}",
+            f" uses each weight as a whole (for its norm, "
             f"for example), but {what} leaves each rank only a part. Set optimizer=adamw or sgd, or parallel=ddp or "
-            "zero1."
+            "zero1.",
         )
 
 

@@ -152,6 +152,7 @@ def _is_like(value: Any, parameter: Tensor, name: str) -> bool:
     if value.shape != parameter.shape:
         raise ConfigurationError(
             f"optimizer: for {name}, of shape {tuple(parameter.shape)}, its state has the shape {tuple(value.shape)}, "
-            "which can't be cut as the weight is. Set optimizer=adamw or sgd, or parallel=ddp."
+            "which can't be cut as the weight is. Set optimizer=adamw or sgd, or parallel=ddp.",
+            key="optimizer",
         )
     return True

@@ -73,10 +73,12 @@ class Pipeline:
         self._feed = [padded(batch.inputs, rows) for batch in batches]
         if len({shapes_of(inputs) for inputs in self._feed}) > 1:
             found = sorted({str(shapes_of(inputs)) for inputs in self._feed})
-            raise ConfigurationError(
-                "parallel=pipeline: the micro-batches of an update differ in their samples' shapes: "
+            raise ConfigurationError.at(
+                "parallel",
+                "pipeline",
+                ": the micro-batches of an update differ in their samples' shapes: "
                 f"{' and '.join(found)}. Let the data set's collate_fn pad them to the same shape, or set "
-                "parallel=fsdp."
+                "parallel=fsdp.",
             )
         schedule, flow = self._scheduled(len(batches), self._feed[0])
         passes: list[ForwardResult | None] = [None] * len(batches)

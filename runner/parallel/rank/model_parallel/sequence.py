@@ -63,9 +63,11 @@ class Passage:
             module = model.get_submodule(name)
             for inner, part in module.named_modules(prefix=name):
                 if isinstance(part, _BatchNorm):
-                    raise ConfigurationError(
-                        f"parallel.sequence=true: {inner} is of class {type(part).__name__}, whose statistics are "
-                        f"those of whole sequences. Leave {name} out of parallel.plan's scattered modules, {OFF}"
+                    raise ConfigurationError.at(
+                        "parallel.sequence",
+                        True,
+                        f": {inner} is of class {type(part).__name__}, whose statistics are "
+                        f"those of whole sequences. Leave {name} out of parallel.plan's scattered modules, {OFF}",
                     )
                 if type(part) in OF_PIECES:
                     part.__class__ = OF_PIECES[type(part)]
@@ -90,9 +92,11 @@ class Passage:
             else:
                 outside.add(id(parameter))
         if shared := inside & outside:
-            raise ConfigurationError(
-                f"parallel.sequence=true: {names[shared.pop()]} is used by modules that take pieces of sequences and "
-                "by others. Set parallel.sequence=false."
+            raise ConfigurationError.at(
+                "parallel.sequence",
+                True,
+                f": {names[shared.pop()]} is used by modules that take pieces of sequences and "
+                "by others. Set parallel.sequence=false.",
             )
         return {names[each] for each in inside}
 
@@ -164,14 +168,18 @@ class Watched:
         """
         for name, count in Counter(call.name for call in self.calls).items():
             if count > 1:
-                raise ConfigurationError(f"parallel.sequence=true: {name} is called {count} times. Leave it out, {OFF}")
+                raise ConfigurationError.at(
+                    "parallel.sequence", True, f": {name} is called {count} times. Leave it out, {OFF}"
+                )
         for name, given, output in self.calls:
             shape, made = (() if tensor is None else tuple(tensor.shape) for tensor in (given, output))
             refuse_shape(name, shape, size)
             if shape[:2] != made[:2]:
-                raise ConfigurationError(
-                    f"parallel.sequence=true: {name} turns the shape {shape} into {made}; sequences must keep "
-                    f"their length. Leave it out of parallel.plan's scattered modules, {OFF}"
+                raise ConfigurationError.at(
+                    "parallel.sequence",
+                    True,
+                    f": {name} turns the shape {shape} into {made}; sequences must keep "
+                    f"their length. Leave it out of parallel.plan's scattered modules, {OFF}",
                 )
         given_later, made_before = {id(call.given) for call in self.calls}, {id(call.output) for call in self.calls}
         return Passage(
@@ -185,17 +193,21 @@ class Watched:
 def refuse_shape(name: str, shape: tuple[int, ...], size: int) -> None:
     """Raises ConfigurationError for a shape that ``size`` ranks cannot share as sequences (samples, length, width)."""
     if len(shape) != 3:
-        raise ConfigurationError(
-            f"parallel.sequence=true: {name} is given a tensor of shape {shape}, not (samples, length, width): there "
-            "is no sequence to share. Set parallel.sequence=false."
+        raise ConfigurationError.at(
+            "parallel.sequence",
+            True,
+            f": {name} is given a tensor of shape {shape}, not (samples, length, width): there "
+            "is no sequence to share. Set parallel.sequence=false.",
         )
     length = shape[1]
     if length % size:
         fitting = [str(count) for count in range(2, length + 1) if length % count == 0]
-        raise ConfigurationError(
-            f"parallel.sequence=true: {name} is given sequences of length {length}, which {size} ranks can't share "
+        raise ConfigurationError.at(
+            "parallel.sequence",
+            True,
+            f": {name} is given sequences of length {length}, which {size} ranks can't share "
             f"evenly. Ranks that can: {', '.join(fitting) or 'one only'}. Set such a tensor size, a length that "
-            f"{size} divides, {OFF}"
+            f"{size} divides, {OFF}",
         )
 
 

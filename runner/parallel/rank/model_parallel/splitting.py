@@ -56,9 +56,11 @@ class Checked:
         except ConfigurationError:
             raise
         except Exception as error:
-            raise ConfigurationError(
-                f"parallel=tensor: {self._entered or 'the model'} cannot be called when its layers are split: "
-                f"{str(error).splitlines()[0]}. {advice}"
+            raise ConfigurationError.at(
+                "parallel",
+                "tensor",
+                f": {self._entered or 'the model'} cannot be called when its layers are split: "
+                f"{str(error).splitlines()[0]}. {advice}",
             ) from error
         for name, before in self._plain.items():
             after = found[name].cpu()
@@ -67,9 +69,11 @@ class Checked:
             loose = self._device.type != "cpu" or before.dtype not in TOLERANCES
             allowed = LOOSE if loose else TOLERANCES[before.dtype]
             if before.shape != after.shape or not _is_close(before, after, allowed):
-                raise ConfigurationError(
-                    f"parallel=tensor: {name or 'the model'} computes a different result when its layers are split: "
-                    f"the code between them needs whole tensors{'' if pieces is None else ' or sequences'}. {advice}"
+                raise ConfigurationError.at(
+                    "parallel",
+                    "tensor",
+                    f": {name or 'the model'} computes a different result when its layers are split: "
+                    f"the code between them needs whole tensors{'' if pieces is None else ' or sequences'}. {advice}",
                 )
 
     def _outputs(self, inputs: Any) -> dict[str, Tensor]:
@@ -165,13 +169,17 @@ class Splitting:
 
     def _passage(self, model: nn.Module, watched: Watched, checked: Checked, size: int) -> Passage:
         if checked.failure:
-            raise ConfigurationError(
-                "parallel.sequence=true needs a forward pass of the whole model, to trace sequences through it, which "
-                f"failed: {checked.failure}. Set parallel.sequence=false."
+            raise ConfigurationError.at(
+                "parallel.sequence",
+                True,
+                " needs a forward pass of the whole model, to trace sequences through it, which "
+                f"failed: {checked.failure}. Set parallel.sequence=false.",
             )
         if not watched.calls:
-            raise ConfigurationError(
-                f"parallel.sequence=true: {type(model).__name__} has no repeated blocks with split layers in them. "
-                f"Name modules that take sequences in parallel.plan={{blocks.*: scattered}}, {OFF}"
+            raise ConfigurationError.at(
+                "parallel.sequence",
+                True,
+                f": {type(model).__name__} has no repeated blocks with split layers in them. "
+                f"Name modules that take sequences in parallel.plan={{blocks.*: scattered}}, {OFF}",
             )
         return watched.passage(size)

@@ -39,9 +39,11 @@ def choose_windows(flow: Flow, model: nn.Module, count: int, wanted: str | Seque
         starts = sorted(wanted, key=names.index)
     else:
         if len(names) < count - 1:
-            raise ConfigurationError(
-                f"parallel=pipeline: {type(model).__name__} can be cut at {len(names)} points, too few for {count} "
-                f"stages. {_obstacle(flow)}Set parallel=fsdp, or a smaller number of stages."
+            raise ConfigurationError.at(
+                "parallel",
+                "pipeline",
+                f": {type(model).__name__} can be cut at {len(names)} points, too few for {count} "
+                f"stages. {_obstacle(flow)}Set parallel=fsdp, or a smaller number of stages.",
             )
         starts = _balanced(flow, model, places, count)
     bounds = [None, *starts, None]
@@ -54,12 +56,14 @@ def _check_names(wanted: Sequence[str], names: list[str], flow: Flow, count: int
             why = _why_not(name, flow)
             raise ConfigurationError(
                 f"parallel.stages: no stage can begin at {name}: {why}. It can at {', '.join(names[:SHOWN])}"
-                f"{', ...' if len(names) > SHOWN else ''}."
+                f"{', ...' if len(names) > SHOWN else ''}.",
+                key="parallel.stages",
             )
     if len(set(wanted)) != count - 1:
         raise ConfigurationError(
             f"parallel.stages names {len(set(wanted))} modules, where the {count} stages need {count - 1}: the "
-            "first stage begins with the model. Name that many, or set it to auto."
+            "first stage begins with the model. Name that many, or set it to auto.",
+            key="parallel.stages",
         )
 
 

@@ -72,13 +72,16 @@ def _by_patterns(model: nn.Module, patterns: Mapping[str, str], whose: str) -> P
     plan: Plan = {}
     for pattern, style in patterns.items():
         if style not in STYLES:
-            raise ConfigurationError(f"{whose}: {pattern} has the style {style!r}. Allowed: {', '.join(STYLES)}.")
+            message = f"{whose}: {pattern} has the style {style!r}. Allowed: {', '.join(STYLES)}."
+            raise ConfigurationError(message, key="parallel.plan", value=style, allowed=STYLES)
         names = [
             name for name in modules if fnmatch.fnmatchcase(name, pattern) and name.count(".") == pattern.count(".")
         ]
         if not names:
             raise ConfigurationError(
-                f"{whose}: the model has no module {pattern}. It has {', '.join([n for n in modules if n][:8])}, ..."
+                f"{whose}: the model has no module {pattern}. It has {', '.join([n for n in modules if n][:8])}, ...",
+                key="parallel.plan",
+                value=pattern,
             )
         plan |= dict.fromkeys(names, style)
     for name, style in plan.items():
@@ -89,7 +92,9 @@ def _by_patterns(model: nn.Module, patterns: Mapping[str, str], whose: str) -> P
         if not fits:
             allowed = "nn.MultiheadAttention" if style == "attention" else "nn.Linear, or nn.Conv2d without groups,"
             raise ConfigurationError(
-                f"{whose}: {name} is of class {type(module).__name__}; only {allowed} can be {style}. Leave it out."
+                f"{whose}: {name} is of class {type(module).__name__}; only {allowed} can be {style}. Leave it out.",
+                key="parallel.plan",
+                value=name,
             )
     return {name: plan[name] for name in modules if name in plan}
 

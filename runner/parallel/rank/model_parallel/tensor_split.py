@@ -46,14 +46,17 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
             if parameter is None:
                 continue
             if (other := owners[id(parameter)]) != full or _count(model, parameter) > 1:
-                raise ConfigurationError(
-                    f"parallel=tensor: {full} is also {other}, and can be split only once. Leave {name} out of "
-                    "parallel.plan."
+                raise ConfigurationError.at(
+                    "parallel",
+                    "tensor",
+                    f": {full} is also {other}, and can be split only once. Leave {name} out of parallel.plan.",
                 )
             if parameter.shape[cut.dim] % (cut.blocks * size):
-                raise ConfigurationError(
-                    f"parallel=tensor: {full} has {parameter.shape[cut.dim] // cut.blocks} parts for {size} ranks, "
-                    "and cannot be divided evenly. Set the tensor size to a number that divides it."
+                raise ConfigurationError.at(
+                    "parallel",
+                    "tensor",
+                    f": {full} has {parameter.shape[cut.dim] // cut.blocks} parts for {size} ranks, "
+                    "and cannot be divided evenly. Set the tensor size to a number that divides it.",
                 )
             part = nn.Parameter(cut.part(parameter.detach(), rank, size), requires_grad=parameter.requires_grad)
             setattr(module, attribute, part)
@@ -76,7 +79,9 @@ def _refuse_uneven_heads(name: str, modules: Mapping[str, nn.Module], size: int)
             heads = getattr(owner, key, None)
             if isinstance(heads, int) and heads % size:
                 fitting = [str(count) for count in range(2, heads + 1) if heads % count == 0]
-                raise ConfigurationError(
-                    f"parallel=tensor: {name} has {heads} {key}, which can't be divided among {size} ranks. Numbers "
-                    f"of ranks that work: {', '.join(fitting) or 'only one'}."
+                raise ConfigurationError.at(
+                    "parallel",
+                    "tensor",
+                    f": {name} has {heads} {key}, which can't be divided among {size} ranks. Numbers "
+                    f"of ranks that work: {', '.join(fitting) or 'only one'}.",
                 )

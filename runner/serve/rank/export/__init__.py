@@ -35,8 +35,8 @@ def export(trained: Trained, format: str, out: Path) -> float:
     """
     refuse_missing(format)
     if not out.parent.is_dir():
-        raise ConfigurationError(
-            f"--out {out}: the folder {out.parent} does not exist. Create it, or name another file."
+        raise ConfigurationError.at(
+            "--out", out, f": the folder {out.parent} does not exist. Create it, or name another file."
         )
     served = Served(trained).eval()
     with tempfile.TemporaryDirectory() as folder:

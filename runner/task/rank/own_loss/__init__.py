@@ -67,10 +67,12 @@ class OwnLoss(Task):
 
     def check_model(self, model: nn.Module) -> None:
         if hasattr(model, "training_step") and len(signature(model.forward).parameters) < 2:
-            raise ConfigurationError(
-                f"task=own_loss: the forward of {type(model).__name__} takes no labels, and its training_step is not "
+            raise ConfigurationError.at(
+                "task",
+                "own_loss",
+                f": the forward of {type(model).__name__} takes no labels, and its training_step is not "
                 "called, since strategies wrap forward. Compute the loss in forward and return it, or choose a "
-                "task that computes the loss from the outputs, such as task=classification."
+                "task that computes the loss from the outputs, such as task=classification.",
             )
 
     def inputs(self, batch: Any) -> Any:
@@ -79,16 +81,20 @@ class OwnLoss(Task):
     def count(self, batch: Any) -> float:
         labels = self.labels(batch)
         if labels.is_floating_point() or not labels.ndim:
-            raise ConfigurationError(
-                f"task.loss_over={self.over}: the labels of a batch, {labels.dtype} of shape {tuple(labels.shape)}, "
-                "are not class numbers. Set task.loss_over=samples, or task.labels to where the labels are."
+            raise ConfigurationError.at(
+                "task.loss_over",
+                self.over,
+                f": the labels of a batch, {labels.dtype} of shape {tuple(labels.shape)}, "
+                "are not class numbers. Set task.loss_over=samples, or task.labels to where the labels are.",
             )
         counted = labels[:, 1:] if self.over == "next_tokens" else labels
         kept = counted != self.ignored
         if bool((counted[kept] < 0).any()):
-            raise ConfigurationError(
-                f"task.ignore_index={self.ignored}: a label is {int(counted[kept].min())}. Set task.ignore_index to "
-                "the label that the model's loss ignores."
+            raise ConfigurationError.at(
+                "task.ignore_index",
+                self.ignored,
+                f": a label is {int(counted[kept].min())}. Set task.ignore_index to "
+                "the label that the model's loss ignores.",
             )
         return int(kept.sum())
 
@@ -111,7 +117,9 @@ class OwnLoss(Task):
     def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
         scores, targets = logits_in(outputs), self.labels(batch)
         if scores is None:
-            raise ConfigurationError("metrics: the model returns no logits with its loss. Leave those metrics out.")
+            raise ConfigurationError(
+                "metrics: the model returns no logits with its loss. Leave those metrics out.", key="metrics"
+            )
         if self.over == "next_tokens":
             scores, targets = scores[:, :-1], targets[:, 1:]
         if self.over != "samples":
@@ -123,9 +131,11 @@ class OwnLoss(Task):
         labels = self._labels(batch)
         if not isinstance(labels, Tensor):
             held = f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
-            raise ConfigurationError(
-                f"task.labels={self.where}: a batch is {held}, which has no such tensor. Set it to the key or position "
-                "of the labels, or task.loss_over=samples."
+            raise ConfigurationError.at(
+                "task.labels",
+                self.where,
+                f": a batch is {held}, which has no such tensor. Set it to the key or position "
+                "of the labels, or task.loss_over=samples.",
             )
         return labels
 
@@ -196,5 +206,6 @@ def _number(outputs: Any, name: str) -> Any:
         return number.detach().reshape(()) if isinstance(number, Tensor) else number
     raise ConfigurationError(
         f"task.metrics.{name}: the model returns no single number of that name. Let it return one in a dict with its "
-        f"loss, or leave the metric out: ~task.metrics.{name}."
+        f"loss, or leave the metric out: ~task.metrics.{name}.",
+        key=f"task.metrics.{name}",
     )

@@ -36,9 +36,11 @@ def refuse_other_denominator(declared: Declared, loss: Tensor, logits: Tensor | 
         return
     over, reduction = alike[0]
     over = "samples" if declared.over == "samples" and over == "tokens" else over
-    raise ConfigurationError(
-        f"task.loss_over={declared.over} task.reduction={declared.reduction}: the model's loss is the {reduction} over "
-        f"{over}. Set task.loss_over={over} task.reduction={reduction}."
+    raise ConfigurationError.at(
+        "task.loss_over",
+        declared.over,
+        f" task.reduction={declared.reduction}: the model's loss is the {reduction} over "
+        f"{over}. Set task.loss_over={over} task.reduction={reduction}.",
     )
 
 
