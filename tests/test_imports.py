@@ -15,6 +15,7 @@ from tests.data.conftest import save_photos
 RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
 BANNED = RUFF["flake8-tidy-imports"]["banned-module-level-imports"]
 IN_RANKS = ("loop", "rank", "rank.py")
+NAMED = {**os.environ, "PYTHONPATH": str(ROOT / ".names")}
 WARM = "launchers/warm_preload.py"  # what is imported before ranks are forked from it
 TORCH_FREE = [
     ".".join(("manyheads", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
@@ -32,7 +33,7 @@ def imported(*command: str, cwd: Path) -> tuple[int, set[str]]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".names")},
+        env=NAMED,
     )
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return done.returncode, {line.rpartition("|")[2].strip() for line in lines}
@@ -46,6 +47,18 @@ def test_importing_a_torch_free_module_imports_no_torch():
         f"    assert not {{*{BANNED!r}}} & set(sys.modules), name\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_all_options_declare_is_known_without_the_libraries_of_some():
+    """A report asks all of them, also where an extra is not installed; Hugging Face's library takes a second."""
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('datasets', 'huggingface_hub', 'pandas', 'sklearn', 'timm')))\n"
+        "from manyheads.runner.provenance.provenance import without_effect\n"
+        "assert 'data.num_workers' in without_effect()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=NAMED, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -11,11 +11,6 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
-import datasets
-import huggingface_hub
-from datasets.data_files import DataFilesDict, get_data_patterns
-from datasets.load import infer_module_for_data_files
-
 from manyheads.runner.data.data_option import Data, DataOption, Samples
 from manyheads.runner.data.links import boundary, refuse_leaving
 from manyheads.runner.errors import ConfigurationError, printable
@@ -40,22 +35,30 @@ class HuggingFaceDataOption(DataOption):
         super().check_keys()
         root, hub = self.root, self.hub
         if (root is None) == (hub is None):
-            raise ConfigurationError(
-                f"data.root={root} and data.hub={hub}: data=hf needs exactly one of them. Set data.root to a local "
-                "folder, or data.hub to the name of a data set on the hub, such as ylecun/mnist."
+            raise ConfigurationError.at(
+                "data.root",
+                root,
+                f" and data.hub={hub}: data=hf needs exactly one of them. Set data.root to a local "
+                "folder, or data.hub to the name of a data set on the hub, such as ylecun/mnist.",
             )
         if hub is not None and Path(hub).exists():
-            raise ConfigurationError(
-                f"data.hub={hub}: a folder of this name exists here, and would be read instead. Start from another "
-                f"folder, or set data.root={hub}."
+            raise ConfigurationError.at(
+                "data.hub",
+                hub,
+                f": a folder of this name exists here, and would be read instead. Start from another "
+                f"folder, or set data.root={hub}.",
             )
         if root is not None and self.subset is not None:
-            raise ConfigurationError(
-                f"data.subset={self.subset}: only data sets on the hub have subsets, since metadata in a "
-                "local folder are not read. Set data.root to the folder with the files of this subset."
+            raise ConfigurationError.at(
+                "data.subset",
+                self.subset,
+                ": only data sets on the hub have subsets, since metadata in a "
+                "local folder are not read. Set data.root to the folder with the files of this subset.",
             )
         if root is not None and not Path(root).is_dir():
-            raise ConfigurationError(f"data.root={root}: there is no such folder. Set it to the folder of a data set.")
+            raise ConfigurationError.at(
+                "data.root", root, ": there is no such folder. Set it to the folder of a data set."
+            )
 
 
 class HuggingFaceData(Data):
@@ -128,6 +131,10 @@ KINDS = ("arrow", "csv", "imagefolder", "json", "parquet", "text")
 
 def read_folder(root: Path) -> Any:
     """The data set in a folder, as save_to_disk or another program wrote it. Raises ConfigurationError, OSError."""
+    import datasets  # the declaration is read where the package is missing, and it takes a second
+    from datasets.data_files import DataFilesDict, get_data_patterns
+    from datasets.load import infer_module_for_data_files
+
     within = boundary(root)
     for parent, folders, files in os.walk(root):
         for path in (Path(parent, name) for name in (*folders, *files)):
@@ -141,7 +148,7 @@ def read_folder(root: Path) -> Any:
         kind, options = infer_module_for_data_files(files)
         if kind not in KINDS:
             allowed = f"Allowed: {', '.join(KINDS)}"
-            raise ConfigurationError(f"data.root={printable(root)} holds files of type {kind}. {allowed}.")
+            raise ConfigurationError.at("data.root", printable(root), f" holds files of type {kind}. {allowed}.")
         return datasets.load_dataset(kind, data_files={name: list(paths) for name, paths in files.items()}, **options)
 
 
@@ -162,6 +169,9 @@ def _check_saved(root: Path) -> None:
 @contextmanager
 def offline() -> Iterator[None]:
     """A context in which neither library makes a request; ``local_files_only`` alone does not prevent all of them."""
+    import datasets
+    import huggingface_hub
+
     places: list[Any] = [datasets.config, huggingface_hub.constants]
     before = [place.HF_HUB_OFFLINE for place in places]
     try:

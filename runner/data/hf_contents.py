@@ -36,8 +36,8 @@ class Contents:
         if data.columns["label"] != "none":
             self.target = self._column("label", _targets(features, self.input), "classes")
         elif self.is_image:
-            raise ConfigurationError(
-                f"data.label_column=none: images need classes. Set it to one of {', '.join(features)}."
+            raise ConfigurationError.at(
+                "data.label_column", "none", f": images need classes. Set it to one of {', '.join(features)}."
             )
         self.tokenizer = Bytes() if data.tokenizer is None else data.tokenizer
         self.classes = None if self.target is None else _classes(self.train, self.target)
@@ -81,12 +81,14 @@ class Contents:
         if found is None and name == "test":
             return None
         if found not in self.splits:
-            raise ConfigurationError(
-                f"data.{name}_split={wanted}: the data set has {', '.join(self.splits)}. Set it to one of them"
+            raise ConfigurationError.at(
+                f"data.{name}_split",
+                wanted,
+                f": the data set has {', '.join(self.splits)}. Set it to one of them"
                 + (
                     ", or set data.val_fraction to take validation samples from the training samples." * (name == "val")
                     or "."
-                )
+                ),
             )
         return self.splits[found]
 
@@ -96,9 +98,11 @@ class Contents:
             return fitting[0]
         if wanted not in columns:
             meant = "" if wanted == "auto" else nearest(wanted, columns)
-            raise ConfigurationError(
-                f"data.{key}_column={wanted}: no column of {what} found.{meant} Set it to one of "
-                f"{', '.join(columns)}" + (", or to none for text without classes." if key == "label" else ".")
+            raise ConfigurationError.at(
+                f"data.{key}_column",
+                wanted,
+                f": no column of {what} found.{meant} Set it to one of "
+                f"{', '.join(columns)}" + (", or to none for text without classes." if key == "label" else "."),
             )
         return str(wanted)
 
@@ -106,9 +110,10 @@ class Contents:
         key = digest_of([*known_by(self.tokenizer), "hf", rows._fingerprint, self.input])
         row, digest = cached(key, lambda: _in_a_row(rows[self.input], self.tokenizer))
         if len(row) <= self.data.max_length:
-            raise ConfigurationError(
-                f"data.max_length={self.data.max_length}: a split has {len(row)} tokens, and a block with its labels "
-                "takes one more than its size. Lower it."
+            raise ConfigurationError.at(
+                "data.max_length",
+                self.data.max_length,
+                f": a split has {len(row)} tokens, and a block with its labels takes one more than its size. Lower it.",
             )
         return TokenBlocks(row, self.data.max_length, digest)
 
@@ -175,7 +180,9 @@ def _numbers(rows: Any, column: str, classes: Sequence[str]) -> Any:
         return np.asarray(values, np.int64)
     places = {name: number for number, name in enumerate(classes)}
     if unknown := sorted({str(value) for value in values} - places.keys()):
-        raise ConfigurationError(f"data.label_column={column}: {unknown[0]} is not a class of the training samples.")
+        raise ConfigurationError.at(
+            "data.label_column", column, f": {unknown[0]} is not a class of the training samples."
+        )
     return np.array([places[str(value)] for value in values], np.int64)
 
 

@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.option.locate import OPTION
 from manyheads.runner.run import json_types, yaml_text
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_json, read_text
-from manyheads.runner.run.frozen import read_frozen
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json, read_text
+from manyheads.runner.run.folder import MOST_BYTES, Folder
+from manyheads.runner.run.frozen import MOST_BYTES as MOST_CONFIG_BYTES
+from manyheads.runner.run.frozen import frozen
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import may_declare
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 Columns = dict[str, Sequence[float]]
+PROJECT = "manyheads."
 
 
 @dataclass(frozen=True)
@@ -46,34 +50,63 @@ class Run:
     def _is_trusted(self, group: str, name: str) -> bool:
         if may_declare(group, name, Trust()):  # the project's own, as nearly always: nothing need be read
             return True
-        return may_declare(group, name, Trust(trusted_packages())) or RunFolder(self.folder).is_own()
+        if name.startswith(PROJECT):  # a class of this project that has moved since the run was recorded
+            return False
+        return may_declare(group, name, self._trust) or self._is_own
+
+    @cached_property
+    def _trust(self) -> Trust:
+        return Trust(trusted_packages())
+
+    @cached_property
+    def _is_own(self) -> bool:
+        return RunFolder(self.folder).is_own()
 
 
 def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
     """Load a run; what is missing or unreadable is left empty. ``steps``: columns of steps.csv, None for all."""
     folder = RunFolder(path)
-    config = read_frozen(folder.config)
+    texts = _texts(folder)
+    config = frozen(texts.get(folder.config, ""))
     return Run(
         folder=folder.path,
         options={group: name for group in GROUPS if (name := config.pop(f"{group}.{OPTION}", None))},
         config=config,
-        result=json_types.right(_json(folder.result), json_types.RESULT),
-        provenance=json_types.right(_json(folder.provenance), json_types.PROVENANCE),
-        steps=read_columns(folder.steps, steps),
-        epochs=read_columns(folder.epochs),
-        gpu=read_columns(folder.gpu),
+        result=json_types.right(_mapping(texts.get(folder.result)), json_types.RESULT),
+        provenance=json_types.right(_mapping(texts.get(folder.provenance)), json_types.PROVENANCE),
+        steps=columns(texts.get(folder.steps, ""), steps),
+        epochs=columns(texts.get(folder.epochs, "")),
+        gpu=columns(texts.get(folder.gpu, "")),
     )
 
 
+def _texts(folder: RunFolder) -> dict[Path, str]:
+    """The run's small files and tables; without those that are missing or unreadable."""
+    tables = dict.fromkeys((folder.steps, folder.epochs, folder.gpu), MOST_TABLE_BYTES)
+    limits = {folder.config: MOST_CONFIG_BYTES, folder.result: MOST_BYTES, folder.provenance: MOST_BYTES, **tables}
+    found = {}
+    with suppress(OSError, ConfigurationError), Folder(folder.path) as held:
+        for path, most in limits.items():
+            with suppress(OSError, ConfigurationError):
+                found[path] = held.read(path.name, most=most).decode(errors="replace")
+    return found
+
+
 def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
-    """Read a table of numbers by column. ``names``: the columns to read, None for all.
+    """The table in a file, as ``columns`` has it; empty if there is no readable file."""
+    try:
+        return columns(read_text(path, most=MOST_TABLE_BYTES), names)
+    except (OSError, ConfigurationError):
+        return {}
+
+
+def columns(text: str, names: Collection[str] | None = None) -> Columns:
+    """A table of numbers by column. ``names``: the columns to read, None for all.
 
     Empty cells are NaN. Incomplete lines, as a killed writer leaves them, are skipped. Arrays take a quarter of the
     memory of lists.
     """
-    try:
-        text = read_text(path, most=MOST_TABLE_BYTES)
-    except (OSError, ConfigurationError):
+    if not text:
         return {}
     first, *lines = text[: text.rfind("\n") + 1].split("\n")
     header, lines = first.strip().split(","), lines[:-1]
@@ -108,8 +141,9 @@ def read_overrides(path: Path) -> list[str] | None:
     return [printable(override) for override in content] if isinstance(content, list) else None
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _mapping(text: str | None) -> dict[str, Any]:
     try:
-        return read_json(path)
-    except (OSError, ConfigurationError):
+        found = parse_json(text or "")
+    except (ValueError, RecursionError):
         return {}
+    return found if isinstance(found, dict) else {}

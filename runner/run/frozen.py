@@ -7,11 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.errors import printable
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.run_folder import without_format
 
+Flat = dict[str, Any]  # a config by dotted keys, lists as values
 MOST_BYTES = 2**20
 _SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a key at the top; a list's items may stand as far left
 _ITEM = re.compile(r"^(?=- )", re.MULTILINE)
@@ -20,23 +21,34 @@ _KEY = re.compile(r"^(?=  [^\s-])", re.MULTILINE)  # a key one level below
 _PLAIN = re.compile(r"- ([A-Za-z_][\w./@]*=[\w./-]*)\n", re.ASCII)  # an item that YAML reads as this very text
 
 
-def read_frozen(path: Path, *, only: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A run config with dotted keys, lists as values; empty if there is no readable config.
+def read_frozen(path: Path, *, only: tuple[str, ...] = ()) -> Flat:
+    """A run config as ``frozen`` has it; empty if there is no readable config."""
+    return frozen(_text(path), only=only)
+
+
+def frozen(text: str, *, only: tuple[str, ...] = ()) -> Flat:
+    """A run config with dotted keys, lists as values; empty if it is not YAML.
 
     ``only``: the keys at the top that are wanted; the others need not be read.
     """
-    return without_format({key: value for part in _parts(path, _SECTION, dict, only) for key, value in part.items()})
+    return without_format({key: value for part in _parts(text, _SECTION, dict, only) for key, value in part.items()})
 
 
 def read_typed(path: Path) -> list[str]:
     """The overrides that were typed, from Hydra's overrides.yaml; empty if there is no readable file."""
-    return [printable(override) for items in _parts(path, _ITEM, list) for override in items]
+    return [printable(override) for items in _parts(_text(path), _ITEM, list) for override in items]
 
 
-def _parts(path: Path, start: re.Pattern[str], kind: type, only: tuple[str, ...] = ()) -> Iterator[Any]:
-    """What the parts of a file hold; where they are not YAML each by itself, the whole of it."""
+def _text(path: Path) -> str:
     try:
-        text = read_text(path, most=MOST_BYTES)
+        return read_text(path, most=MOST_BYTES)
+    except (OSError, ConfigurationError):
+        return ""
+
+
+def _parts(text: str, start: re.Pattern[str], kind: type, only: tuple[str, ...] = ()) -> Iterator[Any]:
+    """What the parts of a text hold; where they are not YAML each by itself, the whole of it."""
+    try:
         try:
             found = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only or "")]
         except yaml_text.Error:  # such as of an alias for what stands in another part
@@ -67,9 +79,9 @@ def _parsed(text: str) -> Any:
     return flatten(content) if isinstance(content, dict) else content
 
 
-def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(section: Mapping[str, Any], prefix: str = "") -> Flat:
     """The config with one dotted key for each value; lists are values."""
-    flat: dict[str, Any] = {}
+    flat: Flat = {}
     for name, value in section.items():
         if isinstance(value, dict) and value:
             flat.update(flatten(value, f"{prefix}{name}."))
