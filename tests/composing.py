@@ -1,10 +1,17 @@
-"""Hydra with a memory: each choice of options in conf/ is composed once in a process, at a tenth of a second each.
+"""Hydra with a memory: each choice of options in conf/ is composed once by all tests, at a tenth of a second each.
 
 A config that was saved, and one with options of others than conf/ and Hydra (a folder of the user's own, a typed file),
 is composed anew each time; the same text of YAML is parsed once.
 """
 
+import atexit
+import hashlib
 import io
+import os
+import pickle
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -16,6 +23,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from manyheads.runner.config.composing import Compositions
 from manyheads.runner.config.lookup import CONF
 
+SHARED = "TESTS_COMPOSED"  # the folder that the tests' processes share: files of pickled configs
 KNOWN = {"pkg://hydra.conf", str(CONF), f"file://{CONF}", "structured://"}
 _compose = ConfigLoaderImpl._load_configuration_impl
 _load = OmegaConf.load
@@ -27,6 +35,12 @@ def composed(*overrides: str) -> DictConfig:
     """What Hydra hands to ``python run.py <overrides>``, to be changed at will."""
     with initialize_config_dir(str(CONF), job_name="train", version_base="1.3"):
         return compose("config", list(overrides))
+
+
+def share() -> None:
+    """Give this process and all that it starts a folder for what they compose, which is deleted at its end."""
+    os.environ[SHARED] = folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
 
 
 def remember() -> None:
@@ -51,5 +65,20 @@ def _compose_or_remember(loader: ConfigLoaderImpl, config_name: str, overrides: 
     )
     if config_name != "config" or others or any("env_copy" in each for each in overrides):
         return _compose(loader, config_name, overrides, **how)
-    known = _compositions.setdefault(JobRuntime.instance().get("name"), Compositions(_compose))
-    return known.compose(loader, config_name, overrides, **how)
+    known = _compositions.setdefault(JobRuntime.instance().get("name"), Compositions(_compose_or_load))
+    config = known.compose(loader, config_name, overrides, **how)
+    config.hydra.runtime.cwd = os.getcwd()
+    return config
+
+
+def _compose_or_load(loader: ConfigLoaderImpl, config_name: str, options: list[str], **how: Any) -> DictConfig:
+    """What another process has composed already is read."""
+    if not (folder := os.environ.get(SHARED)):
+        return _compose(loader, config_name, options, **how)
+    asked = (JobRuntime.instance().get("name"), config_name, options, how, loader.get_search_path().get_path())
+    file = Path(folder) / hashlib.sha256(repr(asked).encode()).hexdigest()
+    if not file.exists():
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_bytes(pickle.dumps(_compose(loader, config_name, options, **how)))
+        new.rename(file)
+    return pickle.loads(file.read_bytes())

@@ -19,6 +19,7 @@ from typing import Protocol
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # scikit-learn sets them when it is imported, and a process that ranks are forked from is restarted for new values.
 os.environ |= {"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"  # one of them imports trio, for half a second in each worker
 
 import pytest
 import torch
@@ -44,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(longest_first.Recorder())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(needs)
+    if not is_worker(config):
+        composing.share()
     if getattr(config.option, "numprocesses", None) and not is_worker(config):
         zygote.share()
     composing.remember()

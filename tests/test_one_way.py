@@ -63,15 +63,18 @@ def names(tree: ast.Module) -> Iterator[str]:
             yield ".".join([known[inner.id], *reversed(parts)])
 
 
-USED = {str(path.relative_to(ROOT)): sorted(set(names(ast.parse(path.read_text())))) for path in FILES}
+@pytest.fixture(scope="module")
+def used() -> dict[str, set[str]]:
+    """The names that each file uses."""
+    return {str(path.relative_to(ROOT)): set(names(ast.parse(path.read_text()))) for path in FILES}
 
 
 @pytest.mark.parametrize("what", WAYS)
-def test_there_is_one_way(what: str) -> None:
+def test_there_is_one_way(what: str, used: dict[str, set[str]]) -> None:
     places, ways = WAYS[what]
     found = {
         file
-        for file, used in USED.items()
-        if any(name == way or (way.endswith(".") and name.startswith(way)) for name in used for way in ways)
+        for file, these in used.items()
+        if any(name == way or (way.endswith(".") and name.startswith(way)) for name in these for way in ways)
     }
     assert found == places

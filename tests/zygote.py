@@ -37,7 +37,8 @@ SHARED = "TESTS_ZYGOTE"  # the socket of the one that xdist's workers share
 # An argument without meaning: titles overwrite the command line, and psutil splits one that is longer at its spaces.
 ROOM = " " * 400
 IMPORTED = (
-    *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "matplotlib"),
+    *("hydra._internal.utils", "hydra._internal.hydra", "rich.progress", "rich._emoji_codes", "jinja2"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg"),
     *("manyheads.launchers.launch", "manyheads.launchers.sweep.run_jobs", "manyheads.runner.loop.session"),
     *("manyheads.runner.loop.build", "manyheads.runner.model.rank.small_cnn", "manyheads.runner.parallel.rank.ddp"),
     *(

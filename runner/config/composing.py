@@ -32,6 +32,7 @@ def run_config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunCo
 
 
 Compose = Callable[..., DictConfig]
+STEERING = ("hydra.searchpath", "hydra.job.env_copy")  # values that Hydra reads while it composes
 
 
 class Compositions:
@@ -59,12 +60,12 @@ class Compositions:
     def _by_values(
         self, loader: ConfigLoaderImpl, name: str | None, typed: Sequence[Override], how: dict[str, Any]
     ) -> DictConfig:
-        steering = tuple(_text(each) for each in typed if _is_hydras(each))  # among them where options are looked for
+        steering = tuple(_text(each) for each in typed if each.key_or_group in STEERING)
         if (name, steering) not in self._repositories:
             _, repository = loader._parse_overrides_and_create_caching_repo(name, list(steering))
             self._repositories[name, steering] = repository
         exists = self._repositories[name, steering].group_exists
-        values = [each for each in typed if not _is_hydras(each) and _is_value(each, exists)]
+        values = [each for each in typed if each.key_or_group not in STEERING and _is_value(each, exists)]
         options = tuple(_text(each) for each in typed if each not in values)
         if (name, options) not in self._composed:
             self._composed[name, options] = pickle.dumps(self._compose(loader, name, list(options), **how))
@@ -96,10 +97,6 @@ def _text(override: Override) -> str:
     return str(override.input_line)
 
 
-def _is_hydras(override: Override) -> bool:
-    return override.key_or_group.partition(".")[0].partition("/")[0] == "hydra"
-
-
 def _is_value(override: Override, exists: Callable[[str], bool]) -> bool:
     """Whether Hydra sets it in the config when that is composed, instead of choosing an option by it."""
     return isinstance(override.value(), dict) or not exists(override.key_or_group)
@@ -109,6 +106,7 @@ def _with_what_was_typed(config: DictConfig, typed: Sequence[Override]) -> DictC
     """With Hydra's notes on the overrides, among which are values now."""
     ours = [each for each in typed if not each.is_hydra_override()]
     config.hydra.overrides.task = [each.input_line for each in ours]
+    config.hydra.overrides.hydra = [each.input_line for each in typed if each.is_hydra_override()]
     how = config.hydra.job.config.override_dirname
     config.hydra.job.override_dirname = get_overrides_dirname(
         ours, kv_sep=how.kv_sep, item_sep=how.item_sep, exclude_keys=how.exclude_keys

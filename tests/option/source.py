@@ -2,12 +2,18 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from tests.conftest import ROOT
 
 
-def imports() -> Iterator[tuple[str, str]]:
+@cache
+def imports() -> tuple[tuple[str, str], ...]:
     """Each module with each module, or name in one, that it imports, anywhere in it."""
+    return tuple(_found())
+
+
+def _found() -> Iterator[tuple[str, str]]:
     for folder in ("runner", "launchers"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             module = ".".join(("manyheads", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
