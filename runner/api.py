@@ -129,14 +129,15 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
     return found
 
 
-ERROR = "error: "
+ERROR, WROTE = "error: ", "wrote "
 
 
 class Ended(NamedTuple):
-    """How a command ended. ``error``: the last error that it printed, or empty."""
+    """How a command ended. ``error``: the last that it printed, or empty; ``wrote``: the last file that it named."""
 
     code: int
     error: str
+    wrote: Path | None = None
 
     def check(self, failure: Failure | None = None) -> None:
         """Raises the command's ConfigurationError or RunFailed. failure: what the run recorded of it, if any."""
@@ -158,10 +159,13 @@ def call(*words: str) -> Ended:
         {**os.environ, "PYTHONPATH": _path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
     )
     said: list[str] = []
+    wrote: list[Path] = []
 
     def show(line: str) -> None:
         sys.stdout.write(line)
         sys.stdout.flush()
+        if line.startswith(WROTE):
+            wrote[:] = [Path(line.removeprefix(WROTE).strip())]
         if line.startswith(ERROR):
             said[:] = [line]
         elif said:
@@ -172,7 +176,7 @@ def call(*words: str) -> Ended:
     except Interrupted as reason:
         signal.raise_signal(reason.signum)  # which this process was about to get
         raise KeyboardInterrupt from None
-    return Ended(code, "".join(said).removeprefix(ERROR).strip())
+    return Ended(code, "".join(said).removeprefix(ERROR).strip(), *wrote)
 
 
 def _path() -> str:

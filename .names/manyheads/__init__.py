@@ -9,13 +9,26 @@ from manyheads.runner.machine.import_apart import Finder
 if TYPE_CHECKING:
     from manyheads.runner.api import Row, Sweep, run, sweep
     from manyheads.runner.errors import ConfigurationError, RunFailed
+    from manyheads.runner.judge.api import Verdict, judge
     from manyheads.runner.report.run_result import Result
     from manyheads.runner.serve.rank.trained import load
 
 sys.meta_path.insert(0, Finder())  # before anything of torch is imported
 
 __version__ = "0.1.0"
-__all__ = ["ConfigurationError", "Result", "Row", "RunFailed", "Sweep", "__version__", "load", "run", "sweep"]
+__all__ = [
+    "ConfigurationError",
+    "Result",
+    "Row",
+    "RunFailed",
+    "Sweep",
+    "Verdict",
+    "__version__",
+    "judge",
+    "load",
+    "run",
+    "sweep",
+]
 
 # Imported when they are asked for, so that importing this package costs nothing.
 _PLACES = {
@@ -24,6 +37,8 @@ _PLACES = {
     "sweep": "runner.api",
     "Row": "runner.api",
     "Sweep": "runner.api",
+    "judge": "runner.judge.api",
+    "Verdict": "runner.judge.api",
     "load": "runner.serve.rank.trained",
     "ConfigurationError": "runner.errors",
     "RunFailed": "runner.errors",

@@ -1,9 +1,9 @@
 """``python -m runner judge``: whether a change is better, or it was noise."""
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.answer import CheckedJudgement, Judged
 
 HELP = "judge whether a change is faster, or learns better, or it was noise: keep, discard or undecided"
@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("overrides", nargs="*", help="base, as for train; hydra.sweep.dir=<folder> names the folder")
     parser.add_argument("--change", metavar="OVERRIDES", help='such as "trainer.channels_last=true", in one string')
+    parser.add_argument("--code", metavar="REV", help="judge the working tree of your repository against a revision")
     parser.add_argument("--least", type=float, help="smallest gain worth having: of speed 0.01, else 0")
     parser.add_argument("--on", default="speed", help="speed (default), or what is to get better: val_acc1,val_loss")
     parser.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
@@ -24,29 +25,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="10m", help="how long it may take: seconds, or 90s, 30m, 8h (10m)")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument(
+        "--again", metavar="judgement.json", type=Path, help="judge the change of somebody's judgement on this machine"
+    )
+    parser.add_argument(
         "--check", metavar="judgement.json", type=Path, help="check that the claims follow from the rows; runs nothing"
     )
 
 
 def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
     """Judge a change, or check a judgement. Raises ConfigurationError, RunFailed."""
-    from manyheads.runner.judge.judge import check, judge
+    from manyheads.runner.judge.judge import again, check, judge
+    from manyheads.runner.judge.terms import Terms
 
     if arguments.check is not None:
         return check(arguments.check)
-    if arguments.rate and arguments.session is None:
-        raise ConfigurationError("--rate is a matter of a session: name its file with --session.", key="--rate")
-    if not arguments.change:
-        raise ConfigurationError("Name the change: --change trainer.channels_last=true.", key="--change")
-    return judge(
-        arguments.overrides,
-        change=arguments.change,
-        on=arguments.on,
-        test=arguments.test,
-        least=arguments.least,
-        alpha=arguments.alpha,
-        session=arguments.session,
-        rate=arguments.rate,
-        budget=arguments.budget,
-        config_dir=arguments.config_dir,
-    )
+    terms = Terms(**{each.name: getattr(arguments, each.name) for each in fields(Terms)})
+    if arguments.again is not None:
+        return again(arguments.again, arguments.overrides, terms)
+    chosen = {name: getattr(arguments, name) for name in ("change", "code", "config_dir")}
+    return judge(arguments.overrides, terms, **chosen)

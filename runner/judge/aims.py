@@ -53,7 +53,7 @@ def aims_of(text: str) -> tuple[Aim, ...]:
     """The aims of ``--on``, of which the first is to get better, and none worse. Raises ConfigurationError."""
     aims = tuple(Aim(part.strip()) for part in text.split(","))
     for complaint in _complaints(aims):
-        raise ConfigurationError(f"--on '{text}' is not allowed: {complaint}.")
+        raise ConfigurationError(f"--on '{text}' is not allowed: {complaint}.", key="--on", value=text)
     return aims
 
 

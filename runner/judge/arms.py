@@ -5,20 +5,29 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from manyheads.runner.config import saved
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
+from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.question import Question
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.own_code import own_code
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.run.frozen import flatten
+from manyheads.runner.trust.authorize import typed_values
+from manyheads.runner.trust.plain_content import refuse_content
+from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
 
 
 @dataclass(frozen=True)
@@ -47,12 +56,12 @@ def config_differences(base: Section, change: Section) -> dict[str, list[Any]]:
     return {key: [one.get(key), other.get(key)] for key in keys if one.get(key) != other.get(key)}
 
 
-def compose_arms(overrides: Sequence[str], change: str, *, config_dir: str | None = None) -> Arms:
-    """Both arms, checked. ``change``: overrides in one string, as on a command line.
+def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: str | None = None) -> Arms:
+    """Both arms, checked. ``change``: overrides in one string, as on a command line; None if only the code differs.
 
     Raises ConfigurationError for what is wrong with either, and if the change adds nothing to base that is computed.
     """
-    added = _words(change)
+    added = [] if change is None else _words(change)
     for word in (*overrides, *added):
         key = OverridesParser.create().parse_override(word)
         if key.is_sweep_override():
@@ -71,10 +80,30 @@ def compose_arms(overrides: Sequence[str], change: str, *, config_dir: str | Non
                 "checkpoint.load to start from a checkpoint's weights.",
                 key="trainer.evaluate_only" if arm.trainer.evaluate_only else "checkpoint.resume",
             )
-    if signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
+    if change is not None and signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
         message = f"--change '{change}' changes nothing: both configs are the same."
         raise ConfigurationError(message, key="--change", value=change)
     return arms
+
+
+def recorded_arms(question: Question, overrides: Sequence[str], path: Path, *, is_own: bool) -> Arms:
+    """The arms of a recorded question with ``overrides``, checked and authorized like any saved configs.
+
+    ``path``: of its file; ``is_own``: whether the user recorded it. Raises ConfigurationError.
+    """
+    packages, typed = split_typed(overrides)
+    line, files = offer_files(CommandLine(tuple(typed)))
+    own = (*files, *typed_values(line.overrides))
+    trust = None if is_own else Trust(trusted_packages(packages), own)
+    found = []
+    for config in (question.base, question.changed):
+        if missing := [group for group in (*GROUPS, "trainer") if not isinstance(config.get(group), dict)]:
+            raise ConfigurationError(f"{path} holds a config without {missing[0]}.")
+        if not is_own:
+            refuse_content(path, config)
+        composed, folders = saved.composed(config, line.overrides, chosen=line.chosen)
+        found.append(checked(composed, trust=trust, folders=folders))
+    return Arms(*found)
 
 
 def _words(change: str) -> list[str]:

@@ -1,26 +1,28 @@
 """``manyheads judge``: ask, check, or ask somebody else's question again."""
 
-import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
-from manyheads.runner.errors import ConfigurationError, not_allowed, printable
-from manyheads.runner.judge.aims import SPEED, aims_of
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.judge.answer import CheckedJudgement, Judged
-from manyheads.runner.judge.arms import Arms, compose_arms
+from manyheads.runner.judge.arms import Arms, compose_arms, recorded_arms
 from manyheads.runner.judge.audit import faults, read
 from manyheads.runner.judge.draw import new_draw
 from manyheads.runner.judge.judgement import FILE, Judgement
 from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.revision import Revision
+from manyheads.runner.judge.rows import Row
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.judge.session import Session
+from manyheads.runner.judge.terms import Terms
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by
-from manyheads.runner.option.rules import seconds
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import exclusive, in_turn, make_folder
@@ -28,110 +30,145 @@ from manyheads.runner.run.files import exclusive, in_turn, make_folder
 JUDGEMENTS = Path("outputs") / "judgements"
 LOCK = ".asked"
 MOST_SHOWN = 12
-LEAST_GAIN = 0.01  # of the seconds per update
 
 
 def judge(
     overrides: Sequence[str],
+    terms: Terms,
     *,
-    change: str,
-    on: str = SPEED,
-    least: float | None = None,
-    alpha: float = 0.05,
-    test: str | None = None,
-    session: Path | None = None,
-    rate: bool = False,
-    budget: str = "10m",
+    change: str | None,
+    code: str | None = None,
     config_dir: str | None = None,
 ) -> Judged:
-    """Judge whether the change is better.
+    """Judge whether the change is better. ``overrides``: of base, as for train.
 
-    ``overrides``: of base, as for train; ``on``: "speed", at the same numerics, a metric, or "seconds to metric=value";
-    of several, separated by commas, the first is to get better and none worse; ``least``: the smallest gain worth
-    having in the first, for seconds as a fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS;
-    ``session``: a file, over all of whose questions alpha is spent; ``rate``: it then bounds the fraction of false
-    keeps; ``budget``: a duration.
+    ``change``: overrides in one string; ``code``: a revision of the user's repository, in whose place the change runs
+    the working tree.
 
     Asked again, the same question continues the same judgement. Raises ConfigurationError, what base fails with, and
     Interrupted.
     """
-    aim = aims_of(on)[0]
-    least = (LEAST_GAIN if aim.is_relative else 0.0) if least is None else least
-    if not 0 < alpha < 1:
-        raise not_allowed("--alpha", alpha, "a number between 0 and 1, such as 0.05")
-    if not 0 <= least < (1 if aim.is_relative else math.inf):
-        raise not_allowed("--least", least, "a number from 0; for speed a fraction")
-    test = test or ("symmetric" if aim.is_speed else "mean")
-    if (allowed := seconds(budget)) is None:
-        raise not_allowed("--budget", budget, "seconds, or 90s, 30m, 8h, 2d")
-    named = named_folder(overrides, SWEEP_DIR)
     words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
+    if (change is None) == (code is None):
+        raise ConfigurationError(
+            "Name the change: --change trainer.channels_last=true, or --code HEAD.", key="--change"
+        )
     arms = compose_arms(words, change, config_dir=config_dir)
-    question = _question(arms, words, change, on=on, least=least, alpha=alpha, test=test)
-    folder = named or JUDGEMENTS / question.id
-    make_folder(folder.resolve())
-    runs = Runs(folder.resolve())
-    spending = None if session is None else Session(session, is_rate=rate)
-    with in_turn(folder.resolve() / LOCK):
-        asked = Question.of(runs.ledger.question()) if runs.ledger.exists() else None
-        if spending is not None:
-            number, alpha = spending.ask(question.draw if asked is None else asked.draw, change, alpha)
-            question = replace(question, alpha=alpha)
-            _say(f"question {number} of the session {session}: its error rate is {alpha:.2g}")
-        if asked is None:
-            runs.ledger.create((asked := question).to_json())
-    if asked.id != question.id:
-        raise ConfigurationError(f"{folder} holds the judgement of another question. Name another folder.")
-    _show_differences(arms)
-    with exclusive(runs.ledger.path, of=folder), handled_by(interrupt):
-        claims = Judgement(runs, asked, allowed, _say).decide()
-    if spending is not None:
-        spending.answer(asked.draw, claims.verdict)
-    return Judged.of(runs.folder / FILE, asked, claims)
+    revision = None if code is None else Revision.named(code)
+    question = _question(arms, words, change or "", terms, revision)
+    return _decide(question, arms, terms, named_folder(overrides, SWEEP_DIR), revision)
+
+
+def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
+    """Judge the change of a judgement on this machine. ``overrides``: more of them, for both arms.
+
+    Aims, error rate and test are the judgement's. Its configs are examined as any from elsewhere are: raises
+    ConfigurationError for classes that are not trusted.
+    """
+    content, asked, _ = _read(path)
+    if asked.revision is not None:
+        raise ConfigurationError(
+            f"{path} judges code: base ran commit {asked.revision}. In a clone of that repository, run "
+            f"{invocation.command('judge', *asked.overrides, '--code', asked.revision)}"
+        )
+    words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
+    arms = recorded_arms(asked, words, path, is_own=_is_own(content))
+    terms = replace(terms, on=asked.on, least=asked.least, alpha=asked.alpha, test=asked.test)
+    question = _question(arms, [*asked.overrides, *words], asked.change, terms)
+    return _decide(question, arms, terms, named_folder(overrides, SWEEP_DIR))
 
 
 def check(path: Path) -> CheckedJudgement:
     """Whether a judgement's claims follow from its rows, and its rows fit together. Runs nothing."""
+    content, question, rows = _read(path)
+    try:
+        wrong = faults(content)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    words = ["--again", path]
+    if question.revision is not None:
+        words = [*question.overrides, "--code", question.revision]
+    command = invocation.command("judge", *words)
+    return CheckedJudgement(path, len(rows), wrong, _is_own(content), command)
+
+
+def _read(path: Path) -> tuple[Mapping[str, Any], Question, list[Row]]:
     try:
         content = read_json(path)
-        question, rows = read(content)
-        wrong = faults(content)
+        return content, *read(content)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}.") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    last = content["lines"][-1]["digest"]
-    sealed = content.get("seal") is not None and content["seal"] == seal.keyed("judgement", last)
-    again = invocation.command("judge", *question.overrides, "--change", question.change)
-    return CheckedJudgement(path, len(rows), [*wrong], sealed, again)
+
+
+def _is_own(content: Mapping[str, Any]) -> bool:
+    """Whether the user recorded all lines of the ledger."""
+    own = seal.keyed("judgement", content["lines"])
+    return own is not None and content.get("seal") == own
 
 
 def _question(
-    arms: Arms, overrides: list[str], change: str, *, on: str, least: float, alpha: float, test: str
+    arms: Arms, overrides: Sequence[str], change: str, terms: Terms, revision: Revision | None = None
 ) -> Question:
     own = arms.base.precision.tolerance
     return Question(
-        overrides=overrides,
+        overrides=[*overrides],
         change=change,
-        on=on,
-        least=least,
-        alpha=alpha,
-        test=test,
+        on=terms.on,
+        least=terms.least_gain,
+        alpha=terms.alpha,
+        test=terms.name_of_test,
         tolerances=[own, max(own, arms.change.precision.tolerance)],
         code=arms.code(),
         draw=new_draw(),
         base=dict(arms.base.written),
         changed=dict(arms.change.written),
+        revision=None if revision is None else revision.commit,
     )
 
 
-def _show_differences(arms: Arms) -> None:
-    found = arms.differences()
+def _decide(
+    question: Question, arms: Arms, terms: Terms, named: Path | None, revision: Revision | None = None
+) -> Judged:
+    """Ask the question, or continue it, in the ``named`` folder or in its own."""
+    _show_differences(arms, [] if revision is None else revision.changed_files())
+    folder = named or JUDGEMENTS / question.id
+    make_folder(folder.resolve())
+    runs = Runs(folder.resolve())
+    session = None if terms.session is None else Session(terms.session, is_rate=terms.rate)
+    with in_turn(folder.resolve() / LOCK):
+        question, asked = _asked(runs, question, session, terms)
+    if asked.id != question.id:
+        raise ConfigurationError(f"{folder} holds the judgement of another question. Name another folder.")
+    code = nullcontext() if revision is None else revision.files()
+    with exclusive(runs.ledger.path, of=folder), handled_by(interrupt), code as base:
+        claims = Judgement(Runs(runs.folder, base), asked, terms.seconds, _say).decide()
+    if session is not None:
+        session.answer(asked.draw, claims.verdict)
+    return Judged.of(runs.folder / FILE, asked, claims)
+
+
+def _asked(runs: Runs, question: Question, session: Session | None, terms: Terms) -> tuple[Question, Question]:
+    """The question with its error rate in the session; and as the ledger has it, which is created if necessary."""
+    before = Question.of(runs.ledger.question()) if runs.ledger.exists() else None
+    if session is not None:
+        number, alpha = session.ask((before or question).draw, question.change, terms.alpha)
+        question = replace(question, alpha=alpha)
+        _say(f"change {number} of the session {terms.session}: its error rate is {alpha:.2g}")
+    if before is None:
+        runs.ledger.create(question.to_json())
+    return question, before or question
+
+
+def _show_differences(arms: Arms, files: Sequence[str]) -> None:
+    found = [f"{key}: {one} -> {other}" for key, (one, other) in arms.differences().items()]
+    found += [f"{name}: not as in the revision" for name in files]
     print("What differs:" if found else "The configs are the same.")
-    for key, (one, other) in [*found.items()][:MOST_SHOWN]:
-        print(printable(f"  {key}: {one} -> {other}"))
+    for line in found[:MOST_SHOWN]:
+        print(printable(f"  {line}"))
     if len(found) > MOST_SHOWN:
-        print(f"  and {len(found) - MOST_SHOWN} more keys")
+        print(f"  and {len(found) - MOST_SHOWN} more")
 
 
 def _say(text: str) -> None:

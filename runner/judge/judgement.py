@@ -16,6 +16,7 @@ from manyheads.runner.judge.rounds import pairs
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import remove, write_whole
@@ -60,7 +61,7 @@ class Judgement:
     def write(self, claims: Claims) -> None:
         """Write judgement.json, which holds the whole ledger."""
         lines = self.runs.ledger.lines()
-        content = {"lines": lines, "claims": claims.to_json(), "seal": seal.keyed("judgement", lines[-1]["digest"])}
+        content = {"lines": lines, "claims": claims.to_json(), "seal": seal.keyed("judgement", lines)}
         write_whole(self.runs.folder / FILE, json.dumps(content, indent=2) + "\n")
 
     # -- what is run ---------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ class Judgement:
             return
         rounding = self.question.tolerances[0]
         compiled = [each["trainer"]["compile"] for each in (self.question.base, self.question.changed)]
-        trace = {*compiled} == {"none"}
+        trace = {*compiled} == {"none"} and RunConfig.of(self.question.base).launcher.ranks == 1
         baseline = None
         try:
             row = self._run(purposes.steps(tolerance=rounding, baseline=None, trace=trace), BASE)

@@ -27,7 +27,8 @@ class Question:
     ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit;
     ``alpha``: the error rate over all aims; ``test``: of TESTS; ``base``, ``changed``: the run configs of the arms;
     ``tolerances``: relative differences that rounding explains, and that the precisions ask for; ``code``: a digest of
-    the code of both; ``draw``: of coins and seeds.
+    the code of both; ``draw``: of coins and seeds; ``revision``: the commit of the user's repository that base runs,
+    None for its working tree.
     """
 
     overrides: list[str]
@@ -41,6 +42,7 @@ class Question:
     draw: str
     base: Section
     changed: Section
+    revision: str | None = None
     format: int = FORMAT
 
     def to_json(self) -> Mapping[str, Any]:

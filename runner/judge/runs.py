@@ -13,12 +13,15 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.slots import output_to
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.judge.question import config_digest
+from manyheads.runner.judge.revision import BaseCode
 from manyheads.runner.judge.rows import BASE, COMPLETED, FAILED, ROUND, Row, Rows
+from manyheads.runner.judge.task import CodeTask, write_code_task
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
+AT_REVISION = "manyheads.runner.judge.rank.at_revision"
 MACHINE = ("commit", "clean", "versions", "devices", "host")  # of provenance.json
 
 
@@ -36,10 +39,10 @@ class Purpose:
 
 
 class Runs:
-    """The runs of the judgement in ``folder``."""
+    """The runs of the judgement in ``folder``. ``base``: the code that base runs, None for that of the working tree."""
 
-    def __init__(self, folder: Path):
-        self.folder, self.ledger = folder, Rows(folder)
+    def __init__(self, folder: Path, base: BaseCode | None = None):
+        self.folder, self.ledger, self._base = folder, Rows(folder), base
 
     def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
         """Run a config to its end, and write its row, which says if it failed.
@@ -63,15 +66,18 @@ class Runs:
         return row
 
     def _done(self, row: Row, config: Section, purpose: Purpose) -> Row:
-        folder = RunFolder(self.folder / row.folder)
+        folder, base = RunFolder(self.folder / row.folder), self._base
+        config = base.redirected(config) if base and row.arm == BASE else config
         folder.write_config(RunConfig.of(config).written)
         purpose.prepare(folder)
+        if base:
+            write_code_task(folder, CodeTask(purpose.rank, str(base.project), base.folders(row.arm == BASE)))
         with output_to(str(folder.path / "console.log")):
-            launch(prepare(folder, apart=True), main=purpose.rank)
+            launch(prepare(folder, apart=True), main=AT_REVISION if base else purpose.rank)
         findings = purpose.read(folder, folder.read_result() or {})
         provenance = read_json(folder.provenance)
         machine = _digest({key: provenance.get(key) for key in MACHINE})
-        code = _digest(provenance.get("own_code"))
+        code = base.commit if base and row.arm == BASE else _digest(provenance.get("own_code"))
         return replace(row, state=COMPLETED, findings=findings, machine=machine, code=code, ended=time.time())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
-FILE = "judge.json"
+FILE, CODE_FILE = "judge.json", "judge_code.json"
 BEGAN, ENDED = "judge.began", "judge.ended"  # whose times of writing are the file system's own clock
 WARM_UP = 5  # updates before the timed ones
 
@@ -26,6 +26,25 @@ def write_task(folder: RunFolder, task: PaceTask) -> None:
 def read_task(folder: RunFolder) -> PaceTask:
     """The folder's task."""
     return PaceTask(**read_json(folder.path / FILE))
+
+
+@dataclass(frozen=True)
+class CodeTask:
+    """``rank``: the module whose main is the rank; ``folders``: where packages of the ``project`` are imported from."""
+
+    rank: str
+    project: str
+    folders: list[str]
+
+
+def write_code_task(folder: RunFolder, task: CodeTask) -> None:
+    """Must come after run.yaml and before the ranks."""
+    folder.write_json(folder.path / CODE_FILE, asdict(task))
+
+
+def read_code_task(folder: RunFolder) -> CodeTask:
+    """The folder's task."""
+    return CodeTask(**read_json(folder.path / CODE_FILE))
 
 
 def marked_seconds(folder: Path) -> float | None:

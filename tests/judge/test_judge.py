@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import manyheads
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.rows import NAME, digest
 from tests.conftest import ROOT, execute
+from tests.judge import live
 
 COMMAND = (sys.executable, "-m", "manyheads.runner", "judge")
 ARMS = Path(__file__).parent / "arms.py"
@@ -78,6 +80,44 @@ def test_its_check_passes_offline(judged, tmp_path):
     done = judge("--check", path, cwd=tmp_path)
     assert done.code == 0, done.out
     assert "all claims follow" in done.out
+
+
+def test_from_python_it_gives_the_same_answer(judged, content, monkeypatch):
+    _, asked, place = judged
+    monkeypatch.chdir(place)
+    overrides, flags = asked[: asked.index("--change")], asked[asked.index("--change") :]
+    verdict = manyheads.judge(overrides, change=flags[1], budget=flags[3])
+    assert verdict
+    assert (verdict.verdict, verdict.path) == ("keep", place / "judged" / "judgement.json")
+    assert verdict.low == content["claims"]["effects"][0]["low"] > 0
+
+
+def test_of_a_judgement_by_somebody_else_nothing_untrusted_is_run(content, tmp_path):
+    (tmp_path / "judgement.json").write_text(json.dumps({**content, "seal": None}))
+    done = judge("--check", "judgement.json", cwd=tmp_path)
+    assert "The rows were recorded by somebody else." in done.out
+    done = judge("--again", "judgement.json", cwd=tmp_path)
+    assert done.code == 2
+    assert "names code outside the allowed classes" in done.err
+    assert not list(tmp_path.rglob("runs"))
+
+
+@pytest.mark.tail
+def test_a_judgement_is_judged_again(judged, tmp_path):
+    path = judged[2] / "judged" / "judgement.json"
+    done = judge("--again", str(path), "hydra.sweep.dir=again", "--budget", "4m", cwd=tmp_path)
+    assert done.code == 0, done.out + done.err
+    draws = [
+        json.loads(each.read_text())["lines"][0]["content"]["draw"] for each in (path, tmp_path / "again" / path.name)
+    ]
+    assert draws[0] != draws[1]
+
+
+@pytest.mark.tail
+def test_arms_of_two_ranks_take_the_same_steps(tmp_path):
+    live.record(tmp_path, "ddp", seconds=0)
+    content = json.loads((tmp_path / "judgement.json").read_text())
+    assert content["claims"]["numerics"] == "same bits"
 
 
 def rows_of(content, purpose):

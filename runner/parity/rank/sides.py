@@ -1,6 +1,7 @@
 """The two sides of the comparison: the baseline writes what its steps computed, the others hold theirs against it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class Baseline:
 
     def start(self, digests: Digests) -> None:
         self._cut = whole_and_parts(self._session)
-        torch.save({"state": self._session.state.learned(), "digests": digests}, self._files.start)
+        self._save({"state": self._session.state.learned(), "digests": digests}, self._files.start)
 
     def before(self, step: int) -> None:
         """The baseline's next step begins where its last one ended."""
@@ -58,13 +59,18 @@ class Baseline:
         state = self._session.state.learned()
         state["model"].update(taken.weights)  # the same tensors, which torch then writes once
         kinds = taken.by_kind()
-        torch.save({"state": state, "loss": taken.loss, "kinds": kinds}, self._files.step(step))
+        self._save({"state": state, "loss": taken.loss, "kinds": kinds}, self._files.step(step))
         self._finite &= finite(kinds["loss"]) and finite(kinds["weight"])
         for name, gradient in taken.gradients.items():
             self._gradients[name] = self._gradients.get(name, False) or gradient is not None
 
     def traced(self, trace: Trace, samples: list[list[int]]) -> None:
-        torch.save(trace.samples(samples), self._files.trace)
+        self._save(trace.samples(samples), self._files.trace)
+
+    def _save(self, content: Any, path: Path) -> None:
+        """On one rank, to which strategies gather what ranks share."""
+        if self._session.parallel.records:
+            torch.save(content, path)
 
     def findings(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,59 @@
+"""``manyheads.judge``: a judgement from Python."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.api import as_typed, call
+from manyheads.runner.errors import ExitCode
+from manyheads.runner.run.data_files import read_json
+
+DECIDED = (ExitCode.DONE, ExitCode.NO, ExitCode.UNDECIDED)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a change was judged. True if it is to be kept.
+
+    ``verdict``: keep, discard or undecided; ``low``, ``high``: the interval of the gain in the first aim, for seconds
+    of the logarithm of their ratio, None while it is unbounded; ``claims``: everything that follows from the rounds, as
+    in judgement.json; ``path``: that file.
+    """
+
+    verdict: str
+    low: float | None
+    high: float | None
+    path: Path
+    claims: dict[str, Any] = field(repr=False)
+
+    def __bool__(self) -> bool:
+        return self.verdict == "keep"
+
+
+def judge(
+    overrides: Sequence[str] = (), *, change: str, conf: str | Path | None = None, **terms: str | float | bool | Path
+) -> Verdict:
+    """Judge a change like ``manyheads judge <overrides> --change <change>``, in a separate process.
+
+    overrides: of base. conf: a folder with your own configs, like --config-dir. terms: the command's other flags, such
+    as ``on="val_acc1"``, ``least=0.1``, ``budget="1h"``, ``session="night.jsonl"``, ``rate=True``.
+
+    Asked again, the same question continues the same judgement. Raises ConfigurationError for what cannot be asked,
+    RunFailed if base fails, and KeyboardInterrupt if it was stopped.
+    """
+    line = as_typed(overrides, conf)
+    flags = [word for name, value in terms.items() for word in _flag(name, value)]
+    ended = call("judge", *line.arguments, "--change", change, *flags)
+    if ended.code not in DECIDED or ended.wrote is None:
+        ended.check()
+    path = (ended.wrote or Path()).absolute()
+    claims = read_json(path)["claims"]
+    first = claims["effects"][0] if claims["effects"] else {}
+    return Verdict(claims["verdict"], first.get("low"), first.get("high"), path, claims)
+
+
+def _flag(name: str, value: str | float | bool | Path) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{name}"] if value else []
+    return [f"--{name}", str(value)]

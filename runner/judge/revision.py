@@ -1,0 +1,130 @@
+"""A revision of the user's own repository, whose code base runs while the change runs the working tree.
+
+Its files are read from git's objects and written to a temporary folder: nothing is checked out, so no hook, filter or
+monitor of the repository runs, and its index and worktrees stay as they are. Only ranks import them.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.source_file import source_file
+from manyheads.runner.provenance.code_state import GIT
+from manyheads.runner.run import scratch
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder
+from manyheads.runner.run.program import Program
+from manyheads.runner.trust.trust_store import conf_of
+
+REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
+
+
+@dataclass(frozen=True)
+class Revision:
+    """``project``: the repository's folder; ``commit``: its full name."""
+
+    project: Path
+    commit: str
+
+    @classmethod
+    def named(cls, name: str) -> "Revision":
+        """A revision of the repository that the working directory is in. Raises ConfigurationError."""
+        top = _git(Path.cwd(), "rev-parse", "--show-toplevel").decode().strip()
+        if not top:
+            raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
+        commit = _git(Path(top), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if not commit:
+            raise ConfigurationError(
+                f"--code {name}: {top} has no such revision. Name one, such as HEAD.", key="--code"
+            )
+        return cls(Path(top).resolve(), commit.decode().strip())
+
+    def changed_files(self) -> list[str]:
+        """The files of the revision that differ in the working tree. Raises ConfigurationError.
+
+        Both arms have the same config, so a change of the project's own configs is refused.
+        """
+        listed = [(blob, name) for blob, name in self._blobs() if (self.project / name).is_file()]
+        paths = b"".join(os.fsencode(self.project / name) + b"\n" for _, name in listed)
+        now = _git(self.project, "hash-object", "--no-filters", "--stdin-paths", given=paths).split()
+        found = [str(name) for (blob, name), other in zip(listed, now, strict=True) if blob != other]
+        found += [str(name) for _, name in self._blobs() if not (self.project / name).is_file()]
+        if not found:
+            raise ConfigurationError(f"--code: no file differs from {self.commit[:10]}, so there is nothing to judge.")
+        conf = conf_of(Path.cwd())
+        for name in found:
+            if conf is not None and (self.project / name).is_relative_to(conf.resolve()):
+                raise ConfigurationError(
+                    f"--code: {name} differs too, and both arms get the configs of the working tree. Restore it, or "
+                    "name the difference with --change instead."
+                )
+        return found
+
+    @contextmanager
+    def files(self) -> Iterator["BaseCode"]:
+        """A context in which the repository's files at this revision exist. Raises ConfigurationError."""
+        with scratch.folder() as own:
+            self._write(own / "code")
+            yield BaseCode(self.project, self.commit, own / "code")
+
+    def _blobs(self) -> list[tuple[bytes, PurePosixPath]]:
+        """Git's names of the files' contents, and their paths."""
+        listed = _git(self.project, "ls-tree", "-r", "-z", self.commit).split(b"\0")
+        entries = [line.split(b"\t", 1) for line in listed if line.startswith(REGULAR)]
+        return [(about.split()[2], PurePosixPath(os.fsdecode(name))) for about, name in entries]
+
+    def _write(self, tree: Path) -> None:
+        blobs = self._blobs()
+        content = _git(self.project, "cat-file", "--batch", given=b"".join(each + b"\n" for each, _ in blobs))
+        at = 0
+        for _, name in blobs:
+            head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
+            size = int(head.split()[2])
+            if name.is_absolute() or ".." in name.parts:
+                raise ConfigurationError(f"--code: {name} points outside the repository.")
+            make_folder((tree / name).parent)
+            with open(tree / name, "wb", opener=no_link) as file:
+                file.write(content[at : at + size])
+            at += size + 1
+
+
+@dataclass(frozen=True)
+class BaseCode:
+    """A revision's files. ``project``: where they are in the working tree; ``tree``: where they are now."""
+
+    project: Path
+    commit: str
+    tree: Path
+
+    def redirected(self, config: Any) -> Any:
+        """A run config whose files of the repository are those of the revision."""
+        if isinstance(config, Mapping):
+            return {key: self.redirected(value) for key, value in config.items()}
+        if isinstance(config, list):
+            return [self.redirected(value) for value in config]
+        file = source_file(config)
+        if file is None or not file.path.is_relative_to(self.project):
+            return config
+        return f"{self.tree / file.path.relative_to(self.project)}:{file.name}"
+
+    def folders(self, is_base: bool) -> list[str]:
+        """Where ranks of an arm look for the user's packages first.
+
+        Of manyheads itself nothing is among them: in its own checkout, both arms run the code that judges.
+        """
+        here = Path.cwd().resolve()
+        within = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()
+        found = dict.fromkeys(str(self.tree / each) for each in (within, "", "src"))
+        return [*found] if is_base else []
+
+
+def _git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+    try:
+        answer = Program([*GIT, *arguments], folder=folder).ask(given=given)
+    except OSError:
+        return b""
+    return answer.output if answer.code == 0 else b""

@@ -1,0 +1,61 @@
+"""What a judgement is held to: what is to get better, how often it may err, and how long it may take."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.judge.aims import SPEED, aims_of
+from manyheads.runner.judge.sequential import TESTS
+from manyheads.runner.option.rules import seconds
+
+LEAST_GAIN = 0.01  # of seconds
+
+
+@dataclass(frozen=True)
+class Terms:
+    """``on``: "speed", at the same numerics, metrics such as "val_acc1,val_loss", or "seconds to metric=value".
+
+    The first is to get better, and none worse. ``least``: the smallest gain worth having in the first, for seconds as a
+    fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS; ``session``: a file, over all of whose
+    judgements alpha is spent; ``rate``: it then bounds the fraction of false keeps; ``budget``: a duration.
+
+    Raises ConfigurationError for values that are not allowed.
+    """
+
+    on: str = SPEED
+    least: float | None = None
+    alpha: float = 0.05
+    test: str | None = None
+    session: Path | None = None
+    rate: bool = False
+    budget: str = "10m"
+
+    def __post_init__(self) -> None:
+        aims_of(self.on)
+        if not 0 < self.alpha < 1:
+            raise not_allowed("--alpha", self.alpha, "a number between 0 and 1, such as 0.05")
+        if not 0 <= self.least_gain < (1 if aims_of(self.on)[0].is_relative else math.inf):
+            raise not_allowed("--least", self.least, "a number from 0; for speed a fraction")
+        if seconds(self.budget) is None:
+            raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
+        if self.name_of_test not in TESTS:
+            raise not_allowed("--test", self.test, ", ".join(TESTS))
+        if self.rate and self.session is None:
+            raise ConfigurationError("--rate requires a session: name its file with --session.", key="--rate")
+
+    @property
+    def least_gain(self) -> float:
+        """``least``, or its default."""
+        default = LEAST_GAIN if aims_of(self.on)[0].is_relative else 0.0
+        return default if self.least is None else self.least
+
+    @property
+    def name_of_test(self) -> str:
+        """``test``, or its default."""
+        return self.test or ("symmetric" if aims_of(self.on)[0].is_speed else "mean")
+
+    @property
+    def seconds(self) -> float:
+        """The budget."""
+        return seconds(self.budget) or 0.0

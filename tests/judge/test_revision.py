@@ -1,0 +1,104 @@
+"""``judge --code``: base runs a revision of the user's repository, without what that repository could execute."""
+
+import subprocess
+import sys
+
+import pytest
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.rank.at_revision import AtRevision
+from manyheads.runner.judge.revision import Revision
+from tests.conftest import execute
+from tests.judge.test_judge import COMMAND
+
+NET = """
+import time
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, num_classes):
+        super().__init__(nn.Flatten(), nn.Linear(3 * 32 * 32, 16), nn.ReLU(), nn.Linear(16, num_classes))
+
+    def forward(self, images):
+        time.sleep(PAUSE)
+        return super().forward(images)
+"""
+
+
+def git(folder, *words):
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A repository whose model was slow when it was committed; with a filter and a monitor that leave a file."""
+    folder = tmp_path / "project"
+    (folder / "mine").mkdir(parents=True)
+    git(folder, "init", "--quiet", ".")
+    for name in ("mine/__init__.py", "mine/net.py", "filed.py"):
+        (folder / name).write_text(NET.replace("PAUSE", "0.01"))
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "slow")
+    for name in ("mine/net.py", "filed.py"):
+        (folder / name).write_text(NET.replace("PAUSE", "0"))
+    (folder / ".gitattributes").write_text("*.py filter=evil\n")
+    for key in ("filter.evil.smudge", "filter.evil.clean", "core.fsmonitor"):
+        git(folder, "config", key, f"touch {tmp_path}/executed; cat")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_the_files_of_a_revision_are_those_that_were_committed_and_nothing_of_the_repository_runs(project, tmp_path):
+    revision = Revision.named("HEAD")
+    assert revision.changed_files() == ["filed.py", "mine/net.py"]
+    with revision.files() as base:
+        assert (base.tree / "mine/net.py").read_text() == NET.replace("PAUSE", "0.01")
+        config = {"model": {"_target_": f"{project}/filed.py:Net"}, "data": {"root": f"{project}/data"}}
+        redirected = {"model": {"_target_": f"{base.tree}/filed.py:Net"}, "data": {"root": f"{project}/data"}}
+        assert base.redirected(config) == redirected
+    assert not base.tree.exists()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_only_packages_of_the_project_are_imported_from_the_revision(project):
+    with Revision.named("HEAD").files() as base:
+        finder = AtRevision(base.folders(True), str(project))
+        assert finder.find_spec("mine").origin == str(base.tree / "mine/__init__.py")
+        assert finder.find_spec("numpy") is None
+        assert finder.find_spec("json") is None
+        assert base.folders(False) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("HEAD~5", "has no such revision"), ("--help", "has no such revision"), ("HEAD", "no file")]
+)
+def test_what_is_not_a_question_about_code_is_refused(project, name, said):
+    for path in ("mine/net.py", "filed.py"):
+        (project / path).write_text(NET.replace("PAUSE", "0.01"))
+    with pytest.raises(ConfigurationError, match=said):
+        Revision.named(name).changed_files()
+
+
+def test_a_change_of_the_projects_own_configs_is_refused(project):
+    (project / "conf").mkdir()
+    (project / "conf/a.yaml").write_text("seed: 1\n")
+    git(project, "config", "--unset", "filter.evil.clean")
+    git(project, "add", "conf")
+    git(project, "commit", "--quiet", "-m", "conf")
+    (project / "conf/a.yaml").write_text("seed: 2\n")
+    with pytest.raises(ConfigurationError, match="conf/a.yaml differs too"):
+        Revision.named("HEAD").changed_files()
+
+
+@pytest.mark.tail
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [["model=filed.py:Net"], ["model=custom", "model._target_=mine.net.Net"]])
+def test_the_working_tree_is_judged_against_a_revision(project, tmp_path, model):
+    settings = ("data=digits", "launcher=spawn", "launcher.threads_per_rank=1", "trainer.device=cpu")
+    words = (*model, *settings, "data.num_workers=0", "--code", "HEAD", "--budget", "4m")
+    done = execute(*COMMAND, *words, cwd=project, timeout=280)
+    assert done.code == 0, done.out + done.err
+    assert "filed.py: not as in the revision" in done.out
+    assert not (tmp_path / "executed").exists()
+    (judgement,) = project.glob("outputs/judgements/*/judgement.json")
+    assert execute(sys.executable, "-m", "manyheads.runner", "judge", "--check", str(judgement), cwd=project).code == 0
