@@ -8,25 +8,36 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from manyheads.launchers import mpirun
-from manyheads.launchers.agent_program import as_module, relay_stdout, run_agent
+from manyheads.launchers.agent_program import VARIABLE, relay_stdout, run_agent
 from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
-from manyheads.launchers.nodes.run_on_nodes import NodeShare, run_on_nodes
+from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
-from manyheads.runner.errors import Unavailable
+from manyheads.runner.errors import ConfigurationError, Unavailable, printable
 from manyheads.runner.option.rules import choice
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel import horovod_installation as horovod
+from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
-from manyheads.runner.run.rank_info import without_place
+from manyheads.runner.run.rank_info import EXPORTED, without_place
 
+# By itself it writes all variables of its environment into the command lines of the ranks, which every user of the
+# machine can read while they train. Ranks on its own machine inherit them anyway.
+PROGRAM = (
+    "import manyheads, runpy, sys; from horovod.runner.common.util import env; "
+    "env.IGNORE_REGEXES.add(f'(?!({sys.argv.pop(1)})$)'); "
+    "runpy.run_module('horovod.runner.launch', run_name='__main__', alter_sys=True)"
+)
+ADDED = ("PYTHONUNBUFFERED",)  # by horovodrun
 # Otherwise its ranks die without an error.
 NEEDS_NAMES = "launcher=horovodrun needs a distinct name for each machine"
+_PLAIN = re.compile(r"[\w/.,:=@%+-]+")
 _ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
 
 
@@ -77,12 +88,12 @@ class Horovodrun(Launcher):
         if self.settings is not None:
             run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
             return
-        with relay_stdout() as terminal, rendezvous(self.machines) as meeting:
+        with relay_stdout() as terminal, rendezvous(self.machines) as meeting, mpirun.own_session() as session:
             added = {**job.environment, **meeting, **terminal}
             run_agent(
-                self._command(job),
+                self._command(job, added),
                 job,
-                environment={**without_place(os.environ), **added},
+                environment={**without_place(os.environ), **session, **added},
                 log=job.folder.logs / "horovodrun.log",
                 read_exit_codes=exit_codes,
                 stall_timeout=self.stall_timeout,
@@ -93,9 +104,15 @@ class Horovodrun(Launcher):
         """The first machine runs horovodrun, whose ssh asks the other machines' agents."""
         if number:
             return {"command": None}
+        if not _PLAIN.fullmatch(here := os.getcwd()):
+            raise ConfigurationError(
+                f"launcher=horovodrun: its shell on other machines would run a part of the name of {printable(here)}. "
+                "Start from a folder with a plain name, or set launcher=torchrun."
+            )
         self.machines = {share.address: len(share.ranks) for share in shares}
         self.network_interface = "{interface}"
-        command = ["{python}" if part == sys.executable else part for part in self._command(job)]
+        command = self._command(job, [*exported(job.environment), *mpirun.AT_AGENT, PLACE, VARIABLE])
+        command = ["{python}" if part == sys.executable else part for part in command]
         return {
             "exit_codes": f"{__name__}.{exit_codes.__name__}",
             "meets_by_name": NEEDS_NAMES,
@@ -105,14 +122,15 @@ class Horovodrun(Launcher):
             "quiet": True,
         }
 
-    def _command(self, job: Job) -> list[str]:
+    def _command(self, job: Job, names: Iterable[str]) -> list[str]:
         options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]
         if self.machines:
             options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
         if self.network_interface:
             options += ["--network-interfaces", self.network_interface]
         worker = [sys.executable, "-m", job.main, str(job.folder.path)]
-        return [sys.executable, *as_module("horovod.runner.launch"), *options, *self.arguments, *worker]
+        few = "|".join([EXPORTED.pattern, *sorted({*names, *ADDED})])
+        return [sys.executable, "-c", PROGRAM, few, *options, *self.arguments, *worker]
 
 
 def exit_codes(text: str) -> dict[int, int]:

@@ -8,6 +8,8 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from manyheads.launchers.agent_program import VARIABLE, relay_stdout, run_agent
@@ -19,6 +21,7 @@ from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_n
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.parallel import horovod_installation as horovod
+from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place
@@ -57,9 +60,9 @@ class Mpirun(Launcher):
         if self.settings is not None:
             run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
             return
-        with relay_stdout() as terminal, rendezvous(self.machines) as meeting:
+        with relay_stdout() as terminal, rendezvous(self.machines) as meeting, own_session() as session:
             added = {**job.environment, **meeting, **terminal}
-            environment = {**without_place(os.environ), **added}
+            environment = {**without_place(os.environ), **session, **added}
             run_agent(
                 self._command(job, environment, added),
                 job,
@@ -107,6 +110,16 @@ class Mpirun(Launcher):
         for name in sorted({*added, *filter(EXPORTED.fullmatch, environment)}):
             options += ["-x", name]
         return ["mpirun", *options, *self.arguments, sys.executable, "-m", job.main, str(job.folder.path)]
+
+
+@contextmanager
+def own_session() -> Iterator[dict[str, str]]:
+    """Variables that give Open MPI a folder for its sockets and shared memory on this machine.
+
+    Otherwise it is /tmp/ompi.<host>.<user>, which any other user can create first. Names of Open MPI 4 and 5.
+    """
+    with scratch.folder() as own:
+        yield dict.fromkeys(("OMPI_MCA_orte_local_tmpdir_base", "PRTE_MCA_prte_local_tmpdir_base"), str(own))
 
 
 def exit_codes(text: str) -> dict[int, int]:

@@ -16,7 +16,9 @@ from manyheads.launchers.horovodrun import Horovodrun
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.mpirun import Mpirun
 from manyheads.launchers.torchrun import Torchrun
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.program import Program
 from manyheads.runner.run.run_folder import RunFolder
 
 EXITED = """\
@@ -318,3 +320,33 @@ def test_a_terminal_is_named_itself(monkeypatch):
             write(variables[VARIABLE], b"50%\r")
         assert os.read(master, 100) == b"50%\r"
     os.close(master)
+
+
+@pytest.mark.processes
+@pytest.mark.needs("horovod")
+def test_horovodrun_shows_no_secret_in_the_list_of_processes(tmp_path):
+    """Its ranks get the variables all the same."""
+    script = tmp_path / "rank.sh"
+    script.write_text("tr '\\0' ' ' < /proc/$PPID/cmdline\necho\nenv\n")
+    arguments = ["THREADS", "-np", "1", "--gloo", "--network-interfaces", "lo", "sh", str(script)]
+    environment = {**os.environ, "WANDB_API_KEY": "abc123", "THREADS": "four"}
+    done = Program([sys.executable, "-c", horovodrun.PROGRAM, *arguments], environment).ask(seconds=120)
+    shown = next(line for line in done.text.splitlines() if "HOROVOD_RANK=0" in line)
+    assert ("THREADS=four" in shown, "abc123" in shown) == (True, False), done
+    assert "WANDB_API_KEY=abc123" in done.text
+
+
+@pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
+def test_open_mpi_uses_no_folder_that_another_user_can_create_first(started, kind):
+    _, environment = started(launcher(kind))
+    (own,) = {environment[f"{name}_local_tmpdir_base"] for name in ("OMPI_MCA_orte", "PRTE_MCA_prte")}
+    assert Path(own).name.startswith("manyheads-")
+
+
+def test_horovodrun_on_several_machines_does_not_start_where_its_shell_would_run_a_name(job, monkeypatch, tmp_path):
+    hostile = tmp_path / "a;touch mark"
+    hostile.mkdir()
+    monkeypatch.chdir(hostile)
+    machines = [SimpleNamespace(address=f"10.0.0.{n}", ranks=range(n, n + 1)) for n in (0, 1)]
+    with pytest.raises(ConfigurationError, match="a;touch mark"):
+        launcher(Horovodrun, hosts=["a:1", "b:1"])._order(job(2), machines, 0)
