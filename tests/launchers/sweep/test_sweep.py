@@ -18,7 +18,10 @@ from tests.tail import tail
 pytestmark = pytest.mark.processes
 HERE = Path(__file__).parent.parent  # where faulty.py is
 PLAIN = tuple(each for each in FAST if "width" not in each)
-LONGER = ("trainer.epochs=3", "trainer.log_every=5", "data.batch_size=48", "model.width=4", "checkpoint.every=10")
+LONGER = (  # 36 updates, and a checkpoint in the middle of an epoch
+    *("trainer.epochs=3", "trainer.limit_train=12", "trainer.log_every=5", "checkpoint.every=10"),
+    *("data.batch_size=48", "model.width=4"),
+)
 
 
 def sweep(path: Path, *overrides: str) -> Done:
