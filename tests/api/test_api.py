@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 import manyheads
+from manyheads.runner import api
 from manyheads.runner.run import seal
-from tests.conftest import FAST, ROOT
+from manyheads.runner.run.program import Program
+from tests.conftest import FAST, ROOT, execute
 
 pytestmark = pytest.mark.processes
 
@@ -19,6 +21,22 @@ pytestmark = pytest.mark.processes
 @pytest.fixture(autouse=True)
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+class Warm(Program):
+    """A command in a fork of a process that has imported torch already."""
+
+    def run(self, *, on_line, **_):
+        done = execute(*self.command, cwd=Path.cwd())
+        for line in (done.out + done.err).splitlines(keepends=True):
+            on_line(line)
+        return done.code
+
+
+@pytest.fixture
+def warm(monkeypatch):
+    """For what a command's end becomes in Python; that it is a process of its own, shows test_a_run."""
+    monkeypatch.setattr(api, "Program", Warm)
 
 
 def test_importing_it_imports_no_more_than_the_finder():
@@ -80,6 +98,7 @@ def test_what_is_meant_otherwise(overrides, message):
         manyheads.run(overrides)
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_failure(tmp_path):
     (tmp_path / "net.py").write_text("class Net:\n    def __init__(self): raise ValueError('no such depth')\n")
     with pytest.raises(manyheads.RunFailed, match="ValueError: no such depth"):
@@ -106,6 +125,7 @@ def test_an_interruption_ends_it_cleanly(monkeypatch):
     assert manyheads.Result.of("here").status == "interrupted"
 
 
+@pytest.mark.usefixtures("warm")
 def test_a_sweep(monkeypatch):
     rows = manyheads.sweep([*FAST, "seed=1,2", "trainer.clip_norm=1", "trainer.clip_value=inf,1e-5"])
     assert [row.status for row in rows] == ["completed", "failed"] * 2

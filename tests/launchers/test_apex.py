@@ -72,11 +72,20 @@ def assert_equal(one, other, tolerance: float) -> None:
         assert (one[1][name] - value).norm() <= tolerance * value.norm(), name
 
 
+# Each number of ranks once, each delay with two of them; each level with Apex's wrapper, and one with another.
+TWO = RANKS[1:2] or [1]
+WRAPPED = [(*way, delay) for way in ways(["apex"], RANKS) for delay in ("true", "false")]
+DELAYED = [case for case in WRAPPED if case[3] == "true" or case[2] in TWO]
+LEVELS = [(level, *way) for level in PRECISIONS for way in ways(["ddp", "apex"], TWO)]
+
+
 @pytest.mark.parametrize(
-    ("strategy", "launcher", "ranks"),
-    [*ways(["apex"], RANKS), *[tail("apex", "torchrun", count) for count in RANKS[1:2]]],
+    ("strategy", "launcher", "ranks", "delay"),
+    [
+        *tailed(WRAPPED, always=DELAYED),
+        *[tail("apex", "torchrun", count, delay) for count in RANKS[1:2] for delay in ("true", "false")],
+    ],
 )
-@pytest.mark.parametrize("delay", ["true", "false"])
 def test_apex_s_wrapper_computes_what_single_does(single, tmp_path, strategy, launcher, ranks, delay):
     wrapped = (*on(strategy, launcher, ranks), "precision=fp64", f"parallel.delay_allreduce={delay}")
     other = run(tmp_path / "other", *wrapped, "parallel.message_size=50")
@@ -87,8 +96,8 @@ def test_apex_s_wrapper_computes_what_single_does(single, tmp_path, strategy, la
 @pytest.mark.parametrize(
     ("level", "strategy", "launcher", "ranks"),
     [
-        *[(level, *way) for level in PRECISIONS for way in ways(["ddp", "apex"], RANKS[1:2] or [1])],
-        *[tail("O2", *way) for way in ways(["horovod"], RANKS[1:2] or [1])],  # its ranks are slow to start
+        *tailed(LEVELS, always=[each for each in LEVELS if each[1] == "apex" or each[0] == "O2"]),
+        *[tail("O2", *way) for way in ways(["horovod"], TWO)],  # its ranks are slow to start
     ],
 )
 def test_apex_s_precision_goes_with_every_wrapper(single, tmp_path, strategy, launcher, ranks, level):
