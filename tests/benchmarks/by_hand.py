@@ -1,5 +1,7 @@
 """A script as written without this project: shuffled batches of tensors in memory, torch's own threads and settings.
 
+Model and optimizer are those of the config, so that both sides compute the same.
+
 ``python tests/benchmarks/by_hand.py <epochs> <override> ...``, or under torchrun. The overrides name model and data,
 with the batch of one rank. Prints the seconds of an update in the median epoch, without the first.
 """
@@ -23,7 +25,7 @@ def main() -> None:
     threads = torch.get_num_threads()
     epochs, overrides = int(sys.argv[1]), sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "run", config(*overrides)) as trainer:
-        net = trainer.update.model.train()
+        net, optimizer = trainer.update.model.train(), trainer.update.optimizer
         batches = list(trainer.train.epoch(0))
     torch.set_num_threads(threads)
     inputs = torch.cat([batch.inputs for batch in batches])
@@ -33,8 +35,7 @@ def main() -> None:
     if ranks > 1:
         dist.init_process_group("gloo")
         net = DistributedDataParallel(net)
-    make = torch.optim.AdamW if targets.dim() > 1 else torch.optim.SGD
-    optimizer, loss = make(net.parameters(), lr=0.01), nn.CrossEntropyLoss()
+    loss = nn.CrossEntropyLoss()
     seconds = [epoch(net, optimizer, loss, inputs, targets, size=size) for _ in range(epochs)]
     if ranks == 1 or dist.get_rank() == 0:
         print(statistics.median(seconds[1:]) / len(batches), flush=True)

@@ -70,12 +70,12 @@ class InMemory:
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
         """Fetch a batch. indices, keys: (B,); returns images (B, 3, size, size) uint8 and targets (B,)."""
         chosen = sent(indices.astype(np.int64), self.images.device)
-        images = self.images[chosen]
+        images = self.images.index_select(0, chosen)  # ten times as quick as images[chosen] on a CPU
         if images.shape[-1] != self.side:
             images = resize(images, self.side)
         if self.augment == "crop_flip":
             images = crop_flip(images, keys, self.augmentation)
-        return images.expand(-1, 3, -1, -1), self.targets[chosen]
+        return images.expand(-1, 3, -1, -1), self.targets.index_select(0, chosen)
 
 
 def sent(values: np.ndarray, device: torch.device) -> Tensor:
@@ -135,7 +135,7 @@ class Rows:
     def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
         """Fetch a batch. indices, keys: (B,); returns features (B, F) and targets (B,)."""
         chosen = torch.from_numpy(indices.astype(np.int64))
-        return self.features[chosen], self.targets[chosen]
+        return self.features.index_select(0, chosen), self.targets.index_select(0, chosen)
 
 
 class Blocks:

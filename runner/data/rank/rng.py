@@ -1,6 +1,7 @@
 """Random numbers that depend on (seed, epoch, sample) alone, and the state of the process's own generators."""
 
 import random
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,20 @@ def sample_keys(seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
 
     indices: (N,) integers; returns (N,) uint64.
     """
-    with np.errstate(over="ignore"):
-        key = _splitmix(np.uint64(seed % 2**64))
-        key = _splitmix(key ^ np.uint64(epoch))
-        return _splitmix(key ^ indices.astype(np.uint64))
+    return _splitmix(_epoch_key(seed, epoch) ^ indices.astype(np.uint64))
+
+
+@lru_cache(maxsize=8)
+def _epoch_key(seed: int, epoch: int) -> np.uint64:
+    """The first two rounds, which are the same for all samples."""
+    with np.errstate(over="ignore"):  # of which only single numbers warn
+        key: np.uint64 = _splitmix(_splitmix(np.uint64(seed % 2**64)) ^ np.uint64(epoch))
+    return key
 
 
 def copy_keys(keys: np.ndarray, copies: np.ndarray) -> np.ndarray:
     """Other keys for further copies of samples, (N,) uint64; the first one, 0, keeps its own."""
-    with np.errstate(over="ignore"):
-        return np.where(copies == 0, keys, _splitmix(keys ^ copies.astype(np.uint64)))
+    return np.where(copies == 0, keys, _splitmix(keys ^ copies.astype(np.uint64)))
 
 
 def alternating_keys(keys: np.ndarray, *, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
