@@ -33,7 +33,7 @@ from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config, without_hydra
 from manyheads.runner.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.machine.process import handled_by
-from manyheads.runner.run import seal
+from manyheads.runner.run import progress, seal
 from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.files import remove, remove_if_empty
 from manyheads.runner.run.ledger import NAME as LEDGER
@@ -118,7 +118,8 @@ class JobBatch:
         loader = self._context.config_loader
         assert isinstance(loader, RememberingLoader)
         composed = compose(loader, self._config, overrides, first, self._options, self._trust)
-        planned = list(console.progress(composed, "composing", of=len(overrides) * self._options.repeat))
+        count = len(overrides) * self._options.repeat
+        planned = list(progress.each(composed, f"composing {count} jobs", total=count))
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
             message = f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out."
@@ -137,7 +138,7 @@ class JobBatch:
         slots = 1 if placed else self._slots(planned)
         with on_cores(shares_of_cores(slots)[0]):
             checked = (decided(each, self._options, self._trust) for each in planned)
-            planned = list(console.progress(checked, "checking", of=len(planned)))
+            planned = list(progress.each(checked, f"checking {len(planned)} jobs", total=len(planned)))
         if self._basic:
             refuse_wrong_values(planned)
         return planned
@@ -148,7 +149,7 @@ class JobBatch:
         for each in planned:
             if each.entry.folder not in known and not each.entry.folder.startswith(".."):
                 each.folder.remove_plan()  # of an earlier process that was killed
-        noted = console.progress(planned, "writing", of=len(planned))
+        noted = progress.each(planned, f"writing {len(planned)} jobs")
         planned = [saved(each, own=self._trust is None) for each in noted]  # others' are not checked as a whole yet
         self._ledger.add(*(each.entry for each in planned))
         return planned

@@ -1,11 +1,9 @@
 """What a sweep prints in addition to its jobs' output."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterable
 
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -14,8 +12,6 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
-T = TypeVar("T")
-FEW = 20  # jobs, which are planned in less than a second
 COLOURS = {"completed": "green", "failed": "red", "skipped": "yellow", "interrupted": "yellow", "pruned": "yellow"}
 
 
@@ -34,15 +30,6 @@ class Titles:
         if entry.split > 1:
             text += f" (micro-batch / {entry.split})"
         return text
-
-
-def progress(jobs: Iterable[T], what: str, *, of: int) -> Iterator[T]:
-    """Yield ``of`` jobs while showing how many of them there have been; in a log that is a line at the start."""
-    console = Console(stderr=True, highlight=False)
-    is_shown = console.is_terminal and of > FEW
-    if of > FEW and not is_shown:
-        console.print(f"{what} {of} jobs")
-    yield from track(jobs, f"{what} {of} jobs", total=of, console=console, transient=True, disable=not is_shown)
 
 
 def all_excluded() -> None:

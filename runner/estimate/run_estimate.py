@@ -109,7 +109,7 @@ def estimate(
     found = []
     with working("estimating", len(planned)) as work:
         for each in planned:
-            work.show(each.label or "one update, without its numbers")
+            work.next(each.label or "one update, without its numbers")
             found.append(estimated(each, alone=len(planned) == 1))
             work.advance()
     if picture is not None:

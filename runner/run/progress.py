@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 from manyheads.runner.errors import printable
@@ -14,6 +15,7 @@ T = TypeVar("T")
 JSON = "json"
 QUIET = 2.0  # seconds in which nothing is shown: what is done by then needs no progress
 BETWEEN = 10.0  # seconds between two lines where there is no terminal
+REFRESH = 0.25  # seconds between two pictures of a bar
 _FORM = "MANYHEADS_PROGRESS"  # an environment variable, since child processes report their progress too
 
 
@@ -42,74 +44,88 @@ class Work:
 
     def __init__(self, what: str, total: int | None = None):
         self.what, self.total, self.done = what, total, 0
-        self._began = self._told = time.monotonic()
-        self._bar: Any = None
+        self._began = time.monotonic()
 
     def advance(self, what: str | None = None) -> None:
         """Another part is done; ``what``: what comes next, if that has another name."""
         self.done += 1
-        self.show(what)
+        self.next(what)
 
-    def show(self, what: str | None = None) -> None:
-        """Tell where it is, unless that was just told or all of it is quick."""
+    def next(self, what: str | None = None) -> None:
+        """This is being done now."""
         self.what = self.what if what is None else what
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.done, description=printable(self.what))
-            return
-        now = time.monotonic()
         if is_json():
-            left = self._seconds_left(now)
+            self._tell()
+
+    def follow(self, ended: Event) -> None:
+        """Show how far it is until it has ended, a part that takes long included; nothing if all of it is quick."""
+        if ended.wait(QUIET):
+            return
+        if sys.stderr.isatty() and not is_json():
+            self._draw(ended)
+            return
+        self._tell()
+        while not ended.wait(BETWEEN):
+            self._tell()
+
+    def _tell(self) -> None:
+        seconds = time.monotonic() - self._began
+        left = None
+        if self.done and self.total is not None:
+            left = round(seconds / self.done * (self.total - self.done), 1)
+        if is_json():
             event("progress", what=self.what, done=self.done, total=self.total, seconds_left=left)
-        elif self.done != self.total and now - self._began >= QUIET and now - self._told >= BETWEEN:
-            self._told = now
-            print(printable(self._line(now)), file=sys.stderr, flush=True)
-
-    def _seconds_left(self, now: float) -> float | None:
-        if not self.done or self.total is None:
-            return None
-        return round((now - self._began) / self.done * (self.total - self.done), 1)
-
-    def _line(self, now: float) -> str:
+            return
         count = "" if self.total is None else f", {self.done:,} of {self.total:,}"
-        left = self._seconds_left(now)
-        return f"{self.what}{count}, after {now - self._began:.0f} s" + ("" if left is None else f", {left:.0f} s left")
+        rest = "" if left is None else f", {left:.0f} s left"
+        # Past Python's buffer, whose lock a process that is forked meanwhile would find taken.
+        os.write(2, f"{printable(self.what)}{count}, after {seconds:.0f} s{rest}\n".encode())
+
+    def _draw(self, ended: Event) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
+        if self.total is not None:
+            columns += [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+            task = bar.add_task(printable(self.what), total=self.total)
+            while not ended.wait(REFRESH):
+                bar.update(task, completed=self.done, description=printable(self.what), refresh=True)
 
 
 @contextmanager
 def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[Work]:
     """Show that this is being done. ``kept``: what a user who presses Ctrl-C is told of what is left of it."""
-    work = Work(what, total)
+    work, ended = Work(what, total), Event()
+    work.next()
+    follower = Thread(target=work.follow, args=(ended,), daemon=True)
+    follower.start()
     try:
-        if sys.stderr.isatty() and not is_json():
-            with _bar(work):
-                yield work
-        else:
-            work.show()
-            yield work
+        yield work
     except KeyboardInterrupt:
         if kept:
             print(f"\n{what}: {kept}", file=sys.stderr)
         raise
+    finally:
+        ended.set()
+        follower.join()
 
 
-def each(items: Iterable[T], what: str, *, kept: str = "") -> Iterator[T]:
-    """The items, one after the other, with progress."""
-    found = list(items)
-    with working(what, len(found), kept=kept) as work:
-        for item in found:
+def each(items: Iterable[T], what: str, *, total: int | None = None, kept: str = "") -> Iterator[T]:
+    """The items, one after the other, with progress. ``total``: how many, if they are made one by one."""
+    if total is None:
+        items = list(items)
+        total = len(items)
+    with working(what, total, kept=kept) as work:
+        for item in items:
             yield item
             work.advance()
-
-
-@contextmanager
-def _bar(work: Work) -> Iterator[None]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
-    columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
-    if work.total is not None:
-        columns += [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as bar:
-        bar.add_task(printable(work.what), total=work.total)
-        work._bar = bar
-        yield
