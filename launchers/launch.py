@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from manyheads.launchers import warm_server
 from manyheads.launchers.environment import PROJECT, environment, flight_recorder
 from manyheads.launchers.events import events
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
@@ -57,11 +58,17 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
 
 
 def refuse_early(run: RunConfig) -> None:
-    """Raises ConfigurationError for what ranks would refuse, as far as the launcher can tell without starting them."""
+    """Raises ConfigurationError for what ranks would refuse, where a look delays nothing, or they begin much later.
+
+    Elsewhere they refuse it themselves within seconds, and leave no run.
+    """
     launcher = _launcher(run)
     variables = environment(launcher)
     launcher.prepare(variables)
-    launcher.check(run, variables)
+    if launcher.warm or launcher.begins_later:
+        warm_server.check(run, variables)
+    if launcher.begins_later:
+        warm_server.stop()
 
 
 def _launcher(run: RunConfig) -> Launcher:

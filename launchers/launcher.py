@@ -55,7 +55,9 @@ class Job:
 
 
 class Launcher:
-    """Starts the ranks of one run and returns when all have ended."""
+    """Starts the ranks of one run and returns when all have ended. ``warm``: they are forked from the warm process."""
+
+    warm = False
 
     def __init__(
         self,
@@ -79,16 +81,15 @@ class Launcher:
     def prepare(self, environment: Mapping[str, str]) -> None:
         """Start slow preparations in the background. ``environment``: that of the job to come."""
 
-    def check(self, run: RunConfig, environment: Mapping[str, str]) -> None:
-        """Raises ConfigurationError for what the ranks would refuse, if that can be known without delaying them.
-
-        ``environment``: as in ``prepare``, which has been called.
-        """
-
     @property
     def is_elsewhere(self) -> bool:
         """Whether the run's parent is not this process, but for example a job in a queue."""
         return False
+
+    @property
+    def begins_later(self) -> bool:
+        """Whether ranks begin in a queue or on other machines, minutes or days after the run was typed."""
+        return self.is_elsewhere or self.settings is not None
 
     def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> dict[str, Any]:
         """Have the run executed elsewhere; returns and raises as ``launchers.launch.launch``."""

@@ -8,7 +8,6 @@ import importlib
 import multiprocessing
 import multiprocessing.connection
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -17,12 +16,7 @@ from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.processes import Ranks, supervise
-from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import Section
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
-
-CHECK_SECONDS = 1.5  # a constructor may take any time; the ranks then find out themselves
 
 
 class SpawnOption(LauncherOption):
@@ -46,23 +40,6 @@ class Spawn(Launcher):
         if self.warm:
             warm.start(environment)
 
-    def check(self, run: RunConfig, environment: Mapping[str, str]) -> None:
-        """Ask a process forked from the warm one; one that does not answer in time, or fails, refuses nothing."""
-        if not self.warm:
-            return
-        answer, theirs = multiprocessing.get_context("forkserver").Pipe(duplex=False)
-        process = warm.fork(_check, dict(run.written), theirs, environment=environment)
-        theirs.close()
-        try:
-            reason = answer.recv() if answer.poll(CHECK_SECONDS) else ""
-        except EOFError:
-            reason = ""
-        finally:
-            process.kill()
-            process.join()
-        if reason:
-            raise ConfigurationError(reason)
-
     def launch(self, job: Job) -> None:
         with file_rendezvous() as rendezvous:
             environment = {**job.environment, **rendezvous}
@@ -83,12 +60,6 @@ def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: 
     if is_warm:
         return warm.fork(_rank, job.main, str(job.folder.path), environment=environment, signals=job.signals)
     return warm.fresh(_rank, job.main, str(job.folder.path), environment=environment)
-
-
-def _check(config: Section, answer: Connection) -> None:
-    from manyheads.runner.loop.preflight import main
-
-    main(config, answer)
 
 
 def _rank(main: str, folder: str) -> None:

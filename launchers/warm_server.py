@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver, resource_tracker
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from types import ModuleType
@@ -21,9 +22,12 @@ from typing import Any
 
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.parent_signals import blocked_signals
-from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
 
+CHECK_SECONDS = 1.5  # a constructor may take any time; the ranks then find out themselves
 PRELOAD = "manyheads.launchers.warm_preload"
 # What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
 # gets the parent's own sys.path. Not CUDA_*, TORCH_NCCL_*, TORCH_FR_*: read when a rank begins to use the GPU.
@@ -96,6 +100,34 @@ def fork(
         message = "the process that ranks are forked from has died; see the reason above, or set launcher.warm=false"
         raise RunFailed(Failure(Kind.PROCESS_DIED, message=message)) from failed[0]
     return process
+
+
+def check(run: RunConfig, environment: Mapping[str, str]) -> None:
+    """Raises ConfigurationError for what ranks would refuse, as a fork finds it.
+
+    ``environment``: as of ``fork``. A fork that does not answer in time, or that cannot be made, refuses nothing.
+    """
+    answer, theirs = multiprocessing.get_context("forkserver").Pipe(duplex=False)
+    try:
+        process = fork(_check, dict(run.written), theirs, environment=environment)
+    except RunFailed:  # the ranks may have another environment, or report it
+        return
+    theirs.close()
+    try:
+        reason = answer.recv() if answer.poll(CHECK_SECONDS) else ""
+    except EOFError:
+        reason = ""
+    finally:
+        process.kill()
+        process.join()
+    if reason:
+        raise ConfigurationError(reason)
+
+
+def _check(config: Section, answer: Connection) -> None:
+    from manyheads.runner.loop.preflight import main
+
+    main(config, answer)
 
 
 def fresh(main: Callable[..., None], *arguments: Any, environment: dict[str, str]) -> BaseProcess:
