@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from manyheads.runner.judge.aims import Aim
-from manyheads.runner.judge.numerics import Numerics, class_of
+from manyheads.runner.judge.numerics import Numerics, class_of, exact_difference
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.refusals import refusals
 from manyheads.runner.judge.rounds import differences, pairs, scale_of
-from manyheads.runner.judge.rows import CHANGE, COMPLETED, FAILED, FLOOR, ROUND, STEPS, Row
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, EXACT, FAILED, FLOOR, ROUND, STEPS, Row
 from manyheads.runner.judge.sequential import TESTS, Interval, intervals, least_rounds
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
@@ -38,13 +38,15 @@ class Claims:
     """The verdict of a judgement, and the numbers that it follows from.
 
     ``reasons``: why it was refused or what failed; ``numerics``: the class; ``largest``: relative difference over the
-    compared steps; ``effects``: by aim; ``lost``: rounds in which one arm failed, by arm; ``interrupted``: runs.
+    compared steps; ``exact``: the same in double precision, if that was compared; ``effects``: by aim; ``lost``: rounds
+    in which one arm failed, by arm; ``interrupted``: runs.
     """
 
     verdict: str
     reasons: tuple[str, ...] = ()
     numerics: str | None = None
     largest: float | None = None
+    exact: float | None = None
     effects: tuple[Effect, ...] = ()
     lost: tuple[int, int] = (0, 0)
     interrupted: int = 0
@@ -63,6 +65,7 @@ def claims_of(question: Question, rows: Sequence[Row]) -> Claims:
     known: Mapping[str, Any] = {
         "numerics": None if numerics is None else numerics.name,
         "largest": None if numerics is None else numerics.biggest,
+        "exact": _exact(question, rows),
         "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in ("base", "change")),
         "interrupted": sum(row.state == "interrupted" for row in rows),
     }
@@ -119,9 +122,17 @@ def _numerics(question: Question, rows: Sequence[Row]) -> Numerics | None:
     return class_of(steps.findings, question.tolerances) if steps else None
 
 
+def _exact(question: Question, rows: Sequence[Row]) -> float | None:
+    of_change = (row for row in rows if row.purpose == EXACT and row.arm == CHANGE and row.state == COMPLETED)
+    found = next((exact_difference(row.findings, question.tolerances) for row in of_change), None)
+    return None if found is None else found.biggest
+
+
 def _failure_of_change(rows: Sequence[Row]) -> str | None:
     """Why the change failed before the rounds; STEPS are a matter of refusals."""
-    failed = (row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose not in (STEPS, ROUND))
+    failed = (
+        row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose not in (STEPS, EXACT, ROUND)
+    )
     found = next(failed, None)
     return None if found is None else f"the change fails where base does not: {found.reason}"
 

@@ -15,6 +15,7 @@ from manyheads.runner.judge.arms import Arms, compose_arms, recorded_arms
 from manyheads.runner.judge.audit import faults, read
 from manyheads.runner.judge.draw import new_draw
 from manyheads.runner.judge.judgement import FILE, Judgement
+from manyheads.runner.judge.numerics import tolerances_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.revision import Revision
 from manyheads.runner.judge.rows import Row
@@ -111,7 +112,7 @@ def _is_own(content: Mapping[str, Any]) -> bool:
 def _question(
     arms: Arms, overrides: Sequence[str], change: str, terms: Terms, revision: Revision | None = None
 ) -> Question:
-    own = arms.base.precision.tolerance
+    own, asked = (arm.precision.tolerance for arm in (arms.base, arms.change))
     return Question(
         overrides=[*overrides],
         change=change,
@@ -119,7 +120,7 @@ def _question(
         least=terms.least_gain,
         alpha=terms.alpha,
         test=terms.name_of_test,
-        tolerances=[own, max(own, arms.change.precision.tolerance)],
+        tolerances=tolerances_of(own, asked, arms.differences()),
         code=arms.code(),
         draw=new_draw(),
         base=dict(arms.base.written),

@@ -5,19 +5,22 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from manyheads.launchers.parent_signals import blocked_signals
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
 from manyheads.runner.judge.draw import is_base_first
+from manyheads.runner.judge.numerics import SAME_BITS
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question
 from manyheads.runner.judge.rounds import pairs
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_task import StepFiles
+from manyheads.runner.precision.fp64 import FP64Option
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import remove, write_whole
 from manyheads.runner.run.run_folder import RunFolder
@@ -68,7 +71,7 @@ class Judgement:
 
     def examine(self) -> None:
         """What comes before the rounds, as long as the arms may be compared."""
-        about_speed = (self._steps, self._trial) if self.question.is_about_speed else ()
+        about_speed = (self._steps, self._exact, self._trial) if self.question.is_about_speed else ()
         for ask in (self._facts, *about_speed):
             if self.claims().verdict == UNDECIDED:
                 ask()
@@ -81,18 +84,26 @@ class Judgement:
     def _steps(self) -> None:
         if self._rows(STEPS, CHANGE):
             return
-        rounding = self.question.tolerances[0]
         compiled = [each["trainer"]["compile"] for each in (self.question.base, self.question.changed)]
         trace = {*compiled} == {"none"} and RunConfig.of(self.question.base).launcher.ranks == 1
-        baseline = None
+        self._compare(partial(purposes.steps, tolerance=self.question.tolerances[0], trace=trace))
+
+    def _exact(self) -> None:
+        """In double precision, unless the bits are the same, or the change asks for another precision."""
+        same = self.claims().numerics == SAME_BITS or self.question.changes_precision
+        if not same and not any(row.purpose == EXACT for row in self.runs.ledger.rows()):
+            self._compare(partial(purposes.exact, tolerance=FP64Option.tolerance))
+
+    def _compare(self, purpose: Callable[..., Purpose]) -> None:
+        """Take the steps of base, then those of the change from the same states."""
+        row = self._run(purpose(baseline=None), BASE)
+        baseline = RunFolder(self.runs.folder / row.folder)
         try:
-            row = self._run(purposes.steps(tolerance=rounding, baseline=None, trace=trace), BASE)
-            baseline = RunFolder(self.runs.folder / row.folder)
-            self._run(purposes.steps(tolerance=rounding, baseline=baseline, trace=trace), CHANGE)
+            if row.state == COMPLETED:
+                self._run(purpose(baseline=baseline), CHANGE)
         finally:
-            if baseline is not None:
-                with blocked_signals():
-                    remove(StepFiles.of(baseline).folder)
+            with blocked_signals():
+                remove(StepFiles.of(baseline).folder)
 
     def _trial(self) -> None:
         if not self._rows(TRIAL, BASE):

@@ -1,16 +1,22 @@
 """Whether a change computes the same: the samples and dtypes of both arms, and the same steps taken by both."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from manyheads.runner.precision.fp64 import FP64Option
 
 SAME_BITS, WITHIN_ROUNDING, AS_ASKED, DIFFERENT = "same bits", "within rounding", "as asked", "different"
 CLASSES = {
     SAME_BITS: "the same numbers to the last bit",
     WITHIN_ROUNDING: "the same numbers within rounding",
-    AS_ASKED: "the same numbers within the tolerance of the precision that was asked for",
+    AS_ASKED: "the same numbers within the tolerance of what was asked for",
     DIFFERENT: "different numbers",
 }
+
+# Keys that ask for other numbers than those of rounding: equal values, as of a constant background, are often ties of
+# max pooling, and which of them gets the gradient depends on the memory format.
+STATED = {"trainer.channels_last": 1e-2}
 
 
 @dataclass(frozen=True)
@@ -25,9 +31,9 @@ class Numerics:
 def class_of(findings: Mapping[str, Any], tolerances: Sequence[float]) -> Numerics:
     """The class of numerics from what parity's steps found of the change.
 
-    ``tolerances``: relative differences that rounding explains, and that the precisions ask for.
+    ``tolerances``: as ``tolerances_of``.
     """
-    rounding, asked = tolerances
+    rounding, asked = tolerances[:2]
     entries = [(entry["largest"], f"{entry['kind']} {entry['name']}") for entry in findings["differences"]]
     biggest, worst = max(entries, default=(0.0, ""))
     if findings["initial"] or findings["apart"] or not biggest <= asked:
@@ -35,6 +41,20 @@ def class_of(findings: Mapping[str, Any], tolerances: Sequence[float]) -> Numeri
     if biggest == 0:
         return Numerics(SAME_BITS, biggest, worst)
     return Numerics(WITHIN_ROUNDING if biggest <= rounding else AS_ASKED, biggest, worst)
+
+
+def tolerances_of(own: float, asked: float, differences: Collection[str]) -> list[float]:
+    """Relative differences that rounding explains, that the change asks for, and that it asks for in double precision.
+
+    ``own``, ``asked``: tolerances of the arms' precisions; ``differences``: the keys that differ.
+    """
+    stated = max((STATED[key] for key in differences if key in STATED), default=0.0)
+    return [own, max(own, asked, stated), max(FP64Option.tolerance, stated)]
+
+
+def exact_difference(findings: Mapping[str, Any], tolerances: Sequence[float]) -> Numerics | None:
+    """The same of steps in double precision; None if the arms round more than that, which then explains anything."""
+    return None if findings["casts"] else class_of(findings, [FP64Option.tolerance, tolerances[2]])
 
 
 def unlike_facts(
@@ -55,7 +75,8 @@ def unlike_facts(
         yield "the change evaluates other samples than base"
     if steps:
         yield from _unlike_samples(base, change)
-        yield from _unlike_dtypes(base["dtypes"], change["dtypes"], differences)
+        if not any(key.startswith("precision.") for key in differences):
+            yield from _unlike_precision(base, change)
 
 
 def _unlike_samples(base: Mapping[str, Any], change: Mapping[str, Any]) -> Iterator[str]:
@@ -71,10 +92,14 @@ def _unlike_samples(base: Mapping[str, Any], change: Mapping[str, Any]) -> Itera
         yield "the training samples of the change are not those of base"
 
 
-def _unlike_dtypes(base: Mapping[str, int], change: Mapping[str, int], differences: Mapping[str, Any]) -> Iterator[str]:
-    other = sorted(change.keys() - base.keys())
-    if base and other and not any(key.startswith("precision.") for key in differences):
+def _unlike_precision(base: Mapping[str, Any], change: Mapping[str, Any]) -> Iterator[str]:
+    if base["dtypes"] and (other := sorted(change["dtypes"].keys() - base["dtypes"].keys())):
         yield (
-            f"the change computes in {', '.join(other)}, base in {', '.join(sorted(base))}, and no other precision "
-            "was asked for"
+            f"the change computes in {', '.join(other)}, base in {', '.join(sorted(base['dtypes']))}, and no other "
+            "precision was asked for"
+        )
+    if base["matmul"] != change["matmul"]:
+        yield (
+            f"the change sets torch's precision of float32 products to {change['matmul']}, base to {base['matmul']}, "
+            "and no other precision was asked for"
         )

@@ -16,6 +16,7 @@ def verdict_line(question: Question, claims: Claims) -> str:
     if claims.reasons:
         return f"{claims.verdict}: {'; '.join(each.rstrip('.') for each in claims.reasons)}."
     numbers = f", {CLASSES[claims.numerics]}" if claims.numerics else ""
+    numbers += "" if claims.exact is None else f" (in double precision they differ by {claims.exact:.1g})"
     worse = [each for each in claims.effects[1:] if each.is_worse]
     if claims.verdict == DISCARD and worse:
         return f"discard: {_effect(worse[0], least=0)}."

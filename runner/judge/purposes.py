@@ -8,13 +8,14 @@ from typing import Any
 from manyheads.launchers.launcher import TRAIN
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.aims import FOUND, SIGNS, UNREACHED, Aim
-from manyheads.runner.judge.rows import FACTS, STEPS
+from manyheads.runner.judge.rows import EXACT, FACTS, STEPS
 from manyheads.runner.judge.runs import Purpose
-from manyheads.runner.judge.task import PaceTask, marked_seconds, write_task
+from manyheads.runner.judge.task import LOSSY_FILE, PaceTask, marked_seconds, write_task
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.parity.parity_task import write_task as write_steps
 from manyheads.runner.report.claims import direction
 from manyheads.runner.report.load_run import Columns, read_columns
+from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
 STEPS_COMPARED = 5
@@ -33,6 +34,17 @@ def steps(*, tolerance: float, baseline: RunFolder | None, trace: bool) -> Purpo
         "manyheads.runner.parity.rank.probe",
         lambda folder: write_steps(folder, task),
         lambda _, result: result["parity"],
+    )
+
+
+def exact(*, tolerance: float, baseline: RunFolder | None) -> Purpose:
+    """The same steps in double precision."""
+    task = ParityTask(STEPS_COMPARED, tolerance, None if baseline is None else str(baseline.path), trace=False)
+    return Purpose(
+        EXACT,
+        "manyheads.runner.judge.rank.exact",
+        lambda folder: write_steps(folder, task),
+        lambda folder, result: {**result["parity"], **read_json(folder.path / LOSSY_FILE)},
     )
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from manyheads.runner.config.lookup import CONF, read
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.aims import Aim, aims_of
 from manyheads.runner.judge.draw import seed
-from manyheads.runner.judge.rows import BASE, FACTS, FLOOR, ROUND, TRIAL
+from manyheads.runner.judge.rows import BASE, EXACT, FACTS, FLOOR, ROUND, TRIAL
 from manyheads.runner.judge.sequential import TESTS
 from manyheads.runner.judge.task import WARM_UP
 from manyheads.runner.option.locate import Section
@@ -26,9 +27,8 @@ class Question:
 
     ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit;
     ``alpha``: the error rate over all aims; ``test``: of TESTS; ``base``, ``changed``: the run configs of the arms;
-    ``tolerances``: relative differences that rounding explains, and that the precisions ask for; ``code``: a digest of
-    the code of both; ``draw``: of coins and seeds; ``revision``: the commit of the user's repository that base runs,
-    None for its working tree.
+    ``tolerances``: as numerics.tolerances_of; ``code``: a digest of the code of both; ``draw``: of coins and seeds;
+    ``revision``: the commit of the user's repository that base runs, None for its working tree.
     """
 
     overrides: list[str]
@@ -59,7 +59,7 @@ class Question:
             raise ConfigurationError(f"it has format {found.format}, but this version reads {FORMAT}.")
         numbers = [found.least, found.alpha, *(found.tolerances if isinstance(found.tolerances, list) else [None])]
         sound = all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
-        known = found.test in TESTS and isinstance(found.draw, str) and len(numbers) == 4
+        known = found.test in TESTS and isinstance(found.draw, str) and len(numbers) == 5
         arms = isinstance(found.base, dict) and isinstance(found.changed, dict)
         if not (sound and known and arms and 0 < found.alpha < 1):
             raise ConfigurationError("it is not a judgement: a value of its question has another type.")
@@ -81,6 +81,11 @@ class Question:
     def is_about_speed(self) -> bool:
         """Whether both arms take the same steps, whose seconds are compared."""
         return self.aims[0].is_speed
+
+    @property
+    def changes_precision(self) -> bool:
+        """Whether the change asks for another precision."""
+        return bool(self.base["precision"] != self.changed["precision"])
 
     @property
     def alpha_each(self) -> float:
@@ -105,6 +110,8 @@ class Question:
             if trainer["max_steps"] is not None:
                 trainer["max_steps"] = max(trainer["max_steps"], last)
             config["trainer"] = trainer
+        elif purpose == EXACT:
+            config["precision"] = read(CONF / "precision" / "fp64.yaml")
         elif purpose == FACTS:
             config["trainer"] = {**config["trainer"], "compile": "none"}
         return config

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from manyheads.runner.judge.arms import config_differences
-from manyheads.runner.judge.numerics import DIFFERENT, SAME_BITS, class_of, unlike_facts
+from manyheads.runner.judge.numerics import DIFFERENT, SAME_BITS, class_of, exact_difference, unlike_facts
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
 
 
 def refusals(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -34,17 +34,21 @@ def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
 
 def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
-        if row.purpose != STEPS or row.arm != CHANGE:
+        if row.purpose not in (STEPS, EXACT) or row.arm != CHANGE or row.state not in (COMPLETED, FAILED):
             continue
         if row.state == FAILED:
-            yield f"the steps of the change cannot be compared with those of base: {row.reason}"
-        elif row.state == COMPLETED:
-            numerics = class_of(row.findings, question.tolerances)
-            if numerics.name == DIFFERENT:
-                yield (
-                    f"the change computes different numbers: after one step the {numerics.worst} differs by "
-                    f"{numerics.biggest:.2g} of its size, and rounding explains {question.tolerances[1]:.2g}"
-                )
+            if row.purpose == STEPS:
+                yield f"the steps of the change cannot be compared with those of base: {row.reason}"
+            continue
+        is_own = row.purpose == STEPS
+        explained = question.tolerances[1 if is_own else 2]
+        found = (class_of if is_own else exact_difference)(row.findings, question.tolerances)
+        if found is not None and found.name == DIFFERENT:
+            precision = "" if is_own else " in double precision"
+            yield (
+                f"the change computes different numbers{precision}: after one step the {found.worst} differs by "
+                f"{found.biggest:.2g} of its size, and rounding explains {explained:.2g}"
+            )
 
 
 def _of_pace(question: Question, completed: Sequence[Row]) -> Iterator[str]:

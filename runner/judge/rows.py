@@ -16,10 +16,17 @@ from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, rea
 
 NAME = "judgement.jsonl"
 MOST_BYTES = 2**26
-FACTS, STEPS, TRIAL, FLOOR, ROUND = "facts", "steps", "trial", "floor", "round"  # what a run is started for
+FACTS, STEPS, EXACT, TRIAL, FLOOR, ROUND = (
+    "facts",
+    "steps",
+    "exact",
+    "trial",
+    "floor",
+    "round",
+)  # what a run is started for
 BASE, CHANGE = "base", "change"
 STARTED, COMPLETED, FAILED, INTERRUPTED = "started", "completed", "failed", "interrupted"
-PURPOSES = (FACTS, STEPS, TRIAL, FLOOR, ROUND)
+PURPOSES = (FACTS, STEPS, EXACT, TRIAL, FLOOR, ROUND)
 STATES = (STARTED, COMPLETED, FAILED, INTERRUPTED)
 
 

@@ -14,7 +14,7 @@ from manyheads.launchers.sweep.slots import output_to
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.judge.question import config_digest
 from manyheads.runner.judge.revision import BaseCode
-from manyheads.runner.judge.rows import BASE, COMPLETED, FAILED, ROUND, Row, Rows
+from manyheads.runner.judge.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, Row, Rows
 from manyheads.runner.judge.task import CodeTask, write_code_task
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
@@ -47,7 +47,8 @@ class Runs:
     def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
         """Run a config to its end, and write its row, which says if it failed.
 
-        Raises what ended a run of base outside the rounds: RunFailed, ConfigurationError; and Interrupted.
+        Raises what ended a run of base, but for rounds and steps in double precision: RunFailed, ConfigurationError;
+        and Interrupted.
         """
         number = len(self.ledger.rows())
         folder = f"runs/{number:04d}-{purpose.name}-{arm}"
@@ -58,7 +59,7 @@ class Runs:
             row = self._done(row, config, purpose)
         except (RunFailed, ConfigurationError) as error:
             self.ledger.write(row := replace(row, state=FAILED, reason=str(error), ended=time.time()))
-            if arm == BASE and purpose.name != ROUND:
+            if arm == BASE and purpose.name not in (ROUND, EXACT):
                 print("base failed, so nothing can be judged", file=sys.stderr)
                 raise
             return row

@@ -6,7 +6,7 @@ from pathlib import Path
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
-FILE, CODE_FILE = "judge.json", "judge_code.json"
+FILE, CODE_FILE, LOSSY_FILE = "judge.json", "judge_code.json", "judge_casts.json"
 BEGAN, ENDED = "judge.began", "judge.ended"  # whose times of writing are the file system's own clock
 WARM_UP = 5  # updates before the timed ones
 

@@ -8,19 +8,32 @@ from torch import Tensor, nn
 
 
 class Net(nn.Module):
-    """``pause``: seconds that each forward pass sleeps; ``half``: computes in bfloat16 whatever the precision says."""
+    """``pause``: seconds that each forward pass sleeps; ``half``: computes in bfloat16 whatever the precision says;
+    ``matmul``: torch's precision of float32 products; ``cast``: returns float32 whatever the precision says.
+    """
 
-    def __init__(self, num_classes: int, pause: float = 0.0, half: bool = False, fails: bool = False):
+    def __init__(
+        self,
+        num_classes: int,
+        pause: float = 0.0,
+        half: bool = False,
+        fails: bool = False,
+        matmul: str = "",
+        cast: bool = True,
+    ):
         super().__init__()
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 16), nn.ReLU(), nn.Linear(16, num_classes))
-        self.pause, self.half, self.fails = pause, half, fails
+        self.pause, self.half, self.fails, self.cast = pause, half, fails, cast
+        if matmul:
+            torch.set_float32_matmul_precision(matmul)
 
     def forward(self, images: Tensor) -> Tensor:
         time.sleep(self.pause)
         if self.fails:
             raise ValueError("planted")
         with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
-            return self.layers(images).float()
+            outputs = self.layers(images)
+        return outputs.float() if self.cast or self.half else outputs
 
 
 class Samples(torch.utils.data.Dataset):

@@ -114,13 +114,27 @@ def _lognormal(numbers: np.random.Generator, *size: int) -> np.ndarray:
 
 
 def live(paths: list[Path], rounds: int) -> None:
-    """The same of contiguous blocks of measured rounds, each after its own rounds for the floor."""
+    """The same of contiguous blocks of measured rounds of equal arms, each after its own rounds for the floor.
+
+    Blocks begin at every round, so neighbours share most of theirs; coins are those that were drawn. ``blocks`` counts
+    them, ``apart`` those that share nothing.
+    """
+    every: list[tuple[np.ndarray, np.ndarray]] = []
     for path in paths:
         question, rows = read(json.loads(path.read_text()))
         measured = np.array([pair.difference(question.aims[0]) for pair in pairs(rows, ROUND)])
-        starts = range(len(measured) - FLOOR_ROUNDS - rounds + 1)
-        blocks = np.stack([measured[start : start + FLOOR_ROUNDS + rounds] for start in starts])
-        show(f"{path}: {len(blocks)} blocks", blocks[:, FLOOR_ROUNDS:], scale_of(blocks[:, :FLOOR_ROUNDS]))
+        length = FLOOR_ROUNDS + rounds
+        starts = range(len(measured) - length + 1)
+        if not starts:
+            print(f"| {path.parent}: only {len(measured)} rounds | | | | | |")
+            continue
+        blocks = np.stack([measured[start : start + length] for start in starts])
+        every.append((blocks[:, FLOOR_ROUNDS:], scale_of(blocks[:, :FLOOR_ROUNDS])))
+        name = f"{path.parent.parent.name} {path.parent.name}: {len(blocks)} blocks, {len(measured) // length} apart"
+        show(name, *every[-1])
+    if every:
+        differences, scale = (np.concatenate(each) for each in zip(*every, strict=True))
+        show(f"all {len(scale)} blocks", differences, scale)
 
 
 def main() -> None:
@@ -128,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--series", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--live", nargs="*", type=Path)
+    parser.add_argument("--live", nargs="*", type=Path, metavar="judgement.json")
     arguments = parser.parse_args()
     print("| rounds | symmetric: better / worse, rounds | mean | t-test at each look | best of 3 | mean of 5 |")
     print("|---|---|---|---|---|---|")

@@ -14,6 +14,7 @@ from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.judge.arms import compose_arms
 from manyheads.runner.judge.draw import new_draw
 from manyheads.runner.judge.judgement import Judgement
+from manyheads.runner.judge.numerics import tolerances_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rounds import pairs
 from manyheads.runner.judge.rows import ROUND
@@ -59,7 +60,7 @@ def equal_arms(kind: str) -> Question:
         least=0.01,
         alpha=0.05,
         test="symmetric",
-        tolerances=[tolerance, tolerance],
+        tolerances=tolerances_of(tolerance, tolerance, ()),
         code=arms.code(),
         draw=new_draw(),
         base=base,

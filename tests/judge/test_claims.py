@@ -16,7 +16,7 @@ ON = "val_acc1,val_loss"
 
 def question(**changes):
     known = {"overrides": [], "change": "a=1", "on": ON, "least": 0.0, "alpha": 0.05, "test": "symmetric"}
-    rest = {"tolerances": [1e-3, 1e-3], "code": "", "draw": "1", "base": {}, "changed": {}}
+    rest = {"tolerances": [1e-3, 1e-3, 1e-9], "code": "", "draw": "1", "base": {}, "changed": {}}
     return Question(**{**known, **rest, **changes})
 
 

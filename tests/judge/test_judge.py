@@ -213,11 +213,13 @@ def test_a_cheat_is_found_even_if_the_chain_is_made_anew(content, cheat, said):
         ("data.batch_size=32", "an epoch of the change has 10 updates, of base 5"),
         ("trainer.limit_val=1", "the change evaluates 64 samples, base 80"),
         ("+data.leak=8", "8 of the samples that the change evaluates are among its training samples"),
+        ("+model.matmul=medium", "the change sets torch's precision of float32 products to medium"),
+        ("optimizer.lr=0.0100001", "different numbers in double precision: after one step the weight"),
         ("+model.half=true", "the change computes in bfloat16, base in float32, and no other precision was asked for"),
     ],
 )
 def test_a_change_that_computes_less_is_refused(tmp_path, change, said):
-    done = judge(*BASE, "--change", change, cwd=tmp_path)
+    done = judge(*BASE, "optimizer.lr=0.01", "+model.cast=false", "--change", change, cwd=tmp_path)
     assert done.code == 2, done.out + done.err
     assert any(re.search(said, line) for line in done.err.splitlines()), done.err
 

@@ -64,6 +64,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
                 "order": ids,
                 "samples_per_update": samples,
                 "dtypes": dtypes,
+                "matmul": torch.get_float32_matmul_precision(),
                 "train": split_digest(train),
                 "val": split_digest(val),
                 "evaluated": _evaluated(trainer),
