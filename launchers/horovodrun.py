@@ -105,9 +105,11 @@ class Horovodrun(Launcher):
         if number:
             return {"command": None}
         if not _PLAIN.fullmatch(here := os.getcwd()):
-            raise ConfigurationError(
-                f"launcher=horovodrun: its shell on other machines would run a part of the name of {printable(here)}. "
-                "Start from a folder with a plain name, or set launcher=torchrun."
+            raise ConfigurationError.at(
+                "launcher",
+                "horovodrun",
+                f": its shell on other machines would run a part of the name of {printable(here)}. "
+                "Start from a folder with a plain name, or set launcher=torchrun.",
             )
         self.machines = {share.address: len(share.ranks) for share in shares}
         self.network_interface = "{interface}"

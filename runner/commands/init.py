@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.commands.new.draft_experiment import commands, draft
+from manyheads.runner.commands.new.write_project import SCHEMA
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
@@ -77,7 +78,8 @@ def run(arguments: argparse.Namespace) -> Initialized:
     drafted = draft(folder, model=arguments.model, data=arguments.data)
     for path, text in drafted.files.items():
         print(f"\n{printable(path.relative_to(folder))}:")
-        print("".join(f"  {printable(line)}\n" for line in text.splitlines()), end="")
+        shown = ["the JSON Schema of experiments, for editors"] if path.name == SCHEMA else text.splitlines()
+        print("".join(f"  {printable(line)}\n" for line in shown), end="")
     for note in drafted.notes:
         print(f"\n{printable(note)}")
     names = [str(path) for path in drafted.files]

@@ -54,13 +54,16 @@ class Revision:
         found = [str(name) for (blob, name), other in zip(listed, now, strict=True) if blob != other]
         found += [str(name) for _, name in self._blobs() if not (self.project / name).is_file()]
         if not found:
-            raise ConfigurationError(f"--code: no file differs from {self.commit[:10]}, so there is nothing to judge.")
+            raise ConfigurationError(
+                f"--code: no file differs from {self.commit[:10]}, so there is nothing to judge.", key="--code"
+            )
         conf = conf_of(Path.cwd())
         for name in found:
             if conf is not None and (self.project / name).is_relative_to(conf.resolve()):
                 raise ConfigurationError(
                     f"--code: {name} differs too, and both arms get the configs of the working tree. Restore it, or "
-                    "name the difference with --change instead."
+                    "name the difference with --change instead.",
+                    key="--code",
                 )
         return found
 
@@ -85,7 +88,7 @@ class Revision:
             head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
             size = int(head.split()[2])
             if name.is_absolute() or ".." in name.parts:
-                raise ConfigurationError(f"--code: {name} points outside the repository.")
+                raise ConfigurationError(f"--code: {name} points outside the repository.", key="--code")
             make_folder((tree / name).parent)
             with open(tree / name, "wb", opener=no_link) as file:
                 file.write(content[at : at + size])

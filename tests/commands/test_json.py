@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
+import PIL.Image
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -111,6 +113,29 @@ def test_what_a_command_prints_is_of_its_schema(finished_run, tmp_path, command)
     reply = answered(command, *arguments, cwd=tmp_path, code=code)
     assert (reply["error"] is not None) is (code == 2)
     assert (reply["result"] is not None) is (code != 2)
+
+
+def test_what_init_and_trust_answer_in_a_repository(tmp_path):
+    (tmp_path / "net.py").write_text("import torch\nclass Net(torch.nn.Module):\n    def __init__(self, a): ...\n")
+    written = answered("init", "--data", "none", "--yes", cwd=tmp_path)["result"]
+    assert written["is_written"]
+    assert {Path(each).name for each in written["files"]} == {"net.yaml", "schema.json"}
+    refused = answered("trust", ".", cwd=tmp_path, code=2)["error"]
+    digest = refused["message"].split()[-1]
+    trusted = answered("trust", ".", "--yes", digest, cwd=tmp_path)["result"]
+    assert trusted
+
+
+def test_what_predict_answers(finished_run, tmp_path):
+    PIL.Image.fromarray(np.full((8, 8), 99, np.uint8)).save(tmp_path / "digit.png")
+    found = answered("predict", str(finished_run.path), "digit.png", "--out", "found.csv", cwd=tmp_path)["result"]
+    assert found
+    assert (tmp_path / "found.csv").read_text().count("digit.png") == 1
+
+
+@pytest.mark.needs("horovod")
+def test_what_install_horovod_answers_where_it_is_installed(tmp_path):
+    assert not answered("install-horovod", cwd=tmp_path)["result"]["was_built"]
 
 
 def test_a_sweep_is_its_comparison(tmp_path):

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import manyheads
+from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.rows import NAME, digest
 from tests.conftest import ROOT, execute
@@ -80,6 +82,16 @@ def test_its_check_passes_offline(judged, tmp_path):
     done = judge("--check", path, cwd=tmp_path)
     assert done.code == 0, done.out
     assert "all claims follow" in done.out
+
+
+def test_its_answers_are_of_their_schema(judged, tmp_path):
+    _, asked, place = judged
+    path = shutil.copy(place / "judged" / "judgement.json", tmp_path)
+    schema = Draft202012Validator(schema_of_command("judge"))
+    for done in (judge(*asked, "--json", cwd=place), judge("--check", path, "--json", cwd=tmp_path)):
+        reply = json.loads(done.out)
+        assert [*schema.iter_errors(reply)] == []
+        assert reply["result"] is not None
 
 
 def test_from_python_it_gives_the_same_answer(judged, content, monkeypatch):

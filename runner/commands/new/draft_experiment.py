@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.runner.commands.new.repository import Found, Repository, explore
+from manyheads.runner.commands.new.write_project import SCHEMA, schema_of_files
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import yaml_text
@@ -87,7 +88,7 @@ def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -
         overrides.append({"override /task": "own_loss"})
     overrides.append({"override /optimizer": "adamw"})
     config = {"defaults": overrides, **groups, "trainer": {"epochs": 10}}
-    text = f"# @package _global_\n{yaml_text.dump(config)}"
+    text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{yaml_text.dump(config)}"
     path = conf / "experiment" / f"{name}.yaml"
     for each in (path, *files):
         if each.exists():
@@ -101,6 +102,8 @@ def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -
         notes.append(f"Set what is ??? above: {', '.join(missing)}.")
     if samples is None:
         notes.append("Choose the data: data=text data.root=..., data=imagefolder ..., or data=my_data.py:MyData.")
+    if not (conf / SCHEMA).exists():
+        files[conf / SCHEMA] = schema_of_files(conf)
     return Draft(name, {path: text, **files}, tuple(notes))
 
 

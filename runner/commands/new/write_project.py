@@ -37,7 +37,12 @@ def write_project(folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(templates.get_template(name).render(project=project, package=package))
     conf = folder / "conf"
-    (conf / SCHEMA).write_text(json.dumps(file_schema((*OWN, conf)), ensure_ascii=False) + "\n")
+    (conf / SCHEMA).write_text(schema_of_files(conf))
+
+
+def schema_of_files(conf: Path) -> str:
+    """What conf/schema.json says of the experiments beside it."""
+    return json.dumps(file_schema((*OWN, conf)), ensure_ascii=False) + "\n"
 
 
 def _place(template: str, package: str) -> Path:

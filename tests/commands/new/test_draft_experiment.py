@@ -75,7 +75,7 @@ def test_what_is_found(repository):
 
 def test_the_experiment(repository):
     drafted = draft(repository, model="net.py:Net")
-    (experiment, text), (module, function) = drafted.files.items()
+    (experiment, text), (module, function), (schema, _) = drafted.files.items()
     assert experiment == repository / "conf/experiment/net.yaml"
     assert text.startswith("# @package _global_\n")
     config = yaml.safe_load(text)
@@ -87,7 +87,7 @@ def test_the_experiment(repository):
     }
     assert config["data"] == {"_target_": "manyheads_data.py:data", "root": "photos", "batch_size": 64}
     assert {"override /task": "own_loss"} in config["defaults"]
-    assert module == repository / "manyheads_data.py"
+    assert (module, schema) == (repository / "manyheads_data.py", repository / "conf/schema.json")
     assert 'return Images(**options, train=split == "train")' in function
     assert not drafted.notes
     assert not experiment.exists()
