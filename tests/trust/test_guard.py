@@ -96,7 +96,7 @@ ALLOWED = {
         "runner/callbacks/rank/profile.py": 1,
         "runner/serve/rank/export/__init__.py": 1,
         "runner/parity/run_parity.py": 1,
-        "runner/parity/rank/sides.py": 3,
+        "runner/parity/rank/sides.py": 1,
         "runner/run/files.py: fresh_folder": 1,
     },
     "the project's own conf/, templates and pages, and installed packages": {
