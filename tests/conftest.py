@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         composing.share()
     if getattr(config.option, "numprocesses", None) and not is_worker(config):
         zygote.share()
+    zygote.lend_forkservers()
     composing.remember()
     gc.disable()  # until all is imported
 

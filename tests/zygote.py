@@ -3,11 +3,12 @@
 Of a short run's time four fifths pass in importing torch. A command is the real one all the same: the script runs as
 ``__main__`` with its own arguments, environment, folder and files, and what it starts are real processes. Only Hydra
 has a memory (composing.py), and multiprocessing's forkserver, from which ranks are forked, is a fork too where it would
-import the same once more.
+import the same once more; so is that of the tests' own process (``lend_forkservers``).
 Tests of how processes start, in tests/launchers, start real ones.
 """
 
 import atexit
+import fcntl
 import gc
 import json
 import os
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from multiprocessing import forkserver, util
@@ -119,8 +121,10 @@ class _Zygote:
     def of(checkout: Path) -> "_Zygote":
         return _Zygote(checkout)
 
-    def ask(self, request: dict[str, Any]) -> int:
+    def ask(self, request: dict[str, Any], descriptors: Sequence[int] = ()) -> int:
         """The process id of a command, whose exit code is the next thing to hear."""
+        if descriptors:
+            socket.send_fds(self._socket, [b" "], descriptors)
         self._socket.sendall(json.dumps(request).encode() + b"\n")
         return self.hear()
 
@@ -153,10 +157,13 @@ class Forked:
     ):
         """``out``, ``err``: files, maybe the same one, to which it appends what it writes to stdout and stderr."""
         self.args = command
+        request = {"command": command[1:], "out": str(out), "err": str(err), "session": start_new_session}
+        self._ask(request, cwd, (), zygote)
+
+    def _ask(self, request: dict[str, Any], cwd: Path, descriptors: Sequence[int], zygote: _Zygote | None) -> None:
         self.returncode: int | None = None
         self._zygote, self._own = zygote or _Zygote(ROOT), zygote is None
-        request = {"command": command[1:], "cwd": str(cwd), "environment": dict(os.environ)}
-        self.pid = self._zygote.ask(request | {"out": str(out), "err": str(err), "session": start_new_session})
+        self.pid = self._zygote.ask(request | {"cwd": str(cwd), "environment": dict(os.environ)}, descriptors)
 
     def poll(self) -> int | None:
         """The exit code, None while it runs."""
@@ -181,6 +188,55 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+class _Forkserver(Forked):
+    """A forkserver of multiprocessing's. ``passed``: descriptors that it gets under the same numbers, beside 0 to 2."""
+
+    def __init__(self, code: str, passed: Sequence[int]):
+        self.args = (code,)
+        descriptors = [0, 1, 2, *passed]
+        self._ask({"forkserver": code, "descriptors": descriptors}, Path.cwd(), descriptors, None)
+
+
+class _OsOfForkservers:
+    """The module os for multiprocessing, which waits for forkservers that are no children of this process too."""
+
+    def __init__(self) -> None:
+        self.forked: dict[int, _Forkserver] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def waitpid(self, pid: int, options: int) -> tuple[int, int]:
+        if pid not in self.forked:
+            return os.waitpid(pid, options)
+        if options & os.WNOHANG and self.forked[pid].poll() is None:
+            return 0, 0
+        return pid, self.forked.pop(pid).wait()
+
+
+SPAWN = util.spawnv_passfds
+
+
+def lend_forkservers() -> None:
+    """Forkservers of this process's are forks too from now on, for all of whose ranks the imports are done."""
+    places = _OsOfForkservers()
+    forkserver.os = places  # type: ignore[attr-defined]
+
+    def spawnv_passfds(path: str, arguments: list[str], passed: list[int]) -> int:
+        # A zygote that were started now would read what is set for ranks.
+        if not _is_forkserver(arguments) or SHARED not in os.environ:
+            return SPAWN(path, arguments, passed)
+        server = _Forkserver(arguments[-1], passed)
+        places.forked[server.pid] = server
+        return server.pid
+
+    util.spawnv_passfds = spawnv_passfds  # type: ignore[assignment]
+
+
+def _is_forkserver(arguments: list[str]) -> bool:
+    return arguments[-2] == "-c" and "multiprocessing.forkserver import main" in arguments[-1]
 
 
 def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
@@ -216,17 +272,46 @@ def _reaped() -> bool:
 def serve(connection: socket.socket) -> None:
     """Fork for each request, and answer with the process id, then with the exit code."""
     installed = _without_pythonpath(sys.path)
-    file = connection.makefile("rw")
-    for line in file:
-        request = json.loads(line)
+    file = connection.makefile("w")
+    for request, descriptors in _requests(connection):
         pid = os.fork()
         if pid == 0:
             file.close()
             connection.close()
+            if "forkserver" in request:
+                _become_forkserver(request, descriptors)
             _become(request, installed)
+        for descriptor in descriptors:
+            os.close(descriptor)
         print(pid, file=file, flush=True)
         status = os.waitpid(pid, 0)[1]
-        print(os.waitstatus_to_exitcode(status), file=file, flush=True)
+        with suppress(BrokenPipeError):  # who asked for it has ended
+            print(os.waitstatus_to_exitcode(status), file=file, flush=True)
+
+
+def _requests(connection: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """What is asked for, with the descriptors that came before it."""
+    text, descriptors = b"", list[int]()
+    while True:
+        part, received, *_ = socket.recv_fds(connection, 2**16, 16)
+        if not part:
+            return
+        text, descriptors = text + part, [*descriptors, *received]
+        if text.endswith(b"\n"):
+            yield json.loads(text), descriptors
+            text, descriptors = b"", []
+
+
+def _become_forkserver(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """Be one for another process, to its end."""
+    above = max(request["descriptors"]) + 1
+    moved = [fcntl.fcntl(each, fcntl.F_DUPFD, above) for each in descriptors]
+    for number, descriptor in zip(request["descriptors"], moved, strict=True):
+        os.dup2(descriptor, number, inheritable=number < 3)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    _serve_forks(request["forkserver"], request["descriptors"])
 
 
 def _become(request: dict[str, Any], installed: list[str]) -> NoReturn:
@@ -283,25 +368,29 @@ def _forked_or_spawned(spawn: Any) -> Any:
     """In the place of multiprocessing's own: a forkserver is a fork, which has imported everything already."""
 
     def spawnv_passfds(path: str, arguments: list[str], passed: list[int]) -> int:
-        code = arguments[-1]
-        if arguments[-2] != "-c" or "multiprocessing.forkserver import main" not in code:
+        if not _is_forkserver(arguments):
             return spawn(path, arguments, passed)
         pid = os.fork()
         if pid:
             return pid
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, signal.SIG_DFL)
-        for descriptor in map(int, os.listdir("/proc/self/fd")):
-            if descriptor > 2 and descriptor not in passed:
-                try:
-                    os.close(descriptor)
-                except OSError:
-                    continue  # the one by which they were listed
-        sys.modules["__main__"] = ModuleType("__main__")
-        forkserver._forkserver.__init__()  # type: ignore[misc]  # the parent's is none of this one's
-        _end(lambda: exec(code, {"__name__": "__main__"}))
+        _serve_forks(arguments[-1], passed)
 
     return spawnv_passfds
+
+
+def _serve_forks(code: str, passed: Sequence[int]) -> NoReturn:
+    """Be a forkserver, with these descriptors and the first three."""
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, signal.SIG_DFL)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in passed:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue  # the one by which they were listed
+    sys.modules["__main__"] = ModuleType("__main__")
+    forkserver._forkserver.__init__()  # type: ignore[misc]  # the parent's is none of this one's
+    _end(lambda: exec(code, {"__name__": "__main__"}))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 from manyheads.launchers import warm_server as warm
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.errors import Interrupted, RunFailed
+from tests import zygote
 from tests.launchers.conftest import freeze
 
 SPY = ("parallel=ddp", "model=custom", "model._target_=spy.Spy", "trainer.max_steps=2", "trainer.evaluate_every=0")
@@ -22,8 +23,10 @@ OF_THE_RUN = ("MANYHEADS_INIT_METHOD", "MANYHEADS_CHECKED")
 
 
 @pytest.fixture(autouse=True)
-def _no_server_before_and_after():
+def _no_server_before_and_after(monkeypatch):
+    """Each test starts the real one."""
     warm.stop()
+    monkeypatch.setattr("multiprocessing.util.spawnv_passfds", zygote.SPAWN)
     yield
     warm.stop()
 
