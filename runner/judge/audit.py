@@ -12,7 +12,7 @@ from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.judgement import updates_of
 from manyheads.runner.judge.question import TRIAL_UPDATES, Question, config_digest
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row, broken, latest
-from manyheads.runner.report.claims import differences_of
+from manyheads.runner.report.claims import differences_of, repeated_seeds
 
 SLACK = 0.05  # seconds between the clocks of a rank and of the file system, plus as a fraction of what is timed
 RELATIVE = 0.02
@@ -71,8 +71,8 @@ def _of_order(question: Question, rows: Sequence[Row]) -> Iterator[str]:
                 yield f"run {row.number}: by the recorded draw, {first} runs first in round {row.round + 1}"
             rounds.setdefault(row.round, {})[row.place] = row
     seeds = [row.seed for row in rows if row.purpose in (FLOOR, ROUND) and row.state == COMPLETED]
-    if not question.is_about_speed and len({*seeds}) < len(seeds):
-        yield "a seed is repeated among the rounds"
+    if not question.is_about_speed:
+        yield from repeated_seeds(seeds, where="rounds")
     last = max(rounds, default=-1)
     for number in range(last):
         if rounds.get(number, {}).keys() != {0, 1}:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 from manyheads.launchers.parent_signals import blocked_signals
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
@@ -184,7 +185,8 @@ class Judgement:
 
     def _seconds_per_round(self) -> float:
         found = [pair for purpose in (FLOOR, ROUND) for pair in pairs(self.runs.ledger.rows(), purpose)]
-        return max(sum((row.ended or row.began) - row.began for row in (pair.base, pair.change)) for pair in found[-3:])
+        times = [sum((row.ended or row.began) - row.began for row in (pair.base, pair.change)) for pair in found[-5:]]
+        return median(times)  # the first after a restart is slow, and one may stall
 
 
 def updates_of(rows: list[Row]) -> int:

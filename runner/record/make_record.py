@@ -1,6 +1,7 @@
 """Making a record, making one of a sweep that is there, and checking one that somebody else made."""
 
 import json
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.record import print_record
 from manyheads.runner.record.answer import RecordedRuns
 from manyheads.runner.record.evidence import Record, checked_signature, gather
-from manyheads.runner.report.claims import differences_of
+from manyheads.runner.report.claims import differences_of, repeated_seeds
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
@@ -81,4 +82,11 @@ def check(path: Path) -> RecordedRuns:
         for number, each in enumerate(found.contenders)
         if checked_signature(each.config, trust) != each.signature
     ]
+    for number, each in enumerate(found.contenders):
+        wrong += repeated_seeds([attempt.seed for attempt in each.attempts], where=f"contenders.{number}.attempts")
+        wrong += [
+            f"contenders.{number}.attempts.{index}.seconds: {attempt.seconds} is not a time"
+            for index, attempt in enumerate(each.attempts)
+            if not 0 < attempt.seconds < math.inf
+        ]
     return RecordedRuns.of(found, [], again=invocation.command("record", "--again", path), wrong=wrong)

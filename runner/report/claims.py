@@ -1,7 +1,8 @@
 """What is claimed of runs, such as in a record or a judgement: compared with what their rows say."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
@@ -23,6 +24,12 @@ def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
         if not (math.isclose(expected, claimed, rel_tol=CLOSE) if numbers else expected == claimed):
             found.append(f"{where}: the file claims {claimed!r}, correct is {expected!r}")
     return found
+
+
+def repeated_seeds(seeds: Sequence[int], *, where: str) -> list[str]:
+    """A sentence if runs that are to be independent share a seed. ``where``: among which runs."""
+    twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
+    return [f"{where}: seed {twice[0]} is repeated, so these runs are not independent"] if twice else []
 
 
 def direction(result: Mapping[str, Any], metric: str) -> str:

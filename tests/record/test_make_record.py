@@ -83,8 +83,12 @@ def test_a_record_is_checked(made, tmp_path):
         ),
         (lambda record: record["contenders"][1].update(p_of_target=1e-9), "contenders.1.p_of_target"),
         (lambda record: record["contenders"][0]["config"].update(seed=7), "contenders.0.signature"),
+        (
+            lambda record: [attempt.update(seed=3) for attempt in record["contenders"][0]["attempts"]],
+            "contenders.0.attempts: seed 3 is repeated",
+        ),
     ],
-    ids=["mean", "p", "config"],
+    ids=["mean", "p", "config", "seed"],
 )
 def test_a_forged_one_is_found_out(made, tmp_path, change, said):
     record = json.loads((made[1] / "record.json").read_text())
