@@ -54,6 +54,7 @@ class AgentRanks(Ranks):
     """The ranks of an agent, which alone knows how they ended."""
 
     patience = 2.0
+    patience_to_report = 30.0  # on a busy machine torchrun's closing report takes seconds
 
     def __init__(
         self,

@@ -17,11 +17,13 @@ GRACE_SECONDS = 3.0  # for the other ranks, and the launcher's own clean-up, onc
 class Ranks:
     """The processes that a launcher has started and supervises. ``heartbeat``: of the ranks on this machine.
 
-    ``patience``: seconds that the root processes get to clean up after their ranks; ``grace``: seconds that the other
-    ranks get to report their own failures once one has failed.
+    ``patience``: seconds that the root processes get to clean up after their ranks; ``patience_to_report``: the same
+    after a failure, of which they may be the only ones to know the exit code; ``grace``: seconds that the other ranks
+    get to report their own failures once one has failed.
     """
 
     patience = 0.0
+    patience_to_report = 0.0
     grace = GRACE_SECONDS
 
     def __init__(self, heartbeat: Heartbeat):
@@ -50,13 +52,14 @@ class Ranks:
 
 def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     """Wait for the end of a run. Raises RunFailed, ConfigurationError or Interrupted; leaves no process."""
-    signals = job.signals
+    signals, patience = job.signals, ranks.patience
     try:
         silent = watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.dump_stacks))
-        exit_codes = ranks.exit_codes()
+        exit_codes, patience = ranks.exit_codes(), ranks.patience_to_report
     finally:
-        end(ranks.roots(), patience=ranks.patience)
+        end(ranks.roots(), patience=patience)
         end(_left(job), patience=0)
+    exit_codes = {**ranks.exit_codes(), **exit_codes}  # an agent reports when its ranks have ended
     if failure := first_failure(job, exit_codes, silent):
         message = failure.message + waited_for(job, failure) + recorded(job.folder)
         raise error_of(replace(failure, message=message))

@@ -236,14 +236,11 @@ def test_mistake_that_only_a_rank_can_find(tmp_path: Path, launcher: str) -> Non
 @pytest.mark.processes
 @pytest.mark.parametrize("launcher", tailed(LAUNCHERS, always=["spawn"]))
 def test_no_rank_outlives_a_killed_parent(tmp_path: Path, parent, launcher: str) -> None:
-    running = parent(
-        tmp_path,
-        *by(launcher),
-        "data.num_workers=1",
-        "trainer.epochs=1000",
-        f"hydra.run.dir={tmp_path}",
-    )
-    running.wait_for_step(10)
+    """Not even one that neither prints nor exchanges anything, either of which would end it with an error."""
+    sleeps = tmp_path / "sleeps"
+    sleep = (*FAULTY, "+model.how=sleep", "+model.rank=1", "+model.step=10", f"+model.once={sleeps}")
+    running = parent(tmp_path, *sleep, *by(launcher), "data.num_workers=1", f"hydra.run.dir={tmp_path}")
+    running.wait_until(sleeps.exists)
     if launcher == "spawn":
         titles = {process.cmdline()[0] for process in running.ranks()}
         assert titles == {f"manyheads: rank {rank}/2 {tmp_path}" for rank in (0, 1)}
