@@ -176,7 +176,7 @@ class TestASavedConfig:
         folder = theirs(run=config())
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "x.yaml").write_text(yaml.safe_dump(SECTION))
-        with pytest.raises(ConfigurationError, match=r"--config-dir=.*more: configs that are composed"):
+        with pytest.raises(ConfigurationError, match=r"--config-dir .*more: configs that are composed"):
             settled("-cp", folder, "-cn", "run", "--config-dir", str(tmp_path / "more"))
 
     @pytest.mark.parametrize("content", ["a: 1", "defaults: [model: small_cnn]", "seed: 1"])
