@@ -119,7 +119,7 @@ def own_session() -> Iterator[dict[str, str]]:
     Otherwise it is /tmp/ompi.<host>.<user>, which any other user can create first. Names of Open MPI 4 and 5.
     """
     with scratch.folder() as own:
-        yield dict.fromkeys(("OMPI_MCA_orte_local_tmpdir_base", "PRTE_MCA_prte_local_tmpdir_base"), str(own))
+        yield dict.fromkeys(("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"), str(own))
 
 
 def exit_codes(text: str) -> dict[int, int]:

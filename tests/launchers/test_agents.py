@@ -14,7 +14,7 @@ from manyheads.launchers import horovodrun, mpirun, torchrun
 from manyheads.launchers.agent_program import VARIABLE, relay_stdout
 from manyheads.launchers.horovodrun import Horovodrun
 from manyheads.launchers.launcher import Job, Launcher
-from manyheads.launchers.mpirun import Mpirun
+from manyheads.launchers.mpirun import Mpirun, own_session
 from manyheads.launchers.torchrun import Torchrun
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -339,8 +339,19 @@ def test_horovodrun_shows_no_secret_in_the_list_of_processes(tmp_path):
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
 def test_open_mpi_uses_no_folder_that_another_user_can_create_first(started, kind):
     _, environment = started(launcher(kind))
-    (own,) = {environment[f"{name}_local_tmpdir_base"] for name in ("OMPI_MCA_orte", "PRTE_MCA_prte")}
+    (own,) = {environment[f"{name}_tmpdir_base"] for name in ("OMPI_MCA_orte", "PRTE_MCA_prte")}
     assert Path(own).name.startswith("manyheads-")
+
+
+@pytest.mark.processes
+@pytest.mark.needs("mpirun")
+def test_ranks_of_open_mpi_join_with_a_session_folder_of_their_own():
+    """Its settings come from mpirun and from the environment, and those of a rank must not contradict each other."""
+    joined = "from ctypes import *; print(CDLL('libmpi.so.40', RTLD_GLOBAL).MPI_Init(None, None))"
+    options = ["--allow-run-as-root", "--oversubscribe", "--mca", "btl_tcp_if_include", "lo", "-np", "2"]
+    with own_session() as session:
+        done = Program(["mpirun", *options, sys.executable, "-c", joined], {**os.environ, **session}).ask(seconds=60)
+    assert done.text.split()[:2] == ["0", "0"], done
 
 
 def test_horovodrun_on_several_machines_does_not_start_where_its_shell_would_run_a_name(job, monkeypatch, tmp_path):
