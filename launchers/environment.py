@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.launchers.launcher import Launcher
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run import scratch
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
@@ -16,12 +17,22 @@ NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
 PROJECT = [str(NAMES)] if NAMES.is_dir() else []
 
+NO_HOME = (
+    "you have no home folder, so libraries would look for settings and caches, which can run code, in the working "
+    "directory or in /tmp. Set HOME to a folder of your own."
+)
 RECORDED_CALLS = 2000  # of each rank
 BRIEF_SPINS = 100  # a few microseconds; 1,000 lose where all cores are busy, 0 where the next operation is near
 
 
 def environment(launcher: Launcher) -> dict[str, str]:
-    """Variables that every rank gets, the same under every launcher, so that comparisons are fair."""
+    """Variables that every rank gets, the same under every launcher, so that comparisons are fair.
+
+    Raises ConfigurationError for a user without a home.
+    """
+    home, cache = os.path.expanduser("~"), user_folder("cache")
+    if cache is None or not os.path.isabs(home):
+        raise ConfigurationError(NO_HOME)
     variables = {
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
@@ -32,9 +43,11 @@ def environment(launcher: Launcher) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         **waiting(launcher.wait_policy),
     }
-    if (cache := user_folder("cache")) is not None:  # torch's own place is one below /tmp that anybody can make first
-        own = str(cache / "manyheads" / "torchinductor")
-        variables["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", own)
+    # Torch by itself would keep compiled code in a folder below /tmp, which anybody can create first.
+    compiled = str(cache / "manyheads" / "torchinductor")
+    variables["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", compiled)
+    if "HOME" not in os.environ:
+        variables["HOME"] = home  # otherwise Open MPI looks for its settings in /tmp
     if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")

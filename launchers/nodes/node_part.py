@@ -103,6 +103,8 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         codes.update(found)
         return found
 
+    if order["command"] is None or order["starts_others"]:
+        variables["TMPDIR"] = str(own)  # Open MPI would take /tmp/ompi.<host>.<user>, which anybody can create first
     if order["command"] is None:
         given = {**without_place(os.environ), **variables}
         supervise(RemoteCommand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)

@@ -35,6 +35,8 @@ def main() -> int:
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Under `uv run` Ray would send workers the folder that this process stands in, and start them as uv says there.
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     import ray
 
     def refuse(why: str) -> None:
@@ -70,9 +72,12 @@ def meant(address: str) -> str:
     """The address of a cluster; of ``auto`` RAY_ADDRESS, or that of the cluster that ``ray start`` began here.
 
     Ray by itself would take the word of any user's file in /tmp, or process, and unpickle what comes from there. Raises
-    ConnectionError where there is none, or only another user's.
+    ConnectionError where there is none, or only another user's, and for ``local``: Ray would start a cluster whose
+    folder below /tmp every user can write to.
     """
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if named == "local":
+        raise ConnectionError("local would start another cluster, for this run alone; launcher=torchrun needs none")
     if named not in ("", "auto"):
         return named
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")

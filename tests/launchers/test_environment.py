@@ -1,5 +1,7 @@
 """What every rank finds in its environment."""
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from manyheads.launchers.causes import recorded
 from manyheads.launchers.environment import environment, flight_recorder
 from manyheads.launchers.inline import Inline
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
 
@@ -23,6 +26,31 @@ def test_cuda_counts_gpus_as_the_driver_does(monkeypatch, own, expected):
     if own:
         monkeypatch.setenv("CUDA_DEVICE_ORDER", own)
     assert found()["CUDA_DEVICE_ORDER"] == expected
+
+
+def test_a_home_that_has_no_variable_is_named(monkeypatch):
+    """Open MPI looks for no other, but in /tmp."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert "HOME" not in found()
+    monkeypatch.delenv("HOME")
+    assert found()["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
+
+
+@pytest.mark.parametrize("home", [None, "relative"])
+def test_without_a_home_nothing_is_started(monkeypatch, home):
+    """Each library would take the folder ~ of the working directory for it, or one in /tmp."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with pytest.raises(ConfigurationError, match="you have no home folder"):
+        found()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/mine")
+    with pytest.raises(ConfigurationError, match="Set HOME"):
+        found()
 
 
 @pytest.mark.parametrize(

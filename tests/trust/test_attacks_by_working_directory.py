@@ -49,6 +49,13 @@ def test_a_run(run_command, hostile, launcher):
     assert not list(hostile.rglob("mark"))
 
 
+def test_libraries_do_not_take_it_for_the_users_home(run_here, here, monkeypatch):
+    """As they take its folder ~ of a user without a home: for weights, which are pickles, and for Horovod's cache."""
+    monkeypatch.setenv("HOME", "home")
+    assert_refused(run_here(*FAST, "hydra.run.dir=out"), here, "Set HOME to a folder of your own")
+    assert not (here / "out").exists()
+
+
 @pytest.mark.processes
 def test_a_command(hostile):
     shutil.rmtree(hostile / "manyheads")  # that one is what is typed

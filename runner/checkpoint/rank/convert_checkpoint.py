@@ -18,7 +18,7 @@ from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import remove, take_name, whole_file
-from manyheads.runner.run.folder import aside
+from manyheads.runner.run.folder import aside, refusal
 
 SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors", "torch": ".weights.pt"}
 ALIGNED = 64  # bytes
@@ -40,7 +40,9 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     ConfigurationError if the target already exists, and OSError.
     """
     path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
-    source, path = source.resolve(), path.parent.resolve() / path.name
+    source, path = source.parent.resolve() / source.name, path.parent.resolve() / path.name
+    if source.is_symlink():  # in somebody's folder it could lead to any checkpoint
+        raise refusal(source)
     if os.path.lexists(path):
         raise ConfigurationError(
             f"{path} already exists and is not overwritten. Name another file with --out.", key="--out", value=path

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank, convert, tensors
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.checkpoint.sharded.ranks import Rank, together
 from tests.checkpoint.views import Given
@@ -104,3 +106,14 @@ def test_it_takes_the_memory_of_a_tensor(tmp_path, to):
     if to == "single":
         assert torch.equal(real(load(tmp_path / "out"))["model"]["w7"], torch.full((1000, 1000), 7.0))
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_link_in_somebodys_run_copies_nothing_of_the_users_own(single, tmp_path, kind):
+    own = tmp_path / "own"
+    own = Path(shutil.copy(single, own)) if kind == "file" else convert(single, "sharded", own)
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "last.pt").symlink_to(own)
+    with pytest.raises(ConfigurationError, match="last.pt is a link"):
+        convert(tmp_path / "sent" / "last.pt", "torch")
+    assert os.listdir(tmp_path / "sent") == ["last.pt"]

@@ -1,5 +1,10 @@
 """Ranks on two machines compute what as many compute on one."""
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -41,11 +46,24 @@ WAYS = {
 }
 
 
+@pytest.fixture
+def foreign_sessions() -> Iterator[None]:
+    """What another user put where Open MPI would have its folder by itself, on each machine."""
+    paths = [Path(tempfile.gettempdir(), f"ompi.node{node}.{os.getuid()}") for node in (1, 2)]
+    for path in paths:
+        path.touch()
+    yield
+    for path in paths:
+        path.unlink()
+
+
 @pytest.mark.processes
 @pytest.mark.tail
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("way", WAYS)
-def test_programs_that_start_ranks_elsewhere_do_so_through_agents(named_cluster, run_there, tmp_path, way: str) -> None:
+def test_programs_that_start_ranks_elsewhere_do_so_through_agents(
+    named_cluster, run_there, tmp_path, foreign_sessions, way: str
+) -> None:
     running = run_there("two", *STEPS, *WAYS[way], named_cluster.hosts(2))
     one = freeze(tmp_path / "one", *COMMON, *STEPS, *WAYS[way], "launcher.nproc_per_node=4")
     expected = launch(prepare(one))

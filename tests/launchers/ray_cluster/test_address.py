@@ -50,6 +50,13 @@ def test_one_that_others_may_write_is_refused(file):
         meant("auto")
 
 
+@pytest.mark.parametrize("way", ["typed", "variable"])
+def test_none_is_started_since_its_folder_would_be_open_to_every_user(file, monkeypatch, way):
+    monkeypatch.setenv("RAY_ADDRESS", "local" if way == "variable" else "")
+    with pytest.raises(ConnectionError, match="local would start another cluster"):
+        meant("auto" if way == "variable" else "local")
+
+
 @pytest.mark.parametrize("what", ["missing", "link", "empty"])
 def test_none(file, what):
     file.rename(file.with_name("other"))
