@@ -20,9 +20,10 @@ from multiprocessing.util import Finalize
 from types import ModuleType
 from typing import Any
 
+from manyheads.launchers.causes import error_of
 from manyheads.launchers.environment import variables_set
 from manyheads.launchers.parent_signals import blocked_signals
-from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
@@ -114,14 +115,14 @@ def check(run: RunConfig, environment: Mapping[str, str]) -> None:
         return
     theirs.close()
     try:
-        reason = answer.recv() if answer.poll(CHECK_SECONDS) else ""
+        failure = answer.recv() if answer.poll(CHECK_SECONDS) else None
     except EOFError:
-        reason = ""
+        failure = None
     finally:
         process.kill()
         process.join()
-    if reason:
-        raise ConfigurationError(reason)
+    if failure is not None:
+        raise error_of(failure)
 
 
 def _check(config: Section, answer: Connection) -> None:

@@ -1,10 +1,11 @@
 """How a run can end other than successfully, each with the exit code of the process, and what failed first in it."""
 
+import json
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from enum import IntEnum, StrEnum
 from functools import cache
 from typing import Any, ClassVar, Self
@@ -71,7 +72,7 @@ class Failure:
 
     rank: None if it does not belong to one rank. exit_code: of the process; negative: the signal that killed it; None:
     unknown. type: the exception's class; the name of the kind if none was raised. traceback: "" if there is none. node:
-    where it happened, in a run on several machines.
+    where it happened, in a run on several machines. key, value, allowed: of a ConfigurationError.
     """
 
     kind: Kind = Kind.RAISED
@@ -82,6 +83,9 @@ class Failure:
     message: str
     traceback: str = ""
     node: str | None = None
+    key: str | None = None
+    value: Any = None
+    allowed: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.type:
@@ -95,7 +99,12 @@ class Failure:
             exit_code = 1
         trace = "".join(traceback.format_exception(error))
         name = type(error).__name__
-        return cls(_kind(error), rank=rank, exit_code=exit_code, type=name, message=str(error), traceback=trace)
+        found = cls(_kind(error), rank=rank, exit_code=exit_code, type=name, message=str(error), traceback=trace)
+        if not isinstance(error, ConfigurationError):
+            return found
+        sent = json.dumps([error.value, error.allowed], default=str, skipkeys=True)
+        value, allowed = json.loads(sent)  # as whoever is sent this as JSON reads it
+        return replace(found, key=error.key, value=value, allowed=tuple(allowed))
 
     @classmethod
     def from_json(cls, content: object) -> "Failure | None":
@@ -103,16 +112,20 @@ class Failure:
         if not isinstance(content, dict):
             return None
         numbers = {key: content[key] for key in ("rank", "exit_code") if type(content.get(key)) is int}
-        names = ("type", "message", "traceback", "node")
+        names = ("type", "message", "traceback", "node", "key")
         texts = {key: content[key] for key in names if isinstance(content.get(key), str)}
         if not {"type", "message"} <= texts.keys():
             return None
         kind = content.get("kind", texts["type"])  # runs recorded before there were kinds have the type alone
-        return cls(Kind(kind) if kind in [*Kind] else Kind.RAISED, **numbers, **texts)
+        allowed = content.get("allowed")
+        allowed = tuple(allowed) if isinstance(allowed, list) else ()
+        kind = Kind(kind) if kind in [*Kind] else Kind.RAISED
+        return cls(kind, **numbers, **texts, value=content.get("value"), allowed=allowed)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``json.dumps`` takes, with the keys in the order of the fields; a machine where there are several."""
-        return {key: value for key, value in asdict(self).items() if key != "node" or value is not None}
+        """What ``json.dumps`` takes, with the keys in the order of the fields; of the last four only those known."""
+        rare = ("node", "key", "value", "allowed")
+        return {name: value for name, value in asdict(self).items() if name not in rare or value not in (None, ())}
 
     def describe(self) -> str:
         """One paragraph that says which rank failed first, and how."""

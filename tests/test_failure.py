@@ -3,11 +3,12 @@
 import json
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, Unavailable, report
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, Unavailable, WrongValue, report
 
 JSON = {
     "kind": "ProcessDied",
@@ -48,6 +49,25 @@ def test_as_json_its_keys_are_in_this_order():
 def test_it_survives_json_and_pickle():
     assert Failure.from_json(json.loads(json.dumps(DIED.to_json()))) == DIED
     assert pickle.loads(pickle.dumps(DIED)) == DIED
+
+
+@pytest.mark.parametrize("value", ["resnet5", 3, None, [1, "a"], {"a": 1.5}])
+def test_of_a_mistake_it_has_key_value_and_what_is_allowed(value):
+    found = Failure.of(WrongValue("No.", key="model.name", value=value, allowed=("a", 1)), rank=1)
+    assert (found.kind, found.type, found.key, found.value) == (Kind.MISTAKE, "WrongValue", "model.name", value)
+    assert found.allowed == ("a", 1)
+    assert Failure.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert ("value" in found.to_json()) is (value is not None)
+
+
+def test_a_value_that_json_lacks_is_a_text():
+    found = Failure.of(ConfigurationError("No.", key="data.root", value=Path("/x"), allowed=(Path("/y"),)))
+    assert (found.value, found.allowed) == ("/x", ("/y",))
+
+
+@pytest.mark.parametrize("allowed", [None, "a", {"a": 1}])
+def test_what_is_allowed_is_a_list_or_unknown(allowed):
+    assert Failure.from_json({**JSON, "key": 3, "allowed": allowed}) == DIED
 
 
 def test_what_else_is_in_the_file_is_passed_over():

@@ -163,4 +163,8 @@ def shortened(reports: list[Report]) -> list[Report]:
     """The reports, shortened to fit into one message."""
     most = MOST_BYTES // 16 // max(1, len(reports))
     texts = "message", "traceback"
-    return [{**each, **{name: str(each.get(name, ""))[-most:] for name in texts}} for each in reports]
+    kept = [{name: content for name, content in each.items() if len(str(content)) <= most} for each in reports]
+    return [
+        {**short, **{name: str(each.get(name, ""))[-most:] for name in texts}}
+        for short, each in zip(kept, reports, strict=True)
+    ]

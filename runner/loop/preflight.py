@@ -16,7 +16,7 @@ from torch import nn
 
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import build_data, check_custom
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
@@ -38,27 +38,28 @@ class Unread(Data):
 
 
 def main(config: Section, answer: Connection) -> NoReturn:
-    """Send why a run with this config would be refused, empty if nothing is known against it, and end the process."""
+    """Send the Failure with which a run of this config would be refused, None if none is known, and end the process."""
     die_with_parent()
     with open(os.devnull, "w") as nowhere:  # a constructor may print, and will do so again in the ranks
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
-    answer.send(refusal(RunConfig.of(config)))
+    found = refusal(RunConfig.of(config))
+    answer.send(None if found is None else Failure.of(found))
     os._exit(0)
 
 
-def refusal(run: RunConfig) -> str:
-    """Why the run would be refused; empty if no check knows a reason."""
+def refusal(run: RunConfig) -> ConfigurationError | None:
+    """Why the run would be refused; None if no check knows a reason."""
     if "pretrained" in run.model.section:
         run = run.changed(model={"pretrained": None})
     for check in _checks(run):
         try:
             check()
         except ConfigurationError as error:
-            return str(error)
+            return error
         except Exception:  # of the user's code, or of the meta device; the ranks report it if it is real
             continue
-    return ""
+    return None
 
 
 def _checks(run: RunConfig) -> Iterator[Callable[[], None]]:

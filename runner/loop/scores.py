@@ -65,6 +65,7 @@ class Scores:
                 "checkpoint.monitor",
                 self.monitor,
                 f" is not measured.{nearest(self.monitor, columns)} Allowed: auto, {', '.join(columns)}.",
+                allowed=["auto", *columns],
             )
 
     def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> ForwardResult:

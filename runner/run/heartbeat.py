@@ -164,10 +164,15 @@ def _size(ranks: int) -> int:
 
 
 def _fitting(report: Report) -> bytes:
-    """The report as JSON that fits: of a long traceback the end is kept, of a long message the beginning."""
+    """The report as JSON that fits: of a long traceback the end is kept, of a long message the beginning.
+
+    A list of many allowed values, or a long value, is dropped.
+    """
     while len(content := json.dumps(report).encode()) > REPORT_BYTES - _LENGTH:
         if trace := report["traceback"]:
             report["traceback"] = trace[len(trace) // 2 + 1 :]
+        elif name := next((each for each in ("allowed", "value") if each in report), None):
+            del report[name]
         else:
             report["message"] = report["message"][: len(report["message"]) // 2]
     return content

@@ -2,10 +2,11 @@
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -64,7 +65,7 @@ def as_failure(reason: BaseException | None) -> Failure | None:
     if isinstance(reason, RunFailed):
         return reason.failure
     if isinstance(reason, ConfigurationError):  # its traceback would lead into this project, and away from the key
-        return Failure(Kind.MISTAKE, exit_code=reason.exit_code, message=str(reason))
+        return replace(Failure.of(reason), traceback="")
     return None
 
 

@@ -62,4 +62,5 @@ class TaskOption(Option):
                 "checkpoint.monitor",
                 monitor,
                 f" is not measured.{nearest(monitor, columns)} Allowed: auto, {', '.join(columns)}.",
+                allowed=["auto", *columns],
             )

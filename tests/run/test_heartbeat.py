@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from manyheads.runner.errors import Failure
+from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, REPORT_BYTES, RUNNING, STARTING, Heartbeat, failures_of
 
 FULL = Failure(rank=1, exit_code=1, type="OSError", message="disk full", traceback="Traceback 1")
@@ -99,6 +99,14 @@ def test_of_a_long_failure_the_end_of_its_traceback_is_kept(path):
     rank.report(Failure(rank=0, type="E", message="m" * REPORT_BYTES, traceback="t"))
     assert failures_of(parent.reports())[0].message.startswith("m" * 1000)
     assert parent.read(1) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("long", [{"value": "v" * REPORT_BYTES}, {"allowed": ("a" * 99,) * 99}])
+def test_of_a_mistake_about_much_the_key_and_the_message_are_kept(path, long):
+    parent, rank = Heartbeat.create(path, ranks=1), Heartbeat(path, rank=0)
+    rank.fail(ConfigurationError("too long", key="model.name", **long))
+    (found,) = failures_of(parent.reports())
+    assert (found.key, found.value, found.allowed, found.message) == ("model.name", None, (), "too long")
 
 
 def test_the_earliest_failure_comes_first_and_one_without_a_time_last():

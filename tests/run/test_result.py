@@ -62,7 +62,7 @@ def test_a_failure_counts_whatever_rank_0_wrote(folder, known):
 
 
 def test_a_configuration_error(folder):
-    finish(folder, CONFIG, 1.0, ConfigurationError("data.root=/x does not exist"))
+    finish(folder, CONFIG, 1.0, ConfigurationError.at("data.root", "/x", " does not exist"))
     assert written(folder)["status"] == "failed"
     assert written(folder)["error"] == {
         "kind": "ConfigurationError",
@@ -71,6 +71,8 @@ def test_a_configuration_error(folder):
         "type": "ConfigurationError",
         "message": "data.root=/x does not exist",
         "traceback": "",
+        "key": "data.root",
+        "value": "/x",
     }
 
 

@@ -56,12 +56,14 @@ def torchvision_model(
         if stochastic_depth_prob is not None:
             raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob))
         return _segmentation_model(name, num_classes, weights, is_filled=is_filled)
-    if name not in names():
+    if name not in (classifiers := names()):
+        known = [*classifiers, *segmentation_names()]
         raise ConfigurationError.at(
             "model.name",
             name,
             f": torchvision {torchvision.__version__} has no such model."
-            f"{nearest(name, [*names(), *segmentation_names()])} `{invocation.command('doctor')} --models` lists them.",
+            f"{nearest(name, known)} `{invocation.command('doctor')} --models` lists them.",
+            allowed=known,
         )
     given = {} if stochastic_depth_prob is None else {"stochastic_depth_prob": stochastic_depth_prob}
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
