@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from manyheads import __version__
 from manyheads.runner import commands
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.respond import respond
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.wording import refused_arguments
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage. Raises ConfigurationError."""
         self.print_usage(sys.stderr)
-        raise ConfigurationError(f"{message}.")
+        raise refused_arguments(message)
 
 
 def script() -> int:

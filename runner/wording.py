@@ -1,11 +1,11 @@
-"""Words for the user: names that a mistyped one may have meant, and a question on the terminal."""
+"""Words for the user: what a mistyped name may have meant, which arguments are refused, a question on the terminal."""
 
 import difflib
 import re
 import sys
 from collections.abc import Iterable
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -30,6 +30,17 @@ def _initials(name: str) -> str:
 def suggest(names: list[str]) -> str:
     """The question about these names."""
     return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def refused_arguments(message: str) -> ConfigurationError:
+    """The error for arguments that argparse refuses with this message."""
+    if unknown := re.match(r"unrecognized arguments: (\S+)", message):
+        return UnknownName(f"{message}.", key=unknown[1])
+    if wrong := re.match(r"argument (\S+): invalid [\w ]+: '(.*?)'(?: \(choose from (.*)\))?$", message):
+        allowed = [each.strip("'") for each in (wrong[3] or "").split(", ") if each]
+        return WrongValue(f"{message}.", key=wrong[1], value=wrong[2], allowed=allowed)
+    named = re.match(r"(?:argument|the following arguments are required:) ([^\s,:]+)", message)
+    return ConfigurationError(f"{message}.", key=named[1] if named else None)
 
 
 def is_confirmed(question: str) -> bool:

@@ -1,7 +1,11 @@
 """Suggestions for mistyped names."""
 
+import argparse
+
 import pytest
 
+from manyheads.runner.app import Parser
+from manyheads.runner.errors import Code, ConfigurationError
 from manyheads.runner.wording import nearest, similar
 
 
@@ -18,6 +22,34 @@ from manyheads.runner.wording import nearest, similar
 )
 def test_similar(name, names, found):
     assert similar(name, names) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["a", "--nonsense"], Code.UNKNOWN_NAME, ("--nonsense", None, ())),
+        (["a", "--runs", "few"], Code.WRONG_VALUE, ("--runs", "few", ())),
+        (["a", "--to", "docx"], Code.WRONG_VALUE, ("--to", "docx", ("pdf", "html"))),
+        (["a", "--nodes", "0"], Code.MISTAKE, ("--nodes", None, ("an integer of at least 1",))),
+        (["a", "--to"], Code.MISTAKE, ("--to", None, ())),
+        ([], Code.MISTAKE, ("folder", None, ())),
+    ],
+)
+def test_refused_arguments(arguments, code, expected):
+    """What argparse's sentences name, in its own words, which differ among versions of Python."""
+
+    def nodes(text):
+        raise argparse.ArgumentTypeError(f"{text} is not allowed. Allowed: an integer of at least 1")
+
+    parser = Parser()
+    parser.add_argument("folder")
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--to", choices=("pdf", "html"))
+    parser.add_argument("--nodes", type=nodes)
+    with pytest.raises(ConfigurationError) as refused:
+        parser.parse_args(arguments)
+    error = refused.value
+    assert (error.code, error.key, error.value, error.allowed) == (code, *expected)
 
 
 def test_as_a_question():

@@ -119,11 +119,13 @@ def refuse_wrong_values(planned: Sequence[PlannedJob]) -> None:
 
     A mistake that depends on several keys fails only the jobs that have all of them.
     """
-    wrong = [*dict.fromkeys(str(each.error) for each in planned if isinstance(each.error, WrongValue))]
-    for message in wrong[:-1]:
-        report(ConfigurationError(message))
+    wrong = [*{str(each.error): each.error for each in planned if isinstance(each.error, WrongValue)}.values()]
+    for error in wrong[:-1]:
+        report(error)
     if wrong:
-        raise ConfigurationError(f"{wrong[-1]} No job was started.")
+        last = wrong[-1]
+        message = f"{last} No job was started."
+        raise WrongValue(message, key=last.key, value=last.value, allowed=last.allowed)
 
 
 def saved(planned: PlannedJob, *, own: bool) -> PlannedJob:

@@ -50,11 +50,12 @@ def run(arguments: argparse.Namespace) -> Trusted:
     name = printable(looks[0].folder if looks[0].covers is None else folder)
     if arguments.yes not in (None, shown):
         raise ConfigurationError.at(
-            "--yes", arguments.yes, " is not the digest of what is shown above, and trusted nothing."
+            "--yes", arguments.yes, " is not the digest of what is shown above, and trusted nothing.", allowed=[shown]
         )
     if arguments.yes is None and not sys.stdin.isatty():
         command = invocation.command("trust", folder, "--yes", shown)
-        raise ConfigurationError(f"there is no terminal to ask on. Read the above; to trust exactly that: {command}")
+        message = f"there is no terminal to ask on. Read the above; to trust exactly that: {command}"
+        raise ConfigurationError(message, key="--yes", allowed=[shown])
     if arguments.yes is None and not is_confirmed("Trust it as your own?"):
         return Trusted(name, False, shown, lines)
     try:

@@ -1,15 +1,17 @@
 """The command line of ``train`` as an immutable value, parsed by Hydra's own parser."""
 
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 
 from manyheads.runner.config.lookup import CONF, Folders, package_folder
+from manyheads.runner.wording import refused_arguments
 
 SEARCHPATH = "hydra.searchpath"
 
@@ -26,7 +28,7 @@ class Source(NamedTuple):
 class CommandLine:
     """A command line of ``train``. ``arguments``: as typed; ``home``: the folder that --config-path is relative to.
 
-    Exits with a usage message, as Hydra would, if they cannot be parsed.
+    Prints the usage and raises ConfigurationError if they cannot be parsed.
     """
 
     arguments: tuple[str, ...]
@@ -34,7 +36,14 @@ class CommandLine:
     flags: Namespace = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "flags", get_args_parser().parse_args(self.arguments))
+        parser = get_args_parser()
+
+        def refuse(message: str) -> NoReturn:
+            parser.print_usage(sys.stderr)
+            raise refused_arguments(message)
+
+        parser.error = refuse  # type: ignore[method-assign]
+        object.__setattr__(self, "flags", parser.parse_args(self.arguments))
 
     @classmethod
     def of(cls, overrides: Iterable[str], config_dir: str | None) -> "CommandLine":

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.runner.errors import ConfigurationError, Unavailable
+from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -41,7 +41,7 @@ def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
     paths = {BEST: folder.best_checkpoint, LAST: folder.last_checkpoint}
     if which is not None and which not in paths:
         message = f"{which}: there are no such weights. Allowed: {', '.join(paths)}."
-        raise ConfigurationError(message, value=which, allowed=[*paths])
+        raise WrongValue(message, key="--weights", value=which, allowed=[*paths])
     found = [name for name in ([which] if which else paths) if paths[name].exists()]
     if not found:
         raise ConfigurationError(

@@ -88,7 +88,7 @@ def test_a_refusal(capsys):
     ("overrides", "message"),
     [
         ("seed=1", "a list of overrides"),
-        (["--multirum"], "no such arguments"),
+        (["--multirum"], "unrecognized arguments: --multirum"),
         (["-m", "seed=1,2"], "Use manyheads.sweep"),
         (["--multirun"], "manyheads.sweep"),
     ],

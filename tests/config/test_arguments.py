@@ -6,6 +6,7 @@ import pytest
 
 from manyheads.runner.config.command_line import CommandLine, Source, choices, parsed
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue
 
 
 def line(*arguments: str, home: Path = Path("/home")) -> CommandLine:
@@ -19,11 +20,19 @@ def test_flags_and_overrides():
     assert (found.flags.multirun, found.flags.config_name) == (True, "x=1")
 
 
-@pytest.mark.parametrize("arguments", [("--nothing",), ("a=1", "--cfg", "job", "b=2"), ("--config-dir",)])
-def test_what_hydra_cannot_parse_ends_the_process_with_its_usage(arguments, capsys):
-    with pytest.raises(SystemExit) as end:
+@pytest.mark.parametrize(
+    ("arguments", "kind", "key"),
+    [
+        (("--nothing",), UnknownName, "--nothing"),
+        (("a=1", "--cfg", "job", "b=2"), UnknownName, "b=2"),
+        (("--cfg", "jobs"), WrongValue, "--cfg/-c"),
+        (("--config-dir",), ConfigurationError, "--config-dir/-cd"),
+    ],
+)
+def test_what_hydra_cannot_parse_is_refused_with_its_usage(arguments, kind, key, capsys):
+    with pytest.raises(ConfigurationError) as refused:
         line(*arguments)
-    assert end.value.code == 2
+    assert (type(refused.value), refused.value.key) == (kind, key)
     assert "usage:" in capsys.readouterr().err
 
 
