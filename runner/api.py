@@ -16,6 +16,7 @@ from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.program import Program
+from manyheads.runner.run.progress import EVENT
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -47,11 +48,7 @@ def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
     if isinstance(overrides, str):
         raise ConfigurationError(f'{overrides!r} is a string. Allowed: a list of overrides, such as ["{overrides}"].')
     typed = (*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf))))
-    try:
-        return CommandLine(typed)
-    except SystemExit:  # the parser has said on stderr what it does not know
-        shown = " ".join(typed)
-        raise ConfigurationError(f"{shown}: no such arguments. Allowed: overrides and Hydra's flags.") from None
+    return CommandLine(typed)
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ class Ended(NamedTuple):
 
 
 def call(*words: str) -> Ended:
-    """Run ``manyheads <words>`` to its end, forwarding its output to ``sys.stdout`` line by line.
+    """Run ``manyheads <words>`` to its end, forwarding its output line by line to ``sys.stdout``, events to stderr.
 
     Ctrl-C, or a notebook's stop button, asks the command to stop with a checkpoint; a second one ends it at once.
     Raises KeyboardInterrupt once it has ended. So does SIGTERM, which then has the effect that it has otherwise.
@@ -162,8 +159,9 @@ def call(*words: str) -> Ended:
     wrote: list[Path] = []
 
     def show(line: str) -> None:
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        stream = sys.stderr if line.startswith(EVENT) else sys.stdout
+        stream.write(line)
+        stream.flush()
         if line.startswith(WROTE):
             wrote[:] = [Path(line.removeprefix(WROTE).strip())]
         if line.startswith(ERROR):

@@ -1,5 +1,6 @@
 """Installed from its wheel, in an environment of its own: all of it is there, and works from any folder."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from manyheads.runner.commands import names
+from manyheads.runner.commands.schema import schema_of_command
+from manyheads.runner.config.config_schema import schema_for
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, ROOT, Done
@@ -204,6 +208,12 @@ def test_what_is_wrong_is_said_in_the_words_that_were_typed(installed, here):
     assert done.code == 2
     assert "`manyheads train --cfg job` lists them all" in done.err
     assert "usage: manyheads" in installed("trian", cwd=here).err
+
+
+@pytest.mark.parametrize("what", ["list", tail("config"), tail("parallel=fsdp")])
+def test_its_schemas_are_those_of_the_checkout(installed, here, what):
+    done = installed("schema", what, cwd=here)
+    assert json.loads(done.out) == (schema_of_command(what) if what in names() else schema_for(what)), done.err
 
 
 def completed(installed, line: str, cwd: Path) -> list[str]:

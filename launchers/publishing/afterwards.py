@@ -19,7 +19,7 @@ from manyheads.runner.option.declared import declared
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.progress import each
+from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -69,17 +69,20 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
         trackers += found.values()
     tell_unread(trackers)
     runs = []
-    for folder, name, tracker in each(planned, "publishing", kept="what has been sent is recorded and not sent again"):
-        with one_publisher(folder, name), settled():
-            publisher = Publisher(folder, name, tracker)
-            try:
-                publisher.finish()
-            except ConfigurationError:
-                raise
-            except Exception:  # whatever a tracker's client raises
-                runs.append(PublishedRun(str(folder), name, publisher.state.url, str(publisher.state.error)))
-            else:
-                runs.append(PublishedRun(str(folder), name, publisher.state.url, ""))
+    kept = "what has been sent is recorded and not sent again"
+    with working("publishing", len(planned), kept=kept) as work:
+        for folder, name, tracker in planned:
+            with one_publisher(folder, name), settled():
+                publisher = Publisher(folder, name, tracker)
+                try:
+                    publisher.finish()
+                except ConfigurationError:
+                    raise
+                except Exception:  # whatever a tracker's client raises
+                    runs.append(PublishedRun(str(folder), name, publisher.state.url, str(publisher.state.error)))
+                else:
+                    runs.append(PublishedRun(str(folder), name, publisher.state.url, ""))
+            work.advance()
     return PublishedRuns(runs, _again(paths, to, overrides) if any(run.error for run in runs) else "")
 
 

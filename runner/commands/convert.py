@@ -39,11 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Converted:
     """Write it. Raises ConfigurationError."""
-    from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
-
     source = Path(arguments.checkpoint)
     if not source.exists():
         raise ConfigurationError(f"the checkpoint {printable(source)} does not exist.")
     with working("converting", kept="the new checkpoint is incomplete and was removed"):
+        from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
+
         path = convert(source, arguments.to, Path(arguments.out) if arguments.out else None)
     return Converted(path, disk_use(path))

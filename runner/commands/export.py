@@ -53,13 +53,13 @@ def run(arguments: argparse.Namespace) -> Exported:
     if others:
         raise ConfigurationError(f"{others[0]}: a model is exported unchanged. Allowed: trust=[my_package].")
     refuse_missing(arguments.format)
-    from manyheads.runner.serve.rank.export import Differs, export
-    from manyheads.runner.serve.rank.trained import load
-
-    trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
-    out = Path(arguments.out) if arguments.out else trained.folder / f"model{FORMATS[arguments.format].suffix}"
-    about = (str(trained.folder), trained.which, arguments.format)
     with working(f"exporting to {arguments.format}", kept="no file was written"):
+        from manyheads.runner.serve.rank.export import Differs, export
+        from manyheads.runner.serve.rank.trained import load
+
+        trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
+        out = Path(arguments.out) if arguments.out else trained.folder / f"model{FORMATS[arguments.format].suffix}"
+        about = (str(trained.folder), trained.which, arguments.format)
         try:
             difference = export(trained, arguments.format, out)
         except Differs as error:

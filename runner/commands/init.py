@@ -18,28 +18,6 @@ HELP = "in an existing repository: find models and data sets, and write an exper
 
 
 @dataclass(frozen=True)
-class DraftedExperiment(Answer):
-    """An experiment for an existing repository."""
-
-    files: Annotated[list[Path], "that were written; empty if the user declined"]
-    notes: Annotated[list[str], "what is still to be done"]
-    is_trusted: Annotated[bool, "whether the folder of configs is trusted as your own"]
-    try_it: Annotated[list[str], "commands that try it, to be run in this order"]
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return ExitCode.DONE if self.files else ExitCode.NO
-
-    def show(self) -> None:
-        if not self.files:
-            print("nothing has changed")
-            return
-        print("Try it:")
-        for command in self.try_it:
-            print(f"  {command}")
-
-
-@dataclass(frozen=True)
 class Initialized(Answer):
     """An experiment for an existing repository."""
 
@@ -95,7 +73,7 @@ def run(arguments: argparse.Namespace) -> Initialized:
     return Initialized(drafted.name, True, names, list(drafted.notes), commands(drafted))
 
 
-def _trust(folder: Path, *, may_ask: bool) -> bool:
+def _trust(folder: Path, *, may_ask: bool) -> None:
     """Ask whether the folder of configs, everything in it included, is the user's own."""
     looks = look(folder)
     for line in (line for each in looks for line in each.lines):
@@ -103,6 +81,5 @@ def _trust(folder: Path, *, may_ask: bool) -> bool:
     if may_ask and is_confirmed("Trust it as your own?"):
         for each in looks:
             each.trust()
-        return True
-    print(f"Configs that you do not trust are not read. To trust them: {invocation.command('trust', folder)}")
-    return False
+    else:
+        print(f"Configs that you do not trust are not read. To trust them: {invocation.command('trust', folder)}")

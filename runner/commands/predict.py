@@ -8,6 +8,7 @@ from typing import Annotated
 from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.progress import working
 from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "write the predicted classes of image files into a table"
@@ -42,9 +43,10 @@ def run(arguments: argparse.Namespace) -> Predicted:
     packages, images = split_typed(arguments.images)
     if not images:
         raise ConfigurationError("there are no images to predict. Name image files, or folders of them.")
-    from manyheads.runner.serve.rank.predict_images import predict_files
-    from manyheads.runner.serve.rank.trained import load
+    with working("loading the model", kept=f"{arguments.out} was not written"):
+        from manyheads.runner.serve.rank.predict_images import predict_files
+        from manyheads.runner.serve.rank.trained import load
 
-    trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
+        trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
     files, unreadable = predict_files(trained, images, Path(arguments.out), device=arguments.device)
     return Predicted(Path(arguments.out), files, unreadable, trained.which, str(trained.folder))

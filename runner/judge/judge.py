@@ -1,6 +1,5 @@
 """``manyheads judge``: ask, check, or ask somebody else's question again."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -27,6 +26,8 @@ from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import exclusive, in_turn, make_folder
+from manyheads.runner.run.progress import keeping, say
+from manyheads.runner.run.run_folder import RunFolder
 
 JUDGEMENTS = Path("outputs") / "judgements"
 LOCK = ".asked"
@@ -143,8 +144,9 @@ def _decide(
     if asked.id != question.id:
         raise ConfigurationError(f"{folder} holds the judgement of another question. Name another folder.")
     code = nullcontext() if revision is None else revision.files()
-    with exclusive(runs.ledger.path, of=folder), handled_by(interrupt), code as base:
-        claims = Judgement(Runs(runs.folder, base), asked, terms.seconds, _say).decide()
+    kept = f"the runs that have ended are kept in {RunFolder(folder)}; the same command continues"
+    with exclusive(runs.ledger.path, of=folder), keeping("judge", kept), handled_by(interrupt), code as base:
+        claims = Judgement(Runs(runs.folder, base), asked, terms.seconds).decide()
     if session is not None:
         session.answer(asked.draw, claims.verdict)
     return Judged.of(runs.folder / FILE, asked, claims)
@@ -156,7 +158,7 @@ def _asked(runs: Runs, question: Question, session: Session | None, terms: Terms
     if session is not None:
         number, alpha = session.ask((before or question).draw, question.change, terms.alpha)
         question = replace(question, alpha=alpha)
-        _say(f"change {number} of the session {terms.session}: its error rate is {alpha:.2g}")
+        say(f"change {number} of the session {terms.session}: its error rate is {alpha:.2g}")
     if before is None:
         runs.ledger.create(question.to_json())
     return question, before or question
@@ -170,7 +172,3 @@ def _show_differences(arms: Arms, files: Sequence[str]) -> None:
         print(printable(f"  {line}"))
     if len(found) > MOST_SHOWN:
         print(f"  and {len(found) - MOST_SHOWN} more")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

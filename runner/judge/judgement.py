@@ -24,6 +24,7 @@ from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.precision.fp64 import FP64Option
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import remove, write_whole
+from manyheads.runner.run.progress import say
 from manyheads.runner.run.run_folder import RunFolder
 
 FILE = "judgement.json"
@@ -33,12 +34,11 @@ SHORTEST, LONGEST = 0.2, 5.0  # seconds of timed updates per arm
 
 @dataclass(frozen=True)
 class Judgement:
-    """``budget``: seconds from now; ``say``: shows a line of progress."""
+    """``budget``: seconds from now."""
 
     runs: Runs
     question: Question
     budget: float
-    say: Callable[[str], None]
 
     def decide(self) -> Claims:
         """Run rounds until there is a verdict or the budget is spent, and write judgement.json.
@@ -113,7 +113,7 @@ class Judgement:
     def _floor(self, until: float) -> None:
         """Base against base. Raises ConfigurationError as soon as it is known that no verdict fits before ``until``."""
         for number in range(self.count(FLOOR), FLOOR_ROUNDS):
-            self.say(f"base against base, {number + 1} of {FLOOR_ROUNDS}")
+            say(f"base against base, {number + 1} of {FLOOR_ROUNDS}")
             self.round(FLOOR, number)
             if number == 0:
                 self._announce(until - time.monotonic())
@@ -122,7 +122,7 @@ class Judgement:
         """Both arms, in the order of the coin; base against itself for the noise floor."""
         arms = [BASE, CHANGE] if is_base_first(self.question.draw, purpose, number) else [CHANGE, BASE]
         if purpose == ROUND:
-            self.say(f"round {number + 1}")
+            say(f"round {number + 1}")
         made = [
             self._run(self._measured(purpose), arm if purpose == ROUND else BASE, number, place)
             for place, arm in enumerate(arms)
@@ -178,7 +178,7 @@ class Judgement:
                 f"least {needed} s.",
                 key="--budget",
             )
-        self.say(f"a round takes {seconds:.1f} s: {fits} fit into the budget, a verdict needs at least {least}")
+        say(f"a round takes {seconds:.1f} s: {fits} fit into the budget, a verdict needs at least {least}")
 
     def _fits(self, until: float) -> bool:
         return time.monotonic() + self._seconds_per_round() <= until

@@ -19,6 +19,7 @@ from manyheads.runner.report.claims import differences_of, repeated_seeds
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import keeping
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 
@@ -34,7 +35,10 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
         key, _, value = taken[0].partition("=")
         raise ConfigurationError.at(key, value, ": a record sets this itself. Set the number of runs with --runs.")
     more = [f"hydra.launcher.repeat={runs}", "hydra.launcher.interleave=true", "hydra.launcher.jobs=1"]
-    return of_sweep(sweep([*overrides, *more], conf=conf).folder, target=target, clock=clock)
+    command = f"{invocation.command('record')} <sweep> --target {target} --clock {clock}"
+    with keeping("record", f"the runs are kept in the sweep. Resume that; then: {command}"):
+        folder = sweep([*overrides, *more], conf=conf).folder
+    return of_sweep(folder, target=target, clock=clock)
 
 
 def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from manyheads.runner.errors import printable
+from manyheads.runner.errors import Interrupted, printable
 
 T = TypeVar("T")
 JSON = "json"
 QUIET = 2.0  # seconds in which nothing is shown: what is done by then needs no progress
 BETWEEN = 10.0  # seconds between two lines where there is no terminal
 REFRESH = 0.25  # seconds between two pictures of a bar
+EVENT = '{"event": '  # how the line of an event begins
 _FORM = "MANYHEADS_PROGRESS"  # an environment variable, since child processes report their progress too
 
 
@@ -48,7 +49,11 @@ class Work:
 
     def advance(self, what: str | None = None) -> None:
         """Another part is done; ``what``: what comes next, if that has another name."""
-        self.done += 1
+        self.reach(self.done + 1, what)
+
+    def reach(self, done: int, what: str | None = None) -> None:
+        """So many parts are done; ``what`` as above."""
+        self.done = done
         self.next(what)
 
     def next(self, what: str | None = None) -> None:
@@ -109,23 +114,39 @@ def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[
     work.next()
     follower = Thread(target=work.follow, args=(ended,), daemon=True)
     follower.start()
+    with keeping(what, kept):
+        try:
+            yield work
+        finally:
+            ended.set()
+            follower.join()
+
+
+@contextmanager
+def keeping(what: str, kept: str) -> Iterator[None]:
+    """Tell a user who presses Ctrl-C meanwhile what is kept of the work; nothing if ``kept`` is empty."""
     try:
-        yield work
-    except KeyboardInterrupt:
+        yield
+    except (KeyboardInterrupt, Interrupted):
         if kept:
-            print(f"\n{what}: {kept}", file=sys.stderr)
+            print(f"\n{printable(what)}: {printable(kept)}", file=sys.stderr)
         raise
-    finally:
-        ended.set()
-        follower.join()
 
 
-def each(items: Iterable[T], what: str, *, total: int | None = None, kept: str = "") -> Iterator[T]:
+def say(what: str) -> None:
+    """Show what is being done by one line, at once: for long work during which stderr goes elsewhere."""
+    if is_json():
+        event("progress", what=what, done=None, total=None, seconds_left=None)
+    else:
+        print(printable(what), file=sys.stderr, flush=True)
+
+
+def each(items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
     """The items, one after the other, with progress. ``total``: how many, if they are made one by one."""
     if total is None:
         items = list(items)
         total = len(items)
-    with working(what, total, kept=kept) as work:
+    with working(what, total) as work:
         for item in items:
             yield item
             work.advance()

@@ -17,6 +17,7 @@ from manyheads.runner.commands.schema import answer_of_command, schema_of_comman
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import schema_of
+from manyheads.runner.run.progress import EVENT
 from tests.conftest import FAST, ROOT, execute
 from tests.tail import tail
 
@@ -26,11 +27,11 @@ TRIED = {
     "list": ["{run}"],
     "show": ["{run}"],
     "diff": ["{run}", "{run}"],
-    "doctor": ["parallel=ddp"],
+    "doctor": [],
     "estimate": ["parallel=single,ddp", "launcher.nproc_per_node=2", "--device-memory", "1kB"],
     "schema": ["list"],
     "report": ["{run}", "--to", "{out}/report"],
-    "resume": ["{run}"],
+    "resume": ["{run}", "trainer.max_steps=3", "hydra.run.dir={out}/longer"],
     "new": ["{out}/my_project"],
     "clean": ["{out}", "--failed"],
     "trust": ["{run}", "--yes", "nothing"],
@@ -47,6 +48,24 @@ TRIED = {
     "watch": ["{run}"],
     "init": ["{out}"],
     "judge": ["--check", "{out}/judgement.json"],
+}
+# Why a command takes no more than two seconds, and need not say how far it is.
+INSTANT = {
+    "show": "reads the small files of one run",
+    "diff": "reads those of two",
+    "new": "writes a dozen small files",
+    "trust": "reads configs and names of classes",
+    "schema": "reads conf/ and the classes of answers",
+    "manifest": "composes one config, and starts nothing",
+    "watch": "shows nothing but progress",
+}
+SHOWN_ELSEWHERE = {
+    "predict": "tests/commands/test_json.py::test_what_predict_answers",
+    "init": "tests/commands/test_json.py::test_what_init_and_trust_answer_in_a_repository",
+    "install-horovod": "tests/commands/install_horovod/test_horovod_wheel.py::test_programs_see_how_far_it_is",
+    "publish": "tests/launchers/publishing/test_afterwards.py::test_programs_see_how_far_it_is",
+    "judge": "tests/judge/test_judge.py::test_programs_see_how_far_it_is",
+    "record": "tests/record/test_make_record.py::test_programs_see_how_far_it_is",
 }
 NO_WIDTH = [each for each in FAST if not each.startswith("model.")]
 CODES = {
@@ -82,16 +101,32 @@ def validator(command: str) -> Draft202012Validator:
 
 def answered(command: str, *arguments: str, cwd: Path, code: int = 0) -> dict:
     """The reply of a command, which is all of stdout, and valid."""
-    done = execute(sys.executable, "-m", "manyheads.runner", command, *arguments, "--json", cwd=cwd, timeout=240)
+    return heard(command, *arguments, cwd=cwd, code=code)[0]
+
+
+def heard(command: str, *arguments: str, cwd: Path, code: int = 0) -> tuple[dict, list[dict]]:
+    """The reply, and the events on stderr meanwhile."""
+    words = (command, *arguments, "--json", "--progress", "json")
+    done = execute(sys.executable, "-m", "manyheads.runner", *words, cwd=cwd, timeout=240)
     assert done.code == code, done.out + done.err
     reply = json.loads(done.out)
     assert [*validator(command).iter_errors(reply)] == []
     assert (reply["command"], reply["exit_code"]) == (command, code)
-    return reply
+    return reply, [json.loads(line) for line in done.err.splitlines() if line.startswith(EVENT)]
 
 
 def test_every_command_is_tried():
     assert {*TRIED} == {*names()}
+
+
+def test_every_command_that_may_take_long_shows_what_it_does():
+    """Tested by what is tried here; what is refused then shows its work in tests of its own."""
+    tried = {command for command in TRIED if CODES.get(command, 0) != 2} - {*INSTANT}
+    assert tried | {*INSTANT} | {*SHOWN_ELSEWHERE} == {*names()}
+    assert not tried & {*SHOWN_ELSEWHERE}
+    for test in SHOWN_ELSEWHERE.values():
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text()
 
 
 @pytest.mark.parametrize("command", sorted(names()))
@@ -110,15 +145,18 @@ def test_what_a_command_prints_is_of_its_schema(finished_run, tmp_path, command)
     places = {"run": finished_run.path, "out": tmp_path}
     arguments = [each.format(**places) if "{" in each else each for each in TRIED[command]]
     code = CODES.get(command, 0)
-    reply = answered(command, *arguments, cwd=tmp_path, code=code)
+    reply, events = heard(command, *arguments, cwd=tmp_path, code=code)
+    assert code == 2 or bool(events) is (command not in INSTANT)
     assert (reply["error"] is not None) is (code == 2)
     assert (reply["result"] is not None) is (code != 2)
 
 
 def test_what_init_and_trust_answer_in_a_repository(tmp_path):
     (tmp_path / "net.py").write_text("import torch\nclass Net(torch.nn.Module):\n    def __init__(self, a): ...\n")
-    written = answered("init", "--data", "none", "--yes", cwd=tmp_path)["result"]
+    reply, events = heard("init", "--data", "none", "--yes", cwd=tmp_path)
+    written = reply["result"]
     assert written["is_written"]
+    assert [each["what"] for each in events] == ["reading the repository"]
     assert {Path(each).name for each in written["files"]} == {"net.yaml", "schema.json"}
     refused = answered("trust", ".", cwd=tmp_path, code=2)["error"]
     digest = refused["message"].split()[-1]
@@ -128,8 +166,9 @@ def test_what_init_and_trust_answer_in_a_repository(tmp_path):
 
 def test_what_predict_answers(finished_run, tmp_path):
     PIL.Image.fromarray(np.full((8, 8), 99, np.uint8)).save(tmp_path / "digit.png")
-    found = answered("predict", str(finished_run.path), "digit.png", "--out", "found.csv", cwd=tmp_path)["result"]
-    assert found
+    reply, events = heard("predict", str(finished_run.path), "digit.png", "--out", "found.csv", cwd=tmp_path)
+    assert reply["result"]["files"] == 1
+    assert [*dict.fromkeys(each["what"] for each in events)] == ["loading the model", "predicting"]
     assert (tmp_path / "found.csv").read_text().count("digit.png") == 1
 
 
@@ -153,28 +192,77 @@ def test_a_failed_run_has_a_result_and_an_error(tmp_path):
     assert reply["result"]["status"] == "failed"
 
 
+# What is typed, and of its error the code, the key and the value; {run}: a finished run.
+MISTAKES = [
+    ("train trainer.epochs=0", "WrongValue", "trainer.epochs", 0),
+    ("train trainer.tta=flop", "WrongValue", "trainer.tta", "flop"),
+    ("train parallel=dpp", "UnknownName", "parallel", "dpp"),
+    ("train trainer.epoch=1", "UnknownName", "trainer.epoch", None),
+    ("train +trainer.foo=1", "UnknownName", "trainer.foo", 1),
+    ("train experiment=nothing", "UnknownName", "experiment", "nothing"),
+    ("train precision=tf32 trainer.device=cpu", "Unavailable", "precision", "tf32"),
+    ("train data=imagefolder data.root=/nowhere", "ConfigurationError", "data.root", "/nowhere"),
+    ("train a=[", "ConfigurationError", "a", None),
+    ("train --nonsense", "UnknownName", "--nonsense", None),
+    ("train --config-dir nowhere", "ConfigurationError", "--config-dir", "nowhere"),
+    ("train -m optimizer.lr=0.1,fast", "WrongValue", "optimizer.lr", "fast"),
+    ("resume nowhere", "ConfigurationError", None, None),
+    ("resume torn", "ConfigurationError", None, None),
+    ("show nowhere", "ConfigurationError", None, None),
+    ("list nowhere", "ConfigurationError", None, None),
+    ("list {run} status=lost", "WrongValue", "status", "lost"),
+    ("list {run} --sort speed", "ConfigurationError", "--sort", "speed"),
+    ("diff {run}", "ConfigurationError", "run", None),
+    ("export {run} --format docx", "WrongValue", "--format", "docx"),
+    ("evaluate {run} --weights worst", "WrongValue", "--weights", "worst"),
+    ("reproduce {run} --steps few", "WrongValue", "--steps", "few"),
+    ("doctor ddpp", "UnknownName", "doctor", "ddpp"),
+    ("schema nothing", "ConfigurationError", "schema", "nothing"),
+    ("estimate --device-memory much", "WrongValue", "--device-memory", "much"),
+    ("parity parallel=ddp --steps 0", "WrongValue", "--steps", "0"),
+    ("record --runs 1", "WrongValue", "--runs", 1),
+    ("judge trainer.epochs=1", "ConfigurationError", "--change", None),
+    ("trust {run}", "ConfigurationError", "--yes", None),
+    ("init repository", "ConfigurationError", "--model", None),
+]
+TAIL = ("show", "list", "diff", "export", "reproduce", "doctor", "schema", "judge", "record")
+
+
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["trainer.epochs=0"], {"code": "WrongValue", "key": "trainer.epochs", "value": 0}),
-        (["trainer.tta=flop"], {"code": "WrongValue", "allowed": ["none", "flip", "flip_shift"]}),
-        (["parallel=dpp"], {"code": "UnknownName", "key": "parallel", "value": "dpp"}),
-        (["trainer.epoch=1"], {"code": "UnknownName", "key": "trainer.epoch"}),
-        (["+trainer.foo=1"], {"code": "UnknownName", "key": "trainer.foo", "value": 1}),
-        (["precision=tf32", "trainer.device=cpu"], {"code": "Unavailable"}),
-        (["--nonsense"], {"code": "ConfigurationError"}),
-        (["a=["], {"code": "ConfigurationError"}),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ("typed", "code", "key", "value"),
+    [tail(*each) if each[0].startswith(TAIL) else each for each in MISTAKES],
+    ids=[each[0] for each in MISTAKES],
 )
-def test_a_refusal_names_key_value_and_what_is_allowed(tmp_path, arguments, expected):
-    error = answered("train", *arguments, cwd=tmp_path, code=2)["error"]
-    assert {key: error[key] for key in expected} == expected
+def test_a_refusal_names_the_key_and_the_value(finished_run, tmp_path, typed, code, key, value):
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "run.yaml").write_text("trainer: {epochs: ")
+    (tmp_path / "repository").mkdir()
+    nets = "".join(f"class {name}(torch.nn.Module): ...\n" for name in "AB")
+    (tmp_path / "repository" / "nets.py").write_text(f"import torch\n{nets}")
+    error = answered(*typed.format(run=finished_run.path).split(), cwd=tmp_path, code=2)["error"]
+    assert (error["code"], error["key"], error["value"]) == (code, key, value)
+    assert error["allowed"] or "Allowed:" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "value"),
+    [
+        (["model=torchvision", "model.name=resnet5", *NO_WIDTH], "model.name", "resnet5"),
+        ([*FAST, "data.batch_size=5000"], "data.batch_size", 5000),
+    ],
+)
+def test_what_ranks_refuse_names_the_key_and_the_value(tmp_path, arguments, key, value):
+    """The first is found by a fork of the warm process, the second by the ranks, and sent to their parent."""
+    error = answered("train", *arguments, "parallel=ddp", cwd=tmp_path, code=2)["error"]
+    assert (error["code"], error["key"], error["value"]) == ("ConfigurationError", key, value)
+    assert len(error["allowed"]) > 50 or "Allowed:" not in error["message"]
 
 
 def test_a_wrong_command_is_an_object_too(tmp_path):
     done = execute(sys.executable, "-m", "manyheads.runner", "lits", "--json", cwd=tmp_path)
-    assert (done.code, json.loads(done.out)["error"]["code"]) == (2, "ConfigurationError")
+    error = json.loads(done.out)["error"]
+    assert (done.code, error["code"], error["key"], error["value"]) == (2, "WrongValue", "command", "lits")
+    assert {*error["allowed"]} == {*names()}
 
 
 def test_what_ranks_print_goes_to_stderr(tmp_path):

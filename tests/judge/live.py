@@ -36,7 +36,7 @@ def record(folder: Path, kind: str, seconds: float) -> int:
     runs = Runs(folder.resolve())
     if not runs.ledger.exists():
         runs.ledger.create(equal_arms(kind).to_json())
-    judgement = Judgement(runs, Question.of(runs.ledger.question()), seconds, lambda line: None)
+    judgement = Judgement(runs, Question.of(runs.ledger.question()), seconds)
     until = time.monotonic() + seconds
     with handled_by(interrupt):
         judgement.examine()

@@ -2,14 +2,20 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.aims import aims_of
+from manyheads.runner.judge.answer import Judged
 from manyheads.runner.judge.claims import DISCARD, KEEP, UNDECIDED, claims_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FAILED, FLOOR, ROUND, Row
+from manyheads.runner.run.answer import Reply
+from manyheads.runner.run.json_schema import to_json
 
 ON = "val_acc1,val_loss"
 
@@ -57,6 +63,14 @@ def test_better_in_the_first_and_worse_in_none_is_kept(changes, verdict):
     claims = claims_of(question(), rows(changes))
     assert claims.verdict == verdict
     assert [each.on for each in claims.effects] == ([] if claims.reasons else ["val_acc1", "val_loss"])
+
+
+@pytest.mark.parametrize("change", [(9, 0.9), (9, -0.9), (0, 0), None])
+def test_the_answer_over_several_metrics_is_of_its_schema(change):
+    answer = Judged.of(Path("judgement.json"), question(), claims_of(question(), rows([change] * 8)))
+    reply = to_json(Reply("0.1.0", "judge", int(answer.exit_code), answer, None))
+    assert [*Draft202012Validator(schema_of_command("judge")).iter_errors(reply)] == []
+    assert reply["result"]["on"] == ON
 
 
 def test_a_lower_loss_is_better():

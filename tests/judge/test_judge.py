@@ -16,6 +16,7 @@ import manyheads
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.rows import NAME, digest
+from manyheads.runner.run.progress import EVENT
 from tests.conftest import ROOT, execute
 from tests.judge import live
 
@@ -45,7 +46,7 @@ def judged(tmp_path_factory):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    return judge(*asked, cwd=place), asked, place
+    return judge(*asked, "--progress", "json", cwd=place), asked, place
 
 
 @pytest.fixture
@@ -60,6 +61,12 @@ def test_a_gain_is_kept(judged, content):
     assert "fewer seconds per update" in done.out
     assert "the same numbers to the last bit" in done.out
     assert content["claims"]["effects"][0]["low"] > 0
+
+
+def test_programs_see_how_far_it_is(judged):
+    events = [json.loads(line) for line in judged[0].err.splitlines() if line.startswith(EVENT)]
+    assert {each["event"] for each in events} == {"progress"}
+    assert "round" in events[-1]["what"]
 
 
 def test_what_was_interrupted_is_in_the_ledger_and_not_in_a_round(content):
@@ -117,8 +124,9 @@ def test_of_a_judgement_by_somebody_else_nothing_untrusted_is_run(content, tmp_p
 @pytest.mark.tail
 def test_a_judgement_is_judged_again(judged, tmp_path):
     path = judged[2] / "judged" / "judgement.json"
-    done = judge("--again", str(path), "hydra.sweep.dir=again", "--budget", "4m", cwd=tmp_path)
+    done = judge("--again", str(path), "hydra.sweep.dir=again", "--budget", "4m", "--json", cwd=tmp_path)
     assert done.code == 0, done.out + done.err
+    assert [*Draft202012Validator(schema_of_command("judge")).iter_errors(json.loads(done.out))] == []
     draws = [
         json.loads(each.read_text())["lines"][0]["content"]["draw"] for each in (path, tmp_path / "again" / path.name)
     ]

@@ -12,6 +12,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.record.evidence import gather
 from manyheads.runner.report.run_set import gather as runs_of
 from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import EVENT
 from tests.conftest import FAST, execute
 from tests.tail import tail
 
@@ -24,7 +25,8 @@ def made(tmp_path_factory):
     """The command's end, and the sweep's folder: two recipes, two runs each."""
     place = tmp_path_factory.mktemp("record")
     recipes = (*TINY, "optimizer.lr=0.05,0.02", f"hydra.sweep.dir={place / 'sweep'}")
-    return execute(*COMMAND, *recipes, "--runs", "2", "--target", "val_acc1=1", cwd=place), place / "sweep"
+    asked = (*recipes, "--runs", "2", "--target", "val_acc1=1", "--progress", "json")
+    return execute(*COMMAND, *asked, cwd=place), place / "sweep"
 
 
 @pytest.fixture
@@ -40,6 +42,12 @@ def test_recipes_run_in_turn_with_seeds_of_their_own(made):
     assert [each["label"] for each in record["contenders"]] == ["optimizer.lr=0.05", "optimizer.lr=0.02"]
     assert [[attempt["seed"] for attempt in each["attempts"]] for each in record["contenders"]] == [[1, 2], [1, 2]]
     assert "val_acc1 ≥ 1" in done.out
+
+
+def test_programs_see_how_far_it_is(made):
+    events = [json.loads(line) for line in made[0].err.splitlines() if line.startswith(EVENT)]
+    assert [each["event"] for each in events].count("ended") == 4
+    assert EVENT not in made[0].out
 
 
 def test_what_is_claimed_is_what_the_runs_measured(made):

@@ -2,11 +2,13 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 
+from manyheads.runner.errors import Interrupted
 from manyheads.runner.run import progress
-from manyheads.runner.run.progress import each, working
+from manyheads.runner.run.progress import each, keeping, say, working
 
 
 @pytest.fixture
@@ -79,7 +81,17 @@ def test_events(capfd, monkeypatch):
     assert [(each["event"], each["done"], each["total"]) for each in events] == [("progress", n, 2) for n in (0, 1, 2)]
 
 
-def test_ctrl_c_says_what_is_kept(capfd):
-    with pytest.raises(KeyboardInterrupt), working("counting", kept="the first half is kept"):
-        raise KeyboardInterrupt
-    assert "counting: the first half is kept" in capfd.readouterr().err
+@pytest.mark.parametrize("signal", [KeyboardInterrupt(), Interrupted(2)], ids=repr)
+@pytest.mark.parametrize("room", [partial(working, "counting", 3), partial(keeping, "counting")])
+def test_ctrl_c_says_what_is_kept(capfd, room, signal):
+    with pytest.raises(type(signal)), room(kept="the half is kept"):
+        raise signal
+    assert "counting: the half is kept" in capfd.readouterr().err
+
+
+def test_a_line_for_work_during_which_nothing_else_can_be_shown(capfd, monkeypatch):
+    say("round 3")
+    assert capfd.readouterr().err == "round 3\n"
+    monkeypatch.setenv("MANYHEADS_PROGRESS", "json")
+    say("round 3")
+    assert json.loads(capfd.readouterr().err)["what"] == "round 3"

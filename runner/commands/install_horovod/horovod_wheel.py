@@ -5,14 +5,12 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from manyheads.runner.commands.install_horovod.compile_horovod import (
     TOOLCHAIN,
@@ -28,6 +26,7 @@ from manyheads.runner.parallel import horovod_installation
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import in_turn, write_whole
 from manyheads.runner.run.program import Program
+from manyheads.runner.run.progress import Work, working
 
 BUILD_REQUIREMENTS = ("setuptools<81", "wheel", "cffi", "cloudpickle", "psutil", "pyyaml", "packaging")
 # horovodrun imports distutils, which Python has no longer from 3.12 on; setuptools supplies it.
@@ -69,14 +68,16 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
     check_tools(features)
     folder = cache_folder() / features.key
     folder.mkdir(parents=True, exist_ok=True)
-    with in_turn(folder.resolve() / "lock"):  # whoever comes second finds the wheel
+    kept = "run it again; a wheel that is complete is kept"
+    with in_turn(folder.resolve() / "lock"), working("building Horovod", 100, kept=kept) as work:
         wheel = next(folder.glob("*.whl"), None)
         if builds := wheel is None or rebuild:
             console.print(f"builds Horovod {VERSION} against torch {metadata.version('torch')}; takes 2 to 10 minutes")
-            wheel = build(features, folder, _shown_on(console))
-    _run([*_pip("install"), "--force-reinstall", "--no-deps", str(wheel)], folder / "install.log")
-    _run([*_pip("install"), *REQUIREMENTS], folder / "install.log")
-    return HorovodInstalled(VERSION, builds, _try_it(folder))
+            wheel = build(features, folder, work)
+        work.reach(100, "installing Horovod")
+        _run([*_pip("install"), "--force-reinstall", "--no-deps", str(wheel)], folder / "install.log")
+        _run([*_pip("install"), *REQUIREMENTS], folder / "install.log")
+        return HorovodInstalled(VERSION, builds, _try_it(folder))
 
 
 def is_installed(features: Features) -> bool:
@@ -93,8 +94,8 @@ def cache_folder() -> Path:
     return folder / "manyheads"
 
 
-def build(features: Features, folder: Path, progress: Callable[[list[str], dict[str, str], Path], None]) -> Path:
-    """Compile a wheel into ``folder``; it appears there when it is whole. ``progress`` runs the compilation."""
+def build(features: Features, folder: Path, work: Work) -> Path:
+    """Compile a wheel into ``folder``; it appears there once it is complete. ``work``: in percent."""
     with tempfile.TemporaryDirectory(prefix="manyheads-horovod-") as scratch:
         tools, toolchain, wheels = (Path(scratch) / name for name in ("tools", "cxx20.cmake", "wheels"))
         needed = [*BUILD_REQUIREMENTS, *([] if shutil.which("cmake") else ["cmake"])]
@@ -105,7 +106,7 @@ def build(features: Features, folder: Path, progress: Callable[[list[str], dict[
         command += ["--no-binary", "horovod", "--wheel-dir", str(wheels), f"horovod=={VERSION}"]
         variables = {**os.environ, **environment(features, tools, toolchain)}
         variables.pop("PYTHONSAFEPATH", None)  # Horovod's setup.py imports what lies beside it
-        progress(command, variables, folder / "build.log")
+        _compile(command, variables, folder / "build.log", work)
         built = next(wheels.glob("*.whl"))
         write_whole(folder.resolve() / built.name, built.read_bytes())
     return folder / built.name
@@ -121,31 +122,18 @@ def _run(command: list[str], log: Path) -> None:
             raise failed(log)
 
 
-def _shown_on(console: Console) -> Callable[[list[str], dict[str, str], Path], None]:
-    """Runs a compilation with a bar on a terminal, and otherwise with a line for every tenth of it."""
+def _compile(command: list[str], environment: dict[str, str], log: Path, work: Work) -> None:
+    with open(log, "w") as file:
 
-    def run(command: list[str], environment: dict[str, str], log: Path) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        shown = 0
-        with open(log, "w") as file, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            task = bar.add_task("compiles", total=100)
+        def note(line: str) -> None:
+            file.write(line)
+            if (found := _PERCENT.match(line)) and (percent := int(found[1])) != work.done:
+                work.reach(percent)
 
-            def note(line: str) -> None:
-                nonlocal shown
-                file.write(line)
-                if found := _PERCENT.match(line):
-                    percent = int(found[1])
-                    bar.update(task, completed=percent)
-                    if not console.is_terminal and percent // 10 > shown:
-                        shown = percent // 10
-                        console.print(f"{shown * 10}%")
-
-            # Not in the user's folder, whose modules Python would import.
-            code = Program(command, environment, log.parent).run(on_line=note)
-        if code:
-            raise failed(log)
-
-    return run
+        # Not in the user's folder, whose modules Python would import.
+        code = Program(command, environment, log.parent).run(on_line=note)
+    if code:
+        raise failed(log)
 
 
 def _try_it(folder: Path) -> str:

@@ -9,6 +9,7 @@ from manyheads.runner.commands.new.write_project import SCHEMA, schema_of_files
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import yaml_text
+from manyheads.runner.run.progress import working
 from manyheads.runner.trust.trust_store import conf_of
 from manyheads.runner.wording import nearest
 
@@ -33,7 +34,8 @@ def draft(folder: Path, *, model: str | None = None, data: str | None = None) ->
 
     model, data: typed as file.py:Class; data may be "none". Raises ConfigurationError.
     """
-    found = explore(folder)
+    with working("reading the repository"):
+        found = explore(folder)
     if not found.models:
         raise ConfigurationError(f"{folder}: no file below it defines a torch.nn.Module. Name the folder of your code.")
     for path in found.scripts:

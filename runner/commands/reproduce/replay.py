@@ -16,6 +16,7 @@ from manyheads.runner.errors import Failure, Kind, RunFailed
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import STEADY_STEPS, Pair
 from manyheads.runner.run.checkpoint_places import by_step
+from manyheads.runner.run.progress import each
 
 MOST = 3
 
@@ -36,7 +37,7 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
     made = []
     starts = _starts(past)
     print("the curves alone cannot decide this: replaying from the recorded weights", flush=True)
-    for number, (step, checkpoint) in enumerate(starts, 1):
+    for number, (step, checkpoint) in each([*enumerate(starts, 1)], "replaying"):
         end = _end(past.steps["step"], step)
         path = folder / f"from_step_{step}"
         print(f"  from step {step} to {end} ({number} of {len(starts)})", flush=True)

@@ -28,6 +28,7 @@ from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.check_trust import refuse_untrusted
@@ -119,9 +120,11 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
     now = load_run(folder.path)
 
     def weights() -> Pair | None:
-        from manyheads.runner.commands.reproduce.rank import farthest_weight
+        with working("comparing the weights"):
+            from manyheads.runner.commands.reproduce.rank import farthest_weight
 
-        if (found := farthest_weight(past.folder, folder)) is None:
+            found = farthest_weight(past.folder, folder)
+        if found is None:
             return None
         name, before, after, relative = found
         return Pair(f"weights {name}", past.result["steps"], before, after, relative)

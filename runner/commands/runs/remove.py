@@ -15,7 +15,7 @@ from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.progress import each, working
+from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import is_confirmed
 
@@ -71,13 +71,15 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
     if not yes and not is_confirmed("Remove them?"):
         return Cleaned([_removal(one) for one in found], staying, is_confirmed=False)
     removals = []
-    for one in each(found, "removing", kept="what has been removed is gone; run clean again for the rest"):
-        reason = ""
-        try:
-            remove(one, top=top)
-        except (ConfigurationError, OSError) as error:
-            reason = str(error)
-        removals.append(_removal(one, stays=reason))
+    with working("removing", len(found), kept="what has been removed is gone; run clean again for the rest") as work:
+        for one in found:
+            reason = ""
+            try:
+                remove(one, top=top)
+            except (ConfigurationError, OSError) as error:
+                reason = str(error)
+            removals.append(_removal(one, stays=reason))
+            work.advance()
     return Cleaned(removals, staying, is_confirmed=True)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from manyheads.runner.app import main
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.progress import EVENT
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import only, runs
 
@@ -26,6 +27,13 @@ def test_a_run_goes_where_its_config_says_or_where_one_says(finished, place, pub
     assert code == 0
     assert f"published to kept: kept://{runs(place)[0].name}" in said
     assert only(place, "close")[0]["status"] == "completed"
+
+
+def test_programs_see_how_far_it_is(finished, place, monkeypatch, capfd):
+    monkeypatch.setenv("MANYHEADS_PROGRESS", "json")
+    assert main(["publish", str(finished.path), f"logger.kept.place={place}"]) == 0
+    events = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith(EVENT)]
+    assert [(each["what"], each["done"], each["total"]) for each in events] == [("publishing", n, 1) for n in (0, 1)]
 
 
 def test_the_jobs_of_a_sweep_each_are_a_run(finished, place, publish, tmp_path):
