@@ -36,7 +36,7 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
         raise ConfigurationError.at(key, value, ": a record sets this itself. Set the number of runs with --runs.")
     more = [f"hydra.launcher.repeat={runs}", "hydra.launcher.interleave=true", "hydra.launcher.jobs=1"]
     command = f"{invocation.command('record')} <sweep> --target {target} --clock {clock}"
-    with keeping("record", f"the runs are kept in the sweep. Resume that; then: {command}"):
+    with keeping("record", f"the runs are kept in the sweep; resume it, then: {command}"):
         folder = sweep([*overrides, *more], conf=conf).folder
     return of_sweep(folder, target=target, clock=clock)
 

@@ -10,10 +10,12 @@ from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
+from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
 from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.formats import chosen
 from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values
@@ -47,8 +49,9 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
         folder.clear_refused()
         raise
     print(f"evaluating the {which} weights of {past}", flush=True)
+    kept = f"the weights are unchanged; to evaluate them again: {invocation.command('resume', folder)}"
     try:
-        with log_file(folder.log):
+        with log_file(folder.log), keeping("evaluate", kept):
             launch(prepare(folder), composed_from=str(past.config))
     except (RunFailed, Interrupted) as reason:
         reason.answer = result_if_any(folder.path)

@@ -28,7 +28,7 @@ from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.run.progress import working
+from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.check_trust import refuse_untrusted
@@ -78,8 +78,9 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
         show(found)
         folder = RunFolder(new_folder(overrides))
         plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *replaced]
-        program.train(folder, *plain, *([f"trainer.stop_after={end}"] if end else []))
-        result = _verdict(past, folder, program, plain)
+        with keeping("reproduce", f"{past.folder} is unchanged; there is no verdict. The same command starts over"):
+            program.train(folder, *plain, *([f"trainer.stop_after={end}"] if end else []))
+            result = _verdict(past, folder, program, plain)
     _write(past, folder, result, overrides, found)
     return Reproduced(past.folder.path, folder.path, result.kind, result.reason, result.rests_on, overrides, found)
 
