@@ -4,23 +4,19 @@ Its files are read from git's objects and written to a temporary folder: nothing
 monitor of the repository runs, and its index and worktrees stay as they are. Only ranks import them.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.source_file import source_file
-from manyheads.runner.provenance.code_state import GIT
+from manyheads.runner.provenance.git import blobs, edited, git
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
-from manyheads.runner.run.program import Program
 from manyheads.runner.trust.trust_store import conf_of
-
-REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
 
 
 @dataclass(frozen=True)
@@ -33,10 +29,10 @@ class Revision:
     @classmethod
     def named(cls, name: str) -> "Revision":
         """A revision of the repository that the working directory is in. Raises ConfigurationError."""
-        top = _git(Path.cwd(), "rev-parse", "--show-toplevel").decode().strip()
+        top = git(Path.cwd(), "rev-parse", "--show-toplevel").decode().strip()
         if not top:
             raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
-        commit = _git(Path(top), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        commit = git(Path(top), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if not commit:
             raise ConfigurationError(
                 f"--code {name}: {top} has no such revision. Name one, such as HEAD.", key="--code"
@@ -48,11 +44,7 @@ class Revision:
 
         Both arms have the same config, so a change of the project's own configs is refused.
         """
-        listed = [(blob, name) for blob, name in self._blobs() if (self.project / name).is_file()]
-        paths = b"".join(os.fsencode(self.project / name) + b"\n" for _, name in listed)
-        now = _git(self.project, "hash-object", "--no-filters", "--stdin-paths", given=paths).split()
-        found = [str(name) for (blob, name), other in zip(listed, now, strict=True) if blob != other]
-        found += [str(name) for _, name in self._blobs() if not (self.project / name).is_file()]
+        found = [str(name) for name in edited(self.project, blobs(self.project, self.commit))]
         if not found:
             raise ConfigurationError(
                 f"--code: no file differs from {self.commit[:10]}, so there is nothing to judge.", key="--code"
@@ -74,17 +66,11 @@ class Revision:
             self._write(own / "code")
             yield BaseCode(self.project, self.commit, own / "code")
 
-    def _blobs(self) -> list[tuple[bytes, PurePosixPath]]:
-        """Git's names of the files' contents, and their paths."""
-        listed = _git(self.project, "ls-tree", "-r", "-z", self.commit).split(b"\0")
-        entries = [line.split(b"\t", 1) for line in listed if line.startswith(REGULAR)]
-        return [(about.split()[2], PurePosixPath(os.fsdecode(name))) for about, name in entries]
-
     def _write(self, tree: Path) -> None:
-        blobs = self._blobs()
-        content = _git(self.project, "cat-file", "--batch", given=b"".join(each + b"\n" for each, _ in blobs))
+        known = blobs(self.project, self.commit)
+        content = git(self.project, "cat-file", "--batch", given=b"".join(each + b"\n" for each in known.values()))
         at = 0
-        for _, name in blobs:
+        for name in known:
             head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
             size = int(head.split()[2])
             if name.is_absolute() or ".." in name.parts:
@@ -123,11 +109,3 @@ class BaseCode:
         within = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()
         found = dict.fromkeys(str(self.tree / each) for each in (within, "", "src"))
         return [*found] if is_base else []
-
-
-def _git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
-    try:
-        answer = Program([*GIT, *arguments], folder=folder).ask(given=given)
-    except OSError:
-        return b""
-    return answer.output if answer.code == 0 else b""

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.invocation import IS_CHECKOUT, ROOT
+from manyheads.runner.provenance.git import GIT
 from manyheads.runner.run import scratch
 from manyheads.runner.run.program import Program
 
 CODE = ("*.py", "conf/")  # untracked files to record: others may be secret or large
-# The user's hooks and monitors must not run when code is examined or checked out.
-GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
 @cache

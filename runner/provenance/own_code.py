@@ -14,9 +14,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.invocation import ROOT
 from manyheads.runner.option.locate import Section, files_named, own_folders, packages_named, targets
 from manyheads.runner.option.source_file import source_file
-from manyheads.runner.provenance.code_state import GIT
+from manyheads.runner.provenance.git import blobs, edited, git
 from manyheads.runner.run import seal
-from manyheads.runner.run.program import Program
 from manyheads.runner.trust.trust_store import conf_of
 
 
@@ -66,19 +65,14 @@ def own_origin(config: Any) -> dict[str, object] | None:
 @cache
 def _commit_of(folder: Path, files: tuple[Path, ...]) -> dict[str, object]:
     """At the first run that this process starts, as for this project's own code."""
-    names = [str(path) for path in files]
-    commit = _git(folder, "rev-parse", "HEAD").strip()
-    if not commit or not all(_git(folder, "ls-files", "--", name) for name in names):
+    folder = folder.resolve()
+    names = [os.path.relpath(path.resolve(), folder) for path in files]
+    commit = git(folder, "rev-parse", "HEAD").decode().strip()
+    tracked = git(folder, "--literal-pathspecs", "ls-files", "-z", "--", *names).split(b"\0")
+    if not commit or not {*map(os.fsencode, names)} <= {*tracked}:
         return {"commit": None, "clean": None}
-    return {"commit": commit, "clean": not _git(folder, "status", "--porcelain", "--", *names)}
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    try:
-        answer = Program([*GIT, "--literal-pathspecs", *arguments], folder=folder).ask()
-    except OSError:
-        return ""
-    return answer.text if answer.code == 0 else ""
+    known = blobs(folder, commit, *names)
+    return {"commit": commit, "clean": len(known) == len({*names}) and not edited(folder, known)}
 
 
 def _imported_by(path: Path) -> Iterator[Path]:

@@ -93,7 +93,7 @@ def test_a_change_of_the_projects_own_configs_is_refused(project):
 @pytest.mark.tail
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [["model=filed.py:Net"], ["model=custom", "model._target_=mine.net.Net"]])
-def test_the_working_tree_is_judged_against_a_revision(project, model):
+def test_the_working_tree_is_judged_against_a_revision_and_nothing_of_the_repository_runs(project, tmp_path, model):
     settings = ("data=digits", "launcher=spawn", "launcher.threads_per_rank=1", "trainer.device=cpu")
     words = (*model, *settings, "data.num_workers=0", "--code", "HEAD", "--budget", "4m")
     done = execute(*COMMAND, *words, cwd=project, timeout=280)
@@ -101,3 +101,4 @@ def test_the_working_tree_is_judged_against_a_revision(project, model):
     assert "filed.py: not as in the revision" in done.out
     (judgement,) = project.glob("outputs/judgements/*/judgement.json")
     assert execute(sys.executable, "-m", "manyheads.runner", "judge", "--check", str(judgement), cwd=project).code == 0
+    assert not (tmp_path / "executed").exists()

@@ -126,6 +126,25 @@ class TestWhoseCommit:
         assert own == {"folder": str(here), "commit": commit, "clean": False}
         assert in_words({"own": own}) == f"{here}: commit {commit[:10]}, with uncommitted changes"
 
+    def test_a_filter_of_the_repository_is_not_run(self, here, tmp_path):
+        git(here, "init", "-q")
+        git(here, "add", ".")
+        git(here, "commit", "-qm", "first")
+        (here / ".gitattributes").write_text("*.py filter=evil\n")
+        git(here, "config", "filter.evil.clean", f"touch {tmp_path}/executed; cat")
+        (here / "net.py").write_text((here / "net.py").read_text())  # at another time, so git would read it
+        assert own_origin(of(f"{here}/net.py:Net"))["clean"] is True
+        assert not (tmp_path / "executed").exists()
+
+    def test_a_new_file_is_a_change_once_git_tracks_it(self, here):
+        git(here, "init", "-q")
+        git(here, "add", "blocks.py")
+        git(here, "commit", "-qm", "first")
+        git(here, "add", ".")
+        own = own_origin(of(f"{here}/net.py:Net"))
+        assert own["commit"] is not None
+        assert own["clean"] is False
+
     def test_one_that_git_does_not_track(self, here):
         git(here, "init", "-q")
         git(here, "add", "net.py")

@@ -1,0 +1,41 @@
+"""Asks git about a repository. Nothing that the repository or its configuration names is run."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from manyheads.runner.run.program import Program
+
+GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
+
+
+def git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+    """What git prints; empty if it fails or is not installed. ``given``: its input."""
+    try:
+        answer = Program([*GIT, *arguments], folder=folder).ask(given=given)
+    except OSError:
+        return b""
+    return answer.output if answer.code == 0 else b""
+
+
+def blobs(folder: Path, commit: str, *names: str) -> dict[PurePosixPath, bytes]:
+    """Git's names of the contents at a commit: of the files with these ``names``, or of all in the folder.
+
+    By path, relative to the folder.
+    """
+    listed = git(folder, "ls-tree", "-r", "-z", commit, "--", *names).split(b"\0")
+    entries = [line.split(b"\t", 1) for line in listed if line.startswith(REGULAR)]
+    return {PurePosixPath(os.fsdecode(name)): about.split()[2] for about, name in entries}
+
+
+def edited(folder: Path, known: Mapping[PurePosixPath, bytes]) -> list[PurePosixPath]:
+    """The files whose bytes are no longer those of their blobs, and those that are missing.
+
+    ``git status`` would pass them through the repository's filters, which are programs.
+    """
+    present = [name for name in known if (folder / name).is_file() and "\n" not in str(folder / name)]
+    paths = b"".join(os.fsencode(folder / name) + b"\n" for name in present)
+    now = git(folder, "hash-object", "--no-filters", "--stdin-paths", given=paths).split()
+    same = {name for name, blob in zip(present, now, strict=False) if known[name] == blob}
+    return [name for name in known if name not in same]
