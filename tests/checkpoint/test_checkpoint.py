@@ -351,3 +351,22 @@ def test_the_digest_is_that_of_names_dtypes_shapes_and_bytes():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.int64, torch.uint8])
 def test_the_digest_takes_every_dtype(dtype):
     assert len(weights_sha256({"a": torch.ones(3).to(dtype), "empty": torch.empty(0, 2).to(dtype)})) == 64
+
+
+@pytest.mark.parametrize("saved", [torch.contiguous_format, torch.channels_last])
+def test_momentum_of_another_memory_format_belongs_to_the_same_weights(saved):
+    """A fused step reads weights and momentum in the order of their memory."""
+
+    def trained(memory_format, state=None):
+        torch.manual_seed(0)
+        weight = torch.nn.Parameter(torch.randn(4, 3, 3, 3).to(memory_format=memory_format))
+        sgd = torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True)
+        if state is not None:
+            load_optimizer(sgd, state, "a.pt")
+        weight.grad = torch.randn(4, 3, 3, 3).to(memory_format=memory_format)
+        sgd.step()
+        return weight, sgd.state_dict()
+
+    other = torch.channels_last if saved == torch.contiguous_format else torch.contiguous_format
+    _, state = trained(saved)
+    assert torch.allclose(trained(other, state)[0], trained(saved, state)[0], atol=1e-6)

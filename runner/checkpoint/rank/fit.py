@@ -111,6 +111,20 @@ def load_optimizer(optimizer: Optimizer, state: StateDict, source: str | Path) -
             "parameters.* to what it was trained with, or start from its weights alone with checkpoint.load."
         )
     optimizer.load_state_dict({**state, "param_groups": _with_own_settings(optimizer, state["param_groups"])})
+    _lay_out_as_weights(optimizer)
+
+
+def _lay_out_as_weights(optimizer: Optimizer) -> None:
+    """Give momentum and the like the memory format of their weights.
+
+    torch keeps the format that was saved. Where that is another one, fused optimizers combine elements of different
+    positions.
+    """
+    for weight, own in optimizer.state.items():
+        for name, value in own.items():
+            is_apart = type(value) is Tensor and value.shape == weight.shape and value.stride() != weight.stride()
+            if is_apart:
+                own[name] = torch.empty_like(weight, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
