@@ -28,7 +28,7 @@ from hydra.core.config_store import ConfigStore
 from manyheads.runner.option.locate import STARTED_IN
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.run_folder import RunFolder
-from tests import apex_library, composing, longest_first, needs, zygote
+from tests import apex_library, browser, composing, longest_first, needs, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(longest_first.Recorder())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(needs)
+    config.pluginmanager.register(browser)
     if not is_worker(config):
         composing.share()
     if getattr(config.option, "numprocesses", None) and not is_worker(config):

@@ -9,8 +9,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.aims import FOUND, SIGNS, UNREACHED
 from manyheads.runner.judge.claims import REFUSED, claims_of
 from manyheads.runner.judge.draw import is_base_first
-from manyheads.runner.judge.judgement import updates_of
 from manyheads.runner.judge.question import TRIAL_UPDATES, Question, config_digest
+from manyheads.runner.judge.rounds import updates_of
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row, broken, latest
 from manyheads.runner.report.claims import differences_of, repeated_seeds
 
@@ -84,7 +84,7 @@ def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:
     per_epoch = {row.arm: row.findings["per_epoch"] for row in rows if row.purpose == FACTS and row.state == COMPLETED}
     for row in rows:
         timed = question.is_about_speed and row.purpose in (FLOOR, ROUND)
-        updates = updates_of(list(rows)) if timed else TRIAL_UPDATES if row.purpose == TRIAL else 0
+        updates = updates_of(rows) if timed else TRIAL_UPDATES if row.purpose == TRIAL else 0
         where = {"round": row.round, "place": row.place}
         config = question.config(row.purpose, row.arm, **where, updates=updates, per_epoch=per_epoch.get(row.arm, 1))
         if row.signature != config_digest(config):

@@ -121,12 +121,13 @@ def _question(
         least=terms.least_gain,
         alpha=terms.alpha,
         test=terms.name_of_test,
-        tolerances=tolerances_of(own, asked, arms.differences()),
+        tolerances=tolerances_of(own, asked),
         code=arms.code(),
         draw=new_draw(),
         base=dict(arms.base.written),
         changed=dict(arms.change.written),
         revision=None if revision is None else revision.commit,
+        files=[] if revision is None else revision.changed_files(),
     )
 
 
@@ -134,7 +135,7 @@ def _decide(
     question: Question, arms: Arms, terms: Terms, named: Path | None, revision: Revision | None = None
 ) -> Judged:
     """Ask the question, or continue it, in the ``named`` folder or in its own."""
-    _show_differences(arms, [] if revision is None else revision.changed_files())
+    _show_differences(arms, question.files)
     folder = named or JUDGEMENTS / question.id
     make_folder(folder.resolve())
     runs = Runs(folder.resolve())

@@ -11,11 +11,13 @@ from statistics import median
 from manyheads.launchers.parent_signals import blocked_signals
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.judge import purposes
+from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
 from manyheads.runner.judge.draw import is_base_first
+from manyheads.runner.judge.judgement_page import as_page
 from manyheads.runner.judge.numerics import SAME_BITS
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question
-from manyheads.runner.judge.rounds import pairs
+from manyheads.runner.judge.rounds import pairs, updates_of
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
@@ -27,9 +29,8 @@ from manyheads.runner.run.files import remove, write_whole
 from manyheads.runner.run.progress import say
 from manyheads.runner.run.run_folder import RunFolder
 
-FILE = "judgement.json"
+FILE, PAGE = "judgement.json", "judgement.html"
 MOST_ROUNDS = 200
-SHORTEST, LONGEST = 0.2, 5.0  # seconds of timed updates per arm
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,12 @@ class Judgement:
         return claims_of(self.question, self.runs.ledger.rows())
 
     def write(self, claims: Claims) -> None:
-        """Write judgement.json, which holds the whole ledger."""
+        """Write judgement.json, which holds the whole ledger, and a page for people."""
         lines = self.runs.ledger.lines()
         content = {"lines": lines, "claims": claims.to_json(), "seal": seal.keyed("judgement", lines)}
         write_whole(self.runs.folder / FILE, json.dumps(content, indent=2) + "\n")
+        page = as_page(self.question, self.runs.ledger.rows(), claims, faults(content))
+        write_whole(self.runs.folder / PAGE, page)
 
     # -- what is run ---------------------------------------------------------------------------------
 
@@ -187,14 +190,3 @@ class Judgement:
         found = [pair for purpose in (FLOOR, ROUND) for pair in pairs(self.runs.ledger.rows(), purpose)]
         times = [sum((row.ended or row.began) - row.began for row in (pair.base, pair.change)) for pair in found[-5:]]
         return median(times)  # the first after a restart is slow, and one may stall
-
-
-def updates_of(rows: list[Row]) -> int:
-    """The number of timed updates that follows from the trial run: they take about as long as starting a run does.
-
-    Fewer would save little, more would cost more than further rounds; within SHORTEST and LONGEST.
-    """
-    trial = next(row for row in rows if row.purpose == TRIAL and row.state == COMPLETED)
-    seconds = trial.findings["seconds"]
-    startup = (trial.ended or trial.began) - trial.began - seconds
-    return max(1, math.ceil(min(max(startup, SHORTEST), LONGEST) * trial.findings["updates"] / seconds))

@@ -1,6 +1,6 @@
 """Whether a change computes the same: the samples and dtypes of both arms, and the same steps taken by both."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,6 @@ CLASSES = {
     AS_ASKED: "the same numbers within the tolerance of what was asked for",
     DIFFERENT: "different numbers",
 }
-
-# Keys that ask for other numbers than those of rounding: equal values, as of a constant background, are often ties of
-# max pooling, and which of them gets the gradient depends on the memory format.
-STATED = {"trainer.channels_last": 1e-2}
 
 
 @dataclass(frozen=True)
@@ -43,13 +39,12 @@ def class_of(findings: Mapping[str, Any], tolerances: Sequence[float]) -> Numeri
     return Numerics(WITHIN_ROUNDING if biggest <= rounding else AS_ASKED, biggest, worst)
 
 
-def tolerances_of(own: float, asked: float, differences: Collection[str]) -> list[float]:
-    """Relative differences that rounding explains, that the change asks for, and that it asks for in double precision.
+def tolerances_of(own: float, asked: float) -> list[float]:
+    """Relative differences that rounding explains, that the change asks for, and that double precision explains.
 
-    ``own``, ``asked``: tolerances of the arms' precisions; ``differences``: the keys that differ.
+    ``own``, ``asked``: tolerances of the arms' precisions.
     """
-    stated = max((STATED[key] for key in differences if key in STATED), default=0.0)
-    return [own, max(own, asked, stated), max(FP64Option.tolerance, stated)]
+    return [own, max(own, asked), FP64Option.tolerance]
 
 
 def exact_difference(findings: Mapping[str, Any], tolerances: Sequence[float]) -> Numerics | None:

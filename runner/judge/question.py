@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from manyheads.runner.config.lookup import CONF, read
@@ -28,7 +28,8 @@ class Question:
     ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit;
     ``alpha``: the error rate over all aims; ``test``: of TESTS; ``base``, ``changed``: the run configs of the arms;
     ``tolerances``: as numerics.tolerances_of; ``code``: a digest of the code of both; ``draw``: of coins and seeds;
-    ``revision``: the commit of the user's repository that base runs, None for its working tree.
+    ``revision``: the commit of the user's repository that base runs, None for its working tree; ``files``: of that
+    repository, which differ from it.
     """
 
     overrides: list[str]
@@ -43,6 +44,7 @@ class Question:
     base: Section
     changed: Section
     revision: str | None = None
+    files: list[str] = field(default_factory=list)
     format: int = FORMAT
 
     def to_json(self) -> Mapping[str, Any]:
@@ -60,7 +62,7 @@ class Question:
         numbers = [found.least, found.alpha, *(found.tolerances if isinstance(found.tolerances, list) else [None])]
         sound = all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
         known = found.test in TESTS and isinstance(found.draw, str) and len(numbers) == 5
-        arms = isinstance(found.base, dict) and isinstance(found.changed, dict)
+        arms = isinstance(found.base, dict) and isinstance(found.changed, dict) and isinstance(found.files, list)
         if not (sound and known and arms and 0 < found.alpha < 1):
             raise ConfigurationError("it is not a judgement: a value of its question has another type.")
         aims_of(str(found.on))

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.runner.judge.aims import Aim
-from manyheads.runner.judge.rows import CHANGE, COMPLETED, FAILED, ROUND, Row
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, FAILED, ROUND, TRIAL, Row
 from manyheads.runner.judge.sequential import CLIP, spread
 
+SHORTEST, LONGEST = 0.2, 5.0  # seconds of timed updates per arm
 SMALLEST = 1e-12  # scale, where all rounds of base came out the same
 
 
@@ -53,3 +54,14 @@ def differences(found: Sequence[Pair], aim: Aim, *, scale: float) -> list[float]
 def scale_of(floor: Sequence[float]) -> float:
     """The spread of equal arms."""
     return max(spread(floor), SMALLEST)
+
+
+def updates_of(rows: Sequence[Row]) -> int:
+    """The number of timed updates that follows from the trial run: they take about as long as starting a run does.
+
+    Fewer would save little, more would cost more than further rounds; within SHORTEST and LONGEST.
+    """
+    trial = next(row for row in rows if row.purpose == TRIAL and row.state == COMPLETED)
+    seconds = trial.findings["seconds"]
+    startup = (trial.ended or trial.began) - trial.began - seconds
+    return max(1, math.ceil(min(max(startup, SHORTEST), LONGEST) * trial.findings["updates"] / seconds))

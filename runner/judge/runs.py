@@ -51,7 +51,7 @@ class Runs:
         and Interrupted.
         """
         number = len(self.ledger.rows())
-        folder = f"runs/{number:04d}-{purpose.name}-{arm}"
+        folder = f"runs/{number:04d}-{purpose.name}"  # not named after the arm, so that nothing but the config differs
         began, signature = time.time(), config_digest(config)
         row = Row(number, purpose.name, round, place, arm, config["seed"], folder, began, signature=signature)
         self.ledger.write(row)

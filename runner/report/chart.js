@@ -159,3 +159,11 @@ function drawBars(frame, chart, bars) {
     add(table, "span", { class: `value${apart}` }, bar.remark);
   });
 }
+
+function onNewWidth(draw) {
+  let width = document.body.clientWidth;
+  addEventListener("resize", () => {
+    if (width !== document.body.clientWidth) draw();
+    width = document.body.clientWidth;
+  });
+}

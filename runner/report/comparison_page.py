@@ -1,6 +1,5 @@
 """comparison.html: one self-contained page, without a network or a server."""
 
-import json
 import math
 import os
 from pathlib import Path
@@ -12,12 +11,12 @@ from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import Column, shown_columns
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import facts, heading
+from manyheads.runner.report.html_page import html_page
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rows import ReportRow
 
-HERE = Path(__file__).parent
+TEMPLATE = Path(__file__).with_name("page.html.j2")
 FIRST_ROWS = 200  # of the table, which are in the page; further ones are added as one scrolls
-SCRIPTS = ("axes.js", "chart.js", "page.js")
 PROVENANCE = ("host", "devices", "commit", "clean", "command")
 
 
@@ -28,46 +27,24 @@ def as_page(
 
     ``reloads``: seconds after which it loads itself again, None for never.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     columns = shown_columns(comparison)
     noun = "rows" if any(len(row.numbers) > 1 for row in comparison.rows) else "jobs"
-    drawn = charts(comparison) if drawn is None else drawn
     rows = [_row(row, columns, folder) for row in comparison.rows]
     more = [[row["state"], row["links"], _packed(row["cells"])] for row in rows[FIRST_ROWS:]]
-    content = {"charts": [_plain(chart) for chart in drawn], "configs": configs(comparison), "noun": noun}
-    return environment.get_template("page.html.j2").render(
-        comparison=comparison,
+    labels = [row["label"] for row in rows]
+    return html_page(
+        TEMPLATE,
         heading=heading(comparison),
+        kind="comparison",
+        headline=comparison.headline,
         facts=facts(comparison),
+        comparison=comparison,
         columns=columns,
         rows=rows[:FIRST_ROWS],
-        charts=drawn,
-        data=as_script({**content, "labels": [row["label"] for row in rows], "more": more, "at_once": FIRST_ROWS}),
+        charts=charts(comparison) if drawn is None else drawn,
+        data={"configs": configs(comparison), "noun": noun, "labels": labels, "more": more, "at_once": FIRST_ROWS},
         reloads=reloads,
-        style=(HERE / "page.css").read_text(),
-        scripts=[(HERE / name).read_text() for name in SCRIPTS],
     )
-
-
-def as_script(content: Any) -> str:
-    """JSON that cannot end the script element that contains it; non-finite numbers are null."""
-    try:
-        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # there are some
-        text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def configs(comparison: Comparison) -> dict[str, Any]:
@@ -87,15 +64,6 @@ def _describe(row: ReportRow) -> dict[str, str]:
     found |= {f"provenance.{key}": text_of(run.provenance[key]) for key in PROVENANCE if key in run.provenance}
     versions = run.provenance.get("versions") or {}
     return found | {f"provenance.versions.{key}": text_of(value) for key, value in versions.items()}
-
-
-def _plain(chart: Chart) -> dict[str, Any]:
-    """As ``dataclasses.asdict``, which would copy every point."""
-    return {
-        **vars(chart),
-        **{axis: vars(getattr(chart, axis)) for axis in ("x", "y")},
-        **{marks: [vars(each) for each in getattr(chart, marks)] for marks in ("lines", "bars")},
-    }
 
 
 def _packed(cells: list[dict[str, Any]]) -> list[Any]:

@@ -119,8 +119,4 @@ if (document.getElementById("difference")) {
   showDifference();
 }
 showRows();
-let width = document.body.clientWidth;
-addEventListener("resize", () => {
-  if (width !== document.body.clientWidth) drawCharts();
-  width = document.body.clientWidth;
-});
+onNewWidth(drawCharts);

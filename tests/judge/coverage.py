@@ -120,36 +120,68 @@ def live(paths: list[Path], rounds: int) -> None:
     them, ``apart`` those that share nothing.
     """
     every: list[tuple[np.ndarray, np.ndarray]] = []
+    length = FLOOR_ROUNDS + rounds
     for path in paths:
-        question, rows = read(json.loads(path.read_text()))
-        measured = np.array([pair.difference(question.aims[0]) for pair in pairs(rows, ROUND)])
-        length = FLOOR_ROUNDS + rounds
-        starts = range(len(measured) - length + 1)
-        if not starts:
+        measured = measured_differences(path)
+        if len(measured) < length:
             print(f"| {path.parent}: only {len(measured)} rounds | | | | | |")
             continue
-        blocks = np.stack([measured[start : start + length] for start in starts])
-        every.append((blocks[:, FLOOR_ROUNDS:], scale_of(blocks[:, :FLOOR_ROUNDS])))
-        name = f"{path.parent.parent.name} {path.parent.name}: {len(blocks)} blocks, {len(measured) // length} apart"
-        show(name, *every[-1])
+        every.append(blocks(measured, length))
+        count = f"{len(every[-1][1])} blocks, {len(measured) // length} apart"
+        show(f"{path.parent.parent.name} {path.parent.name}, {rounds} rounds: {count}", *every[-1])
     if every:
         differences, scale = (np.concatenate(each) for each in zip(*every, strict=True))
-        show(f"all {len(scale)} blocks", differences, scale)
+        show(f"all, {rounds} rounds: {len(scale)} blocks", differences, scale)
+
+
+def measured_differences(path: Path) -> np.ndarray:
+    """By round, of a judgement's file."""
+    question, rows = read(json.loads(path.read_text()))
+    return np.array([pair.difference(question.aims[0]) for pair in pairs(rows, ROUND)])
+
+
+def blocks(measured: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rounds to judge of each block, and its scale."""
+    found = np.stack([measured[start : start + length] for start in range(len(measured) - length + 1)])
+    return found[:, FLOOR_ROUNDS:], scale_of(found[:, :FLOOR_ROUNDS])
+
+
+def redrawn(paths: list[Path], rounds: int, times: int) -> None:
+    """How often the default test is wrong in blocks of a series, with the coins as drawn and with others.
+
+    For equal arms, another coin turns a round's difference into its opposite, and leaves the times as measured.
+    """
+    numbers = np.random.default_rng(0)
+    for path in paths:
+        measured = measured_differences(path)
+        own = wrong(measured, rounds)
+        others = [wrong(measured * numbers.choice([-1, 1], len(measured)), rounds) for _ in range(times)]
+        as_many = 100 * np.mean(np.array(others) >= own)
+        print(f"| {path.parent.name}, {rounds} rounds | {own:.1f} % | {np.mean(others):.1f} % | {as_many:.0f} % |")
+
+
+def wrong(measured: np.ndarray, rounds: int) -> float:
+    """Percent of the blocks that the default test calls better or worse."""
+    better, worse = first_verdicts(SYMMETRIC, *blocks(measured, FLOOR_ROUNDS + rounds))
+    return float(100 * np.isfinite(np.minimum(better, worse)).mean())
 
 
 def main() -> None:
     """Print a table of Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--series", type=int, default=2000)
+    parser.add_argument("--series", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--live", nargs="*", type=Path, metavar="judgement.json")
+    parser.add_argument("--redraw", type=int, default=0, metavar="TIMES", help="the coins of the live series")
     arguments = parser.parse_args()
+    if arguments.redraw:
+        print("| series | wrong | with other coins | of which as many or more |\n|---|---|---|---|")
+        return redrawn(arguments.live or [], arguments.rounds, arguments.redraw)
     print("| rounds | symmetric: better / worse, rounds | mean | t-test at each look | best of 3 | mean of 5 |")
     print("|---|---|---|---|---|---|")
     if arguments.live:
-        live(arguments.live, arguments.rounds)
-    else:
-        drawn(arguments.series, arguments.rounds)
+        return live(arguments.live, arguments.rounds)
+    return drawn(arguments.series, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def record(folder: Path, kind: str, seconds: float) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     runs = Runs(folder.resolve())
     if not runs.ledger.exists():
-        runs.ledger.create(equal_arms(kind).to_json())
+        runs.ledger.create(equal_arms([*KINDS[kind], *COMMON]).to_json())
     judgement = Judgement(runs, Question.of(runs.ledger.question()), seconds)
     until = time.monotonic() + seconds
     with handled_by(interrupt):
@@ -46,9 +46,8 @@ def record(folder: Path, kind: str, seconds: float) -> int:
     return len(pairs(runs.ledger.rows(), ROUND))
 
 
-def equal_arms(kind: str) -> Question:
+def equal_arms(overrides: list[str]) -> Question:
     """The question whether a config is faster than itself."""
-    overrides = [*KINDS[kind], *COMMON]
     arms = compose_arms(overrides, "trainer.log_every=11")
     arms = replace(arms, change=arms.base)
     tolerance = arms.base.precision.tolerance
@@ -60,7 +59,7 @@ def equal_arms(kind: str) -> Question:
         least=0.01,
         alpha=0.05,
         test="symmetric",
-        tolerances=tolerances_of(tolerance, tolerance, ()),
+        tolerances=tolerances_of(tolerance, tolerance),
         code=arms.code(),
         draw=new_draw(),
         base=base,

@@ -1,12 +1,10 @@
 """The page in a real browser."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium.webdriver import ActionChains, Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -15,26 +13,10 @@ from manyheads.runner.report.comparison import compare
 from manyheads.runner.report.comparison_page import as_page
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
+from tests.browser import opened, seen_as
 from tests.report.sweep import Sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
-ARGUMENTS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
-    *("--disable-extensions", "--disable-default-apps", "--disable-features=Translate,MediaRouter,OptimizationHints"),
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    options = ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    yield chrome
-    chrome.quit()
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +35,8 @@ def file(tmp_path_factory: pytest.TempPathFactory, real_run: RunFolder) -> Path:
 
 @pytest.fixture
 def page(file: Path, browser: Chrome) -> Iterator[Chrome]:
-    """Just opened; no error may come up while it is used, and nothing be fetched."""
-    browser.get_log("browser")
-    browser.get(file.as_uri())
-    yield browser
-    assert browser.get_log("browser") == []
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    with opened(browser, file) as page:
+        yield page
 
 
 def column(page: Chrome, title: str) -> list[str]:
@@ -136,7 +114,6 @@ def test_two_runs_show_their_differing_keys_and_a_link_leads_into_a_runs_folder(
 
 
 def test_it_fits_the_window_shows_accuracy_first_and_follows_the_system_into_the_dark(page: Chrome):
-    background = "return getComputedStyle(document.body).backgroundColor"
     measure = """const cells = document.querySelectorAll("#table th");
         return {page: document.documentElement.scrollWidth, frame: document.getElementById("losses").clientWidth,
           svg: document.querySelector("#losses svg").clientWidth,
@@ -144,23 +121,12 @@ def test_it_fits_the_window_shows_accuracy_first_and_follows_the_system_into_the
           speed: [...cells].findIndex((cell) => cell.textContent.trim() === "s/epoch"),
           quality: document.getElementById("metrics").getBoundingClientRect().top,
           times: document.getElementById("epoch_times").getBoundingClientRect().top}"""
-    try:
-        for width, scheme in ((1280, "light"), (400, "dark")):
-            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-            page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-            page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-            found = page.execute_async_script(  # the page draws anew in its own time
-                f"requestAnimationFrame(() => setTimeout(() => arguments[0]((() => {{{measure}}})())))"
-            )
+    for width, scheme in ((1280, "light"), (400, "dark")):
+        with seen_as(page, width=width, scheme=scheme, measure=measure) as found:
             assert found["page"] <= width
             assert found["svg"] == found["frame"]
             assert found["accuracy"] < found["speed"]
             assert (found["quality"] < found["times"]) == (width == 400)
-            assert page.execute_script(background) == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 25, 29)"}[scheme]
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_all_rows_of_a_long_table_can_be_reached_sorted_and_found(file: Path, browser: Chrome, monkeypatch):

@@ -5,7 +5,8 @@ from pathlib import Path
 from manyheads.runner.report import charts as charts_module
 from manyheads.runner.report import comparison_page as module
 from manyheads.runner.report.charts import charts
-from manyheads.runner.report.comparison_page import as_page, as_script, configs
+from manyheads.runner.report.comparison_page import as_page, configs
+from manyheads.runner.report.html_page import as_script
 from tests.report.sweep import Sweep, set_column
 
 EVIL = "</script><script>alert(1)</script><!--\"'&"

@@ -1,0 +1,11 @@
+// Draws the charts of a judgement.
+"use strict";
+
+const { charts } = JSON.parse(document.getElementById("data").textContent);
+
+function drawCharts() {
+  for (const chart of charts) drawLines(document.getElementById(chart.name), chart, chart.lines);
+}
+
+drawCharts();
+onNewWidth(drawCharts);

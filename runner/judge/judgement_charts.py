@@ -1,0 +1,80 @@
+"""The charts of a judgement: its interval after each round, and what each round came to."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from manyheads.runner.judge.aims import Aim
+from manyheads.runner.judge.claims import Claims, Effect, least_gain
+from manyheads.runner.judge.print_judgement import shown
+from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.rounds import pairs
+from manyheads.runner.judge.rows import BASE, ROUND, Row
+from manyheads.runner.judge.sequential import TESTS, intervals
+from manyheads.runner.report.chart_spec import Axis, Chart
+from manyheads.runner.report.palette import OTHERS
+from manyheads.runner.report.series import Line
+
+GREY, INTERVAL, BASE_FIRST, CHANGE_FIRST = OTHERS[7], OTHERS[5], OTHERS[3], OTHERS[6]
+ROOM = 0.1  # above and below what is shown, as a fraction of it
+ROUNDS = Axis("round", is_whole=True)
+
+
+def judgement_charts(question: Question, rows: Sequence[Row], claims: Claims) -> list[Chart]:
+    """Two for each aim, none before the first round."""
+    base_first = [row.arm == BASE for row in (_first(pair.base, pair.change) for pair in pairs(rows, ROUND))]
+    found = []
+    for number, effect in enumerate(claims.effects):
+        if effect.differences:
+            least = least_gain(question) if number == 0 else 0.0
+            found += [_interval(number, question, effect, least), _rounds(number, effect, base_first)]
+    return found
+
+
+def _first(*of_round: Row) -> Row:
+    return min(of_round, key=lambda row: row.place)
+
+
+def gain(aim: Aim) -> str:
+    """What is shown of a difference, with its unit."""
+    return f"fewer {aim.what} (%)" if aim.is_relative else f"gain in {aim.what}"
+
+
+def _interval(number: int, question: Question, effect: Effect, least: float) -> Chart:
+    aim, rounds = Aim(effect.on), len(effect.differences)
+    looks = intervals(TESTS[question.test], effect.differences, scale=effect.scale, alpha=question.alpha_each)
+    numbers = [*range(1, rounds + 1)]
+    ends = [[shown(aim, end) if math.isfinite(end) else math.nan for end in each] for each in zip(*looks, strict=True)]
+    lines = [_line("interval", INTERVAL, numbers, values, mark="both") for values in ends]
+    lines += _across("no effect", 0.0, rounds, dash="dot")
+    if least > 0:
+        lines += _across("least gain worth having", shown(aim, least), rounds, dash="dash")
+    at_last = [end for end in (effect.low, effect.high) if end is not None]
+    seen = [shown(aim, each) for each in (*effect.differences, *at_last, 0.0, least)]
+    room = ROOM * ((max(seen) - min(seen)) or 1.0)
+    y = Axis(gain(aim), within=[min(seen) - room, max(seen) + room])
+    note = "Before it is bounded, or beyond the rounds' differences, it is off the chart."
+    return Chart(f"interval_{number}", f"Interval after each round: {effect.on}", note, ROUNDS, y, lines)
+
+
+def _rounds(number: int, effect: Effect, base_first: Sequence[bool]) -> Chart:
+    aim, rounds = Aim(effect.on), len(effect.differences)
+    values = [shown(aim, each) for each in effect.differences]
+    lines = []
+    for name, colour, wanted in (("base first", BASE_FIRST, True), ("change first", CHANGE_FIRST, False)):
+        own = [place for place, each in enumerate(base_first) if each == wanted]
+        lines.append(_line(name, colour, [place + 1 for place in own], [values[place] for place in own], mark="points"))
+    lines += _across("no effect", 0.0, rounds, dash="dot")
+    for end in (effect.scale, -effect.scale):
+        lines += _across("noise floor: base against base", shown(aim, end), rounds, dash="dash")
+    note = "Which arm ran first was decided by a coin. Dashed: how far two runs of base typically are apart."
+    return Chart(f"rounds_{number}", f"Every round: {effect.on}", note, ROUNDS, Axis(gain(aim)), lines)
+
+
+def _across(name: str, value: float, rounds: int, *, dash: str) -> Iterator[Line]:
+    yield _line(name, GREY, [1, max(rounds, 2)], [value, value], dash=dash)
+
+
+def _line(
+    name: str, colour: str, x: Sequence[float], y: Sequence[float], *, dash: str = "solid", mark: str = "line"
+) -> Line:
+    return Line(None, name, colour, dash, [*x], [*y], mark=mark)

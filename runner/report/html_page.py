@@ -1,0 +1,68 @@
+"""Self-contained pages of HTML, without a network or a server: their frame, their style, and their charts."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.report.chart_spec import Chart
+
+HERE = Path(__file__).parent
+STYLE = HERE / "page.css"
+TEMPLATE, SCRIPT = ".html.j2", ".js"
+
+
+def html_page(
+    template: Path, *, heading: str, kind: str, charts: Sequence[Chart], data: Mapping[str, Any], **shown: Any
+) -> str:
+    """The page as text.
+
+    template: extends frame.html.j2, and has a script of its own name beside it. heading, kind: the title. data: what
+    the script reads beside the charts. shown: what the template reads, such as the frame's ``headline`` and ``facts``.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader([template.parent, HERE]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    own = template.with_name(template.name.removesuffix(TEMPLATE) + SCRIPT)
+    return environment.get_template(template.name).render(
+        heading=heading,
+        kind=kind,
+        charts=charts,
+        data=as_script({"charts": [_plain(chart) for chart in charts], **data}),
+        style=STYLE.read_text(),
+        scripts=[path.read_text() for path in (HERE / "axes.js", HERE / "chart.js", own)],
+        **{"reloads": None, **shown},
+    )
+
+
+def as_script(content: Any) -> str:
+    """JSON that cannot end the script element that contains it; non-finite numbers are null."""
+    try:
+        text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # there are some
+        text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def _plain(chart: Chart) -> dict[str, Any]:
+    """As ``dataclasses.asdict``, which would copy every point."""
+    return {
+        **vars(chart),
+        **{axis: vars(getattr(chart, axis)) for axis in ("x", "y")},
+        **{marks: [vars(each) for each in getattr(chart, marks)] for marks in ("lines", "bars")},
+    }
