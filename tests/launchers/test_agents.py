@@ -179,6 +179,7 @@ def test_on_one_machine_everything_stays_on_the_loopback_interface(started):
 def test_several_machines(job, monkeypatch, tmp_path, kind, listed):
     """The first runs the program, and the others what that asks for, through their agents."""
     (tmp_path / "hosts").write_text("b slots=2\na slots=2\n")
+    monkeypatch.chdir(tmp_path)  # horovodrun takes no folder with a space in its name to other machines
     monkeypatch.setattr(mpirun, "cpu_cores", lambda: 1)
     value = ["b:2", "a:2"] if listed == "hosts" else str(tmp_path / "hosts")
     made = launcher(kind, **{listed: value})
