@@ -103,7 +103,7 @@ class Failure:
         if not isinstance(error, ConfigurationError):
             return found
         sent = json.dumps([error.value, error.allowed], default=str, skipkeys=True)
-        value, allowed = json.loads(sent)  # as whoever is sent this as JSON reads it
+        value, allowed = json.loads(sent)  # as they arrive in JSON
         return replace(found, key=error.key, value=value, allowed=tuple(allowed))
 
     @classmethod

@@ -197,6 +197,7 @@ class _Forkserver(Forked):
         self.args = (code,)
         descriptors = [0, 1, 2, *passed]
         self._ask({"forkserver": code, "descriptors": descriptors}, Path.cwd(), descriptors, None)
+        atexit.register(self._zygote.close)  # it lives as long as this process
 
 
 class _OsOfForkservers:

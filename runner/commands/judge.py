@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--change", metavar="OVERRIDES", help='such as "trainer.channels_last=true", in one string')
     parser.add_argument("--code", metavar="REV", help="judge the working tree of your repository against a revision")
     parser.add_argument("--least", type=float, help="smallest gain worth having: of speed 0.01, else 0")
-    parser.add_argument("--on", default="speed", help="speed (default), or what is to get better: val_acc1,val_loss")
+    parser.add_argument("--on", default="speed", help="what should improve: speed (default), or val_acc1,val_loss")
     parser.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
     parser.add_argument("--alpha", type=float, default=0.05, help="how often equal arms may be told apart (0.05)")
     parser.add_argument(

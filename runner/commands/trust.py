@@ -50,7 +50,10 @@ def run(arguments: argparse.Namespace) -> Trusted:
     name = printable(looks[0].folder if looks[0].covers is None else folder)
     if arguments.yes not in (None, shown):
         raise ConfigurationError.at(
-            "--yes", arguments.yes, " is not the digest of what is shown above, and trusted nothing.", allowed=[shown]
+            "--yes",
+            arguments.yes,
+            " is not the digest of what is shown above, so nothing was trusted.",
+            allowed=[shown],
         )
     if arguments.yes is None and not sys.stdin.isatty():
         command = invocation.command("trust", folder, "--yes", shown)

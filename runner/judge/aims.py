@@ -1,4 +1,4 @@
-"""What is to get better: speed, a metric, or the seconds to a target; and its value in a run."""
+"""What a change should improve: speed, a metric, or the seconds to a target; and its value in a run."""
 
 import math
 import re
@@ -42,7 +42,7 @@ class Aim:
         return "seconds per update" if self.is_speed else self.text
 
     def value(self, findings: Mapping[str, Any]) -> float:
-        """What is compared, greater where it is better, of a completed run."""
+        """The number of a completed run that is compared; greater is better."""
         if self.is_speed:
             return -math.log(findings["seconds"] / findings["updates"])
         found: float = findings[FOUND][self.text]
@@ -50,7 +50,7 @@ class Aim:
 
 
 def aims_of(text: str) -> tuple[Aim, ...]:
-    """The aims of ``--on``, of which the first is to get better, and none worse. Raises ConfigurationError."""
+    """The aims of ``--on``: the first should improve, and none get worse. Raises ConfigurationError."""
     aims = tuple(Aim(part.strip()) for part in text.split(","))
     for complaint in _complaints(aims):
         raise ConfigurationError(f"--on '{text}' is not allowed: {complaint}.", key="--on", value=text)

@@ -21,7 +21,7 @@ class Judged(Answer):
 
     path: Annotated[Path, "judgement.json, with all runs"]
     change: Annotated[str, "the overrides that were judged"]
-    on: Annotated[str, "what is to get better: speed, a metric, or seconds to a target"]
+    on: Annotated[str, "what should improve: speed, metrics, or the seconds to a target"]
     least: Annotated[float, "the smallest gain worth having"]
     alpha: Annotated[float, "the error rate"]
     claims: Annotated[Claims, "the verdict, and what it follows from"]

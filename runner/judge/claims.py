@@ -10,7 +10,7 @@ from manyheads.runner.judge.numerics import Numerics, class_of, exact_difference
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.refusals import refusals
 from manyheads.runner.judge.rounds import differences, pairs, scale_of
-from manyheads.runner.judge.rows import CHANGE, COMPLETED, EXACT, FAILED, FLOOR, ROUND, STEPS, Row
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FAILED, FLOOR, INTERRUPTED, ROUND, STEPS, Row
 from manyheads.runner.judge.sequential import TESTS, Interval, intervals, least_rounds
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
@@ -18,7 +18,7 @@ KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
 
 @dataclass(frozen=True)
 class Effect:
-    """What the rounds say of one aim.
+    """The effect of the change on one aim, as the rounds show it.
 
     ``scale``: of the noise floor; ``floor``, ``differences``: by round; ``low``, ``high``: the interval, None while it
     is unbounded; ``is_worse``: whether all of it is below 0.
@@ -66,8 +66,8 @@ def claims_of(question: Question, rows: Sequence[Row]) -> Claims:
         "numerics": None if numerics is None else numerics.name,
         "largest": None if numerics is None else numerics.biggest,
         "exact": _exact(question, rows),
-        "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in ("base", "change")),
-        "interrupted": sum(row.state == "interrupted" for row in rows),
+        "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in (BASE, CHANGE)),
+        "interrupted": sum(row.state == INTERRUPTED for row in rows),
     }
     if failure := _failure_of_change(rows):
         return Claims(DISCARD, (failure,), **known)

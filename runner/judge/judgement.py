@@ -23,7 +23,6 @@ from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_task import StepFiles
-from manyheads.runner.precision.fp64 import FP64Option
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import remove, write_whole
 from manyheads.runner.run.progress import say
@@ -96,7 +95,7 @@ class Judgement:
         """In double precision, unless the bits are the same, or the change asks for another precision."""
         same = self.claims().numerics == SAME_BITS or self.question.changes_precision
         if not same and not any(row.purpose == EXACT for row in self.runs.ledger.rows()):
-            self._compare(partial(purposes.exact, tolerance=FP64Option.tolerance))
+            self._compare(purposes.exact)
 
     def _compare(self, purpose: Callable[..., Purpose]) -> None:
         """Take the steps of base, then those of the change from the same states."""

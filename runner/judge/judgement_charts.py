@@ -1,4 +1,4 @@
-"""The charts of a judgement: its interval after each round, and what each round came to."""
+"""The charts of a judgement: its interval after each round, and the difference in each round."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ ROUNDS = Axis("round", is_whole=True)
 
 def judgement_charts(question: Question, rows: Sequence[Row], claims: Claims) -> list[Chart]:
     """Two for each aim, none before the first round."""
-    base_first = [row.arm == BASE for row in (_first(pair.base, pair.change) for pair in pairs(rows, ROUND))]
+    base_first = [pair.in_order[0].arm == BASE for pair in pairs(rows, ROUND)]
     found = []
     for number, effect in enumerate(claims.effects):
         if effect.differences:
@@ -30,12 +30,8 @@ def judgement_charts(question: Question, rows: Sequence[Row], claims: Claims) ->
     return found
 
 
-def _first(*of_round: Row) -> Row:
-    return min(of_round, key=lambda row: row.place)
-
-
 def gain(aim: Aim) -> str:
-    """What is shown of a difference, with its unit."""
+    """The label of a difference, with its unit."""
     return f"fewer {aim.what} (%)" if aim.is_relative else f"gain in {aim.what}"
 
 
@@ -52,7 +48,7 @@ def _interval(number: int, question: Question, effect: Effect, least: float) -> 
     seen = [shown(aim, each) for each in (*effect.differences, *at_last, 0.0, least)]
     room = ROOM * ((max(seen) - min(seen)) or 1.0)
     y = Axis(gain(aim), within=[min(seen) - room, max(seen) + room])
-    note = "Before it is bounded, or beyond the rounds' differences, it is off the chart."
+    note = "It is off the chart until it is bounded, and where it reaches beyond the differences of the rounds."
     return Chart(f"interval_{number}", f"Interval after each round: {effect.on}", note, ROUNDS, y, lines)
 
 
@@ -66,7 +62,7 @@ def _rounds(number: int, effect: Effect, base_first: Sequence[bool]) -> Chart:
     lines += _across("no effect", 0.0, rounds, dash="dot")
     for end in (effect.scale, -effect.scale):
         lines += _across("noise floor: base against base", shown(aim, end), rounds, dash="dash")
-    note = "Which arm ran first was decided by a coin. Dashed: how far two runs of base typically are apart."
+    note = "Which arm ran first was decided by a coin. Dashed: the typical difference between two runs of base."
     return Chart(f"rounds_{number}", f"Every round: {effect.on}", note, ROUNDS, Axis(gain(aim)), lines)
 
 

@@ -113,14 +113,13 @@ def _rounds(rows: Sequence[Row], claims: Claims) -> Iterator[tuple[list[str], li
     """By round its cells, and its runs with links to their folders: of base against base, then of both arms."""
     for purpose, name in ((FLOOR, "base against base {}"), (ROUND, "{}")):
         for number, pair in enumerate(pairs(rows, purpose)):
-            both = (pair.base, pair.change)
-            in_order = sorted(both, key=lambda row: row.place)
-            cells = [name.format(number + 1), in_order[0].arm]
+            cells = [name.format(number + 1), pair.in_order[0].arm]
             for effect in claims.effects:
                 aim = Aim(effect.on)
                 differences = effect.floor if purpose == FLOOR else effect.differences
-                cells += [_value(aim, row) for row in both] + [f"{shown(aim, differences[number]):.3g}"]
-            yield cells, [(row.number, f"{quote(row.folder)}/") for row in in_order]
+                cells += [_value(aim, row) for row in (pair.base, pair.change)]
+                cells.append(f"{shown(aim, differences[number]):.3g}")
+            yield cells, [(row.number, f"{quote(row.folder)}/") for row in pair.in_order]
 
 
 def _value(aim: Aim, row: Row) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -13,6 +14,7 @@ from manyheads.runner.judge.runs import Purpose
 from manyheads.runner.judge.task import LOSSY_FILE, PaceTask, marked_seconds, write_task
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.parity.parity_task import write_task as write_steps
+from manyheads.runner.precision.fp64 import FP64Option
 from manyheads.runner.report.claims import direction
 from manyheads.runner.report.load_run import Columns, read_columns
 from manyheads.runner.run.data_files import read_json
@@ -37,14 +39,13 @@ def steps(*, tolerance: float, baseline: RunFolder | None, trace: bool) -> Purpo
     )
 
 
-def exact(*, tolerance: float, baseline: RunFolder | None) -> Purpose:
+def exact(*, baseline: RunFolder | None) -> Purpose:
     """The same steps in double precision."""
-    task = ParityTask(STEPS_COMPARED, tolerance, None if baseline is None else str(baseline.path), trace=False)
-    return Purpose(
-        EXACT,
-        "manyheads.runner.judge.rank.exact",
-        lambda folder: write_steps(folder, task),
-        lambda folder, result: {**result["parity"], **read_json(folder.path / LOSSY_FILE)},
+    return replace(
+        steps(tolerance=FP64Option.tolerance, baseline=baseline, trace=False),
+        name=EXACT,
+        rank="manyheads.runner.judge.rank.exact",
+        read=lambda folder, result: {**result["parity"], **read_json(folder.path / LOSSY_FILE)},
     )
 
 

@@ -76,7 +76,7 @@ class Question:
 
     @property
     def aims(self) -> tuple[Aim, ...]:
-        """What is compared: the first is to get better, and none worse."""
+        """What is compared: the first should improve, and none get worse."""
         return aims_of(self.on)
 
     @property

@@ -1,4 +1,4 @@
-"""The rounds of a judgement: what both arms of each came to."""
+"""The rounds of a judgement, and how much better the change was in each."""
 
 import math
 from collections.abc import Sequence
@@ -18,6 +18,11 @@ class Pair:
 
     base: Row
     change: Row
+
+    @property
+    def in_order(self) -> list[Row]:
+        """Both runs, the one that ran first before the other."""
+        return sorted((self.base, self.change), key=lambda row: row.place)
 
     def difference(self, aim: Aim, *, lost: float = math.nan) -> float:
         """How much better the change was. ``lost``: what counts if only one of both failed."""

@@ -16,14 +16,8 @@ from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, rea
 
 NAME = "judgement.jsonl"
 MOST_BYTES = 2**26
-FACTS, STEPS, EXACT, TRIAL, FLOOR, ROUND = (
-    "facts",
-    "steps",
-    "exact",
-    "trial",
-    "floor",
-    "round",
-)  # what a run is started for
+# What a run is started for.
+FACTS, STEPS, EXACT, TRIAL, FLOOR, ROUND = "facts", "steps", "exact", "trial", "floor", "round"
 BASE, CHANGE = "base", "change"
 STARTED, COMPLETED, FAILED, INTERRUPTED = "started", "completed", "failed", "interrupted"
 PURPOSES = (FACTS, STEPS, EXACT, TRIAL, FLOOR, ROUND)

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.claims import KEEP
 from manyheads.runner.run.data_files import no_link, parse_json, read_text
 from manyheads.runner.run.files import in_turn, make_folder
-
-KEEP = "keep"
 
 
 @dataclass(frozen=True)

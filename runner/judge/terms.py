@@ -1,4 +1,4 @@
-"""What a judgement is held to: what is to get better, how often it may err, and how long it may take."""
+"""The terms of a judgement: what should improve, how often it may err, and how long it may take."""
 
 import math
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ LEAST_GAIN = 0.01  # of seconds
 class Terms:
     """``on``: "speed", at the same numerics, metrics such as "val_acc1,val_loss", or "seconds to metric=value".
 
-    The first is to get better, and none worse. ``least``: the smallest gain worth having in the first, for seconds as a
-    fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS; ``session``: a file, over all of whose
+    The first should improve, and none get worse. ``least``: the smallest gain worth having in the first, for seconds
+    as a fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS; ``session``: a file, over all of whose
     judgements alpha is spent; ``rate``: it then bounds the fraction of false keeps; ``budget``: a duration.
 
     Raises ConfigurationError for values that are not allowed.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.invocation import IS_CHECKOUT, ROOT
-from manyheads.runner.provenance.git import GIT
+from manyheads.runner.provenance.git import GIT, git
 from manyheads.runner.run import scratch
 from manyheads.runner.run.program import Program
 
@@ -29,21 +29,17 @@ def code_state() -> tuple[str | None, bytes]:
     if commit is None or not (ROOT / index).exists():
         return commit, b""
     with scratch.folder() as own:  # whose copy of the index leaves the user's unchanged
-        env = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, str(own))}  # its time tells git which files to read
+        variables = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, str(own))}  # its time tells git which files to read
         untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
         if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
-            _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, env=env)
-        return commit, _git("diff", "--binary", "HEAD", env=env)
+            _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, variables=variables)
+        return commit, _git("diff", "--binary", "HEAD", variables=variables)
 
 
-def _git(*arguments: str, env: dict[str, str] | None = None) -> bytes:
+def _git(*arguments: str, variables: dict[str, str] | None = None) -> bytes:
     if not IS_CHECKOUT:  # installed, perhaps inside the user's own repository
         return b""
-    try:
-        answer = Program([*GIT, *arguments], {**os.environ, **(env or {})}, ROOT).ask()
-    except FileNotFoundError:
-        return b""
-    return answer.output if answer.code == 0 else b""
+    return git(ROOT, *arguments, variables=variables)
 
 
 def is_known(commit: str) -> bool:

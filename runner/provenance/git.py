@@ -10,10 +10,10 @@ GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
 
 
-def git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
-    """What git prints; empty if it fails or is not installed. ``given``: its input."""
+def git(folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+    """What git prints; empty if it fails or is not installed. ``given``: its input; ``variables``: further ones."""
     try:
-        answer = Program([*GIT, *arguments], folder=folder).ask(given=given)
+        answer = Program([*GIT, *arguments], {**os.environ, **(variables or {})}, folder).ask(given=given)
     except OSError:
         return b""
     return answer.output if answer.code == 0 else b""

@@ -1,4 +1,4 @@
-"""What a rank does to compare algebra: parity's steps in double precision, and whether anything in them rounds more."""
+"""A rank that takes parity's steps in double precision, and counts the casts in them that round to a lower one."""
 
 from typing import NoReturn
 

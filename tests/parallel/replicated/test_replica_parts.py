@@ -225,11 +225,14 @@ def _exchange(rank: int, folder: Path) -> None:
 @pytest.mark.needs("torchft")
 def test_ranks_of_a_replica_exchange_parts(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    ranks = [multiprocessing.get_context("fork").Process(target=_exchange, args=(rank, tmp_path)) for rank in (0, 1)]
+    ranks = [
+        multiprocessing.get_context("forkserver").Process(target=_exchange, args=(rank, tmp_path)) for rank in (0, 1)
+    ]
     for each in ranks:
         each.start()
     for each in ranks:
-        each.join(30)
+        each.join()
+    assert [each.exitcode for each in ranks] == [0, 0]
     (one, *first), (other, *second) = (torch.load(tmp_path / str(rank)) for rank in (0, 1))
     assert torch.cat([one, other]).tolist() == [0, 3, 6, 9, 12, 0]  # of 6 places, one is padding
     for whole, added, most, said in (first, second):
