@@ -65,7 +65,7 @@ SHOWN_ELSEWHERE = {
     "install-horovod": "tests/commands/install_horovod/test_horovod_wheel.py::test_programs_see_how_far_it_is",
     "publish": "tests/launchers/publishing/test_afterwards.py::test_programs_see_how_far_it_is",
     "judge": "tests/judge/test_judge.py::test_programs_see_how_far_it_is",
-    "record": "tests/record/test_make_record.py::test_programs_see_how_far_it_is",
+    "record": "tests/commands/record/test_make_record.py::test_programs_see_how_far_it_is",
 }
 NO_WIDTH = [each for each in FAST if not each.startswith("model.")]
 CODES = {

@@ -26,7 +26,7 @@ SATELLITES = {  # by name, what is deleted
     **{name: [f"runner/logger/{name}.py", f"conf/logger/{name}.yaml"] for name in ("wandb", "trackio")},
     "mlflow": [*(f"runner/logger/{name}.py" for name in ("mlflow", "mlflow_store")), "conf/logger/mlflow.yaml"],
     "manifest": ["runner/commands/manifest"],
-    "record": ["runner/record", "runner/commands/record.py"],
+    "record": ["runner/commands/record"],
     "apex": [
         *(f"runner/{path}" for path in APEX),
         *("conf/parallel/apex.yaml", "conf/precision/apex.yaml", "conf/tuned/digits_fused_sgd.yaml"),

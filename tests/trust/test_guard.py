@@ -104,7 +104,7 @@ ALLOWED = {
         "runner/config/installed.py": 3,
         "runner/config/meanings.py": 2,
         "launchers/slurm/batch_script.py": 1,
-        "runner/record/print_record.py": 1,
+        "runner/commands/record/print_record.py": 1,
         "runner/report/html_page.py": 2,
         "runner/data/diabetes.py": 2,
         "runner/data/digits.py": 2,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.commands.record.evidence import gather
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.record.evidence import gather
 from manyheads.runner.report.run_set import gather as runs_of
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import EVENT

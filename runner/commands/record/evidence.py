@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.commands.record.statistics import Spread, p_of_difference, p_of_target
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.provenance.provenance import signature
-from manyheads.runner.record.statistics import Spread, p_of_difference, p_of_target
 from manyheads.runner.report.claims import direction
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.ledger import Entry, Ledger

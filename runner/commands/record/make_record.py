@@ -10,11 +10,11 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from manyheads.runner.api import sweep
+from manyheads.runner.commands.record import print_record
+from manyheads.runner.commands.record.answer import RecordedRuns
+from manyheads.runner.commands.record.evidence import Record, checked_signature, gather
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.record import print_record
-from manyheads.runner.record.answer import RecordedRuns
-from manyheads.runner.record.evidence import Record, checked_signature, gather
 from manyheads.runner.report.claims import differences_of, repeated_seeds
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.commands.record import print_record
+from manyheads.runner.commands.record.evidence import Record, Target
+from manyheads.runner.commands.record.statistics import Spread, p_of_difference
 from manyheads.runner.errors import ExitCode
-from manyheads.runner.record import print_record
-from manyheads.runner.record.evidence import Record, Target
-from manyheads.runner.record.statistics import Spread, p_of_difference
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.run_folder import RunFolder

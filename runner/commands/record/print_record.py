@@ -6,8 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.record.evidence import CLOCKS, Contender, Record
-from manyheads.runner.record.statistics import SIGNIFICANT, Spread
+from manyheads.runner.commands.record.evidence import CLOCKS, Contender, Record
+from manyheads.runner.commands.record.statistics import SIGNIFICANT, Spread
 from manyheads.runner.report import comparison_page as report_page
 
 COLUMNS = ("recipe", "runs", "reached", "mean ± sd", "p", "seconds ± sd (lowest–highest)")
