@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from manyheads.launchers import warm_server
 from manyheads.launchers.environment import PROJECT, environment, flight_recorder
@@ -23,6 +22,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -76,7 +76,7 @@ def _launcher(run: RunConfig) -> Launcher:
     return launcher
 
 
-def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -> dict[str, Any]:
+def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -> ResultJson:
     """Carry out the plan; returns the content of the run's result.json.
 
     Raises RunFailed, ConfigurationError or Interrupted, after writing that result.json. ``main``: the module whose
@@ -100,7 +100,7 @@ def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -
             raise
 
 
-def _launch_here(plan: Plan, signals: list[int], *, main: str) -> dict[str, Any]:
+def _launch_here(plan: Plan, signals: list[int], *, main: str) -> ResultJson:
     folder, run, launcher = plan.folder, plan.run, plan.launcher
     with folder.locked():
         sys.path += [each for each in PROJECT if each not in sys.path]
@@ -129,7 +129,7 @@ def _launch_here(plan: Plan, signals: list[int], *, main: str) -> dict[str, Any]
             return _finish(job, run)
 
 
-def _finish(job: Job, run: RunConfig, reason: BaseException | None = None) -> dict[str, Any]:
+def _finish(job: Job, run: RunConfig, reason: BaseException | None = None) -> ResultJson:
     try:
         result = finish(job.folder, run, time.monotonic() - job.started, reason, job.added)
     except OSError as error:

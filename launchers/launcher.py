@@ -9,6 +9,7 @@ from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.runner.errors import Failure, Kind, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 TRAIN = "manyheads.runner.loop.rank_main"
@@ -91,7 +92,7 @@ class Launcher:
         """Whether ranks begin in a queue or on other machines, minutes or days after the run was typed."""
         return self.is_elsewhere or self.settings is not None
 
-    def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> dict[str, Any]:
+    def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> ResultJson:
         """Have the run executed elsewhere; returns and raises as ``launchers.launch.launch``."""
         raise NotImplementedError
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.tracker import Outcome, TrackedRun, TrackedSweep
-from manyheads.runner.run import json_types
 from manyheads.runner.run.data_files import read_bytes, read_json
 from manyheads.runner.run.files import is_locked, matching
 from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.json_types import ProvenanceJson, right
 from manyheads.runner.run.ledger import MOST_BYTES, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -23,7 +23,7 @@ def tracked_run(folder: RunFolder) -> TrackedRun:
     """Raises ConfigurationError for a folder whose run has never been started."""
     config = folder.read_config()
     try:
-        provenance = json_types.right(read_json(folder.provenance), json_types.PROVENANCE)
+        provenance = right(read_json(folder.provenance), ProvenanceJson)
     except FileNotFoundError:
         raise ConfigurationError(
             f"{folder} holds a run that was never started, so there is nothing to publish."

@@ -23,6 +23,7 @@ from manyheads.launchers.slurm.queued import note_job, refuse_queued
 from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -69,7 +70,7 @@ class Slurm(Launcher):
         with self._stopping_at_limit(job):
             run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout)
 
-    def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> dict[str, Any]:
+    def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> ResultJson:
         if self._is_apart and not self._section["follow"]:
             raise ConfigurationError.at("launcher.follow", False, ": a sweep follows its jobs. Set it to true.")
         with folder.locked():
@@ -111,7 +112,7 @@ class Slurm(Launcher):
 
     def _outcome(
         self, folder: RunFolder, run: RunConfig, job: str, status: slurm_commands.Status, signals: list[int]
-    ) -> dict[str, Any]:
+    ) -> ResultJson:
         """What became of the run, now that its job is over. Raises RunFailed, ConfigurationError or Interrupted."""
         if (completed := folder.completed()) is not None:
             return completed

@@ -6,7 +6,6 @@ ended. So it continues as if it had not been interrupted, and there is no second
 
 import logging
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,7 +117,7 @@ class Search:
         planned = jobs(self._ledger)
         for entry in (entries[0] for number in batch if (entries := planned.get(number)) and not self._monitor):
             result = RunFolder(self._ledger.sweep / entry.folder).read_result() or {}
-            scores: Mapping[str, str] = result.get("scores") or {}
+            scores = result.get("scores") or {}
             if entry.state == "completed" and scores:
                 self._monitor = scores["monitor"]
                 if self._direction == "auto":

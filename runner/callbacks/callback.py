@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ResultJson
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,7 +65,7 @@ class Callback:
     def on_checkpoint(self, path: Path) -> None:
         """Called after a checkpoint was written."""
 
-    def on_end(self, result: dict[str, Any]) -> None:
+    def on_end(self, result: ResultJson) -> None:
         """Called when the run ends without an error. ``result``: result.json as rank 0 knows it, else empty."""
 
     def close(self) -> None:

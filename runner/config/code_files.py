@@ -46,11 +46,13 @@ def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
     is_target = key.rpartition(".")[2] in (TARGET, OPTION) and isinstance(value, str)
     if not (is_target and projects and _RELATIVE.fullmatch(value)):
         return value
-    typed, _, name = value.rpartition(":")
+    typed, _, name = str(value).rpartition(":")
     paths = list(dict.fromkeys(os.path.normpath(project / Path(typed).expanduser()) for project in projects))
     found = [path for path in paths if os.path.isfile(path)] or paths[:1]
     if len(found) > 1:
-        raise ConfigurationError.at(key, value, f" could be {' or '.join(found)}. Set it to the path of one of them.")
+        raise ConfigurationError.at(
+            key, f"{typed}:{name}", f" could be {' or '.join(found)}. Set it to the path of one of them."
+        )
     return f"{found[0]}:{name}"
 
 

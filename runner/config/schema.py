@@ -49,13 +49,14 @@ def check(composed: DictConfig, folders: Folders = OWN) -> Section:
     _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED, *ABOUT])
     _check_values("", {key: config.setdefault(key, base[key]) for key in ("seed", *ABOUT)}, base, RULES)
     for name in SECTIONS:
-        section = _completed(name, config, base[name])
+        section = config[name] = _completed(name, config.get(name, {}), base[name])
         _check_section(name, section, base[name], rules_of(name), open_keys=name == "loss")
     for group in GROUPS:
         option = option_of(group, config.get(group), folders)
         if option is not None:
             refuse_hidden(group, config[group], folders)
-        section = _completed(group, config, _without_class(option or {}) | _own_class(group, config[group]))
+        default = _without_class(option or {}) | _own_class(group, config[group])
+        section = config[group] = _completed(group, config[group], default)
         _check_values(group, {key: section[key] for key in ("_target_", OPTION) if key in section}, {}, {})
         declares = declared_class(group, section)
         if declares.has_own_class:
@@ -136,9 +137,8 @@ def _missing_or(error: OmegaConfBaseException) -> str:
     return f"{key}: {str(error).splitlines()[0]}. Set {key} to a plain value, or to a reference to another key."
 
 
-def _completed(name: str, config: dict[str, Any], default: Section) -> Section:
+def _completed(name: str, section: Any, default: Section) -> Section:
     """The section completed with the defaults of missing keys."""
-    section = config.setdefault(name, {})
     if not isinstance(section, dict):
         raise ConfigurationError(
             f"{name}={shown(section)}: allowed are keys below {name}: {', '.join(default)}.",
@@ -149,8 +149,7 @@ def _completed(name: str, config: dict[str, Any], default: Section) -> Section:
         if key not in section and value == "???":
             message = f"{name}.{key} is not set, and has no default. Set it: {name}.{key}=<value>."
             raise ConfigurationError(message, key=f"{name}.{key}")
-        section.setdefault(key, value)
-    return section
+    return {**section, **{key: value for key, value in default.items() if key not in section}}
 
 
 def _check_section(
@@ -190,16 +189,16 @@ def _check_named(section: str, entries: Any) -> None:
         _check_values(key, entry, {}, {})
 
 
-def check_entry(group: str, name: str, entry: Section, folders: Folders = OWN) -> None:
+def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders = OWN) -> None:
     """Check an entry and complete it with defaults. Raises ConfigurationError.
 
     If an option has an entry of the same class, the entry may have that option's keys; otherwise any keys.
     """
     option = entry_option(group, entry, folders) or {}
     own = entry_option(group, entry) or {}
-    section = _completed(name, {name: entry}, _without_class(option) | {k: own[k] for k in (OPTION,) if k in own})
-    declares = declared_class(group, section)
-    _check_section(f"{group}.{name}", section, option, declares.all_rules(), folders, open_keys=not option)
+    entry |= _completed(name, entry, _without_class(option) | {k: own[k] for k in (OPTION,) if k in own})
+    declares = declared_class(group, entry)
+    _check_section(f"{group}.{name}", entry, option, declares.all_rules(), folders, open_keys=not option)
 
 
 def _check_own_name(group: str, section: Section, option: Section | None, folders: Folders) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from manyheads.runner.logger.logger import LoggedRun, Logger
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ResultJson
 
 log = logging.getLogger(__name__)
 MOST_WAITING = 1000  # calls; more than that are left out
@@ -44,7 +44,7 @@ class Guarded(Logger):
     def flush(self) -> None:
         self._pass_on("flush")
 
-    def end(self, result: dict[str, Any]) -> None:
+    def end(self, result: ResultJson) -> None:
         self._pass_on("end", result)
 
     def close(self) -> None:

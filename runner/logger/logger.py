@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ResultJson
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Logger:
     def flush(self) -> None:
         """Write out all rows so far; called now and then, and before each checkpoint."""
 
-    def end(self, result: dict[str, Any]) -> None:
+    def end(self, result: ResultJson) -> None:
         """Called with result.json as far as rank 0 knows it; not called if training failed."""
 
     def close(self) -> None:

@@ -1,13 +1,12 @@
 """Test the best weights once, when training is complete."""
 
-from typing import Any
-
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.loop.state import TrainingState
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def tested(state: TrainingState, folder: RunFolder) -> dict[str, Any]:
+def tested(state: TrainingState, folder: RunFolder) -> ResultJson:
     """Test results for result.json; empty if the run has no test samples, or was stopped early.
 
     The best weights are those of best.pt, or the last ones if there is none; afterwards the last ones are restored.

@@ -1,28 +1,27 @@
 """What rank 0 knows of result.json."""
 
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import weights_sha256
-from manyheads.runner.logger.csv import MFU
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.machine import invocation
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 
 def result_of(
     trainer: Trainer, weights: dict[str, Tensor], memory: list[list[tuple[float, float | None]]], **findings: Any
-) -> dict[str, Any]:
+) -> ResultJson:
     """``weights``: of the whole model. ``memory``: MB by rank and device, most of tensors, and most reserved."""
     scores, progress, stopped = trainer.update.scores, trainer.progress, trainer.stop.signal
-    return {
+    result: ResultJson = {
         "status": "completed" if stopped is None else "interrupted",
-        "signal": stopped,
         "epochs": progress.epoch,
         "steps": progress.step,
         "samples_seen": progress.samples,
@@ -41,33 +40,38 @@ def result_of(
         "corrupt_samples": progress.corrupt,
         "skipped_steps": progress.skipped,
         **_utilization(trainer),
-        **({"evaluated": "ema"} if trainer.average is not None and trainer.average.is_evaluated else {}),
-        **({"ended": progress.ended} if progress.ended else {}),
-        **_digests(trainer),
-        **findings,
+        **findings,  # type: ignore[typeddict-item]  # of what the rank did, such as parity's
     }
+    if stopped is not None:
+        result["signal"] = stopped
+    if trainer.average is not None and trainer.average.is_evaluated:
+        result["evaluated"] = "ema"
+    if progress.ended:
+        result["ended"] = progress.ended
+    if digests := _digests(trainer):
+        result["data_sha256"] = digests
+    return result
 
 
-def _utilization(trainer: Trainer) -> dict[str, float]:
+def _utilization(trainer: Trainer) -> ResultJson:
     """FLOPs that a sample takes, and MFU, where it is known what the devices can compute."""
     known, speed = trainer.reporter.utilization, trainer.progress.samples_per_second
     if known is None or speed is None:
         return {}
-    return {"flops_per_sample": known.flops, MFU: known.mfu(speed)}
+    return {"flops_per_sample": known.flops, "mfu": known.mfu(speed)}
 
 
-def _digests(trainer: Trainer) -> dict[str, dict[str, str]]:
+def _digests(trainer: Trainer) -> dict[str, str]:
     """The sha256 of the samples of each split, where the data set knows it."""
     loaders = {"train": trainer.train, "val": trainer.evaluation.loader}
     found = {name: getattr(loader.batches.dataset, "digest", None) for name, loader in loaders.items()}
-    known = {name: digest for name, digest in found.items() if digest is not None}
-    return {"data_sha256": known} if known else {}
+    return {name: digest for name, digest in found.items() if digest is not None}
 
 
 SHOWN = 5  # files
 
 
-def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[str, dict[str, str]]:
+def summary(result: ResultJson, scores: Scores, folder: RunFolder) -> tuple[str, dict[str, str]]:
     """Title and rows of the table at the end."""
     title = (
         "completed" if result["status"] == "completed" else f"interrupted by {signal.Signals(result['signal']).name}"
@@ -85,7 +89,7 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
         rows["time"] = shares(result["time"])
     if ended := result.get("ended"):
         rows["ended"] = f"before its last epoch, by trainer.{ended}"
-    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"]) + " MB peak per device"
+    rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"] or ()) + " MB peak per device"
     if reserved := result.get("reserved_memory_mb"):
         rows["memory"] += f"; {' + '.join(f'{memory:,.0f}' for memory in reserved)} reserved"
     kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
@@ -94,7 +98,7 @@ def summary(result: dict[str, Any], scores: Scores, folder: RunFolder) -> tuple[
     if files := result["corrupt_files"]:
         more = f" and {len(files) - SHOWN:,} more, listed in {folder.result.name}" if len(files) > SHOWN else ""
         rows["unreadable"] = ", ".join(files[:SHOWN]) + more
-    rows["weights"] = f"sha256 {result['weights_sha256'][:16]}..."
+    rows["weights"] = f"sha256 {(result['weights_sha256'] or '')[:16]}..."
     rows["results"] = str(folder)
     if result["status"] == "interrupted":
         rows["resume"] = invocation.command("resume", folder)
@@ -106,7 +110,7 @@ def place(best: Numbers) -> str:
     return f"step {best['step']}" if "step" in best else f"epoch {best['epoch']}"
 
 
-def shares(seconds: dict[str, float]) -> str:
+def shares(seconds: Mapping[str, float]) -> str:
     """The parts in percent of the whole, the largest first; parts below half a percent are omitted."""
     whole = sum(seconds.values())
     found = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)

@@ -11,7 +11,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Collected, Metric
 from manyheads.runner.parallel.rank.passes import ForwardResult
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ScoresJson
 from manyheads.runner.task.rank.task import Task
 from manyheads.runner.wording import nearest
 
@@ -148,7 +148,7 @@ class Scores:
         record = (best or {}).get(self.monitor)  # a run of another task, which this one resumes, has none
         return record is None or sign * value > sign * record
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ScoresJson:
         """What result.json says of the metrics, so that a report can name them and order runs by them."""
         metrics = {metric.name: metric.describe() for metric in self.metrics}
         return {"monitor": self.monitor, "direction": self.direction, "metrics": metrics}

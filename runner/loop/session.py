@@ -24,6 +24,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes
 from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import write
 
@@ -151,7 +152,7 @@ class Session:
         reporter = self.trainer.reporter
         corrupt = self.parallel.gather([*reporter.corrupt])
         findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})
-        result = result_of(self.trainer, weights, memory, **findings) if self.parallel.records else {}
+        result = result_of(self.trainer, weights, memory, **findings) if self.parallel.records else ResultJson()
         if self.parallel.records:
             self.folder.write_json(self.folder.result, result)
             reporter.recorder.end(result)

@@ -3,12 +3,15 @@
 import platform
 import socket
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING
 
 from manyheads.runner.machine import hardware
 
+if TYPE_CHECKING:
+    from manyheads.runner.run.json_types import MachineJson
 
-def inventory() -> dict[str, Any]:
+
+def inventory() -> "MachineJson":
     """Host, system, processor, GPUs that ranks would see, and versions, under the names of provenance.json."""
     return {
         "host": socket.gethostname(),

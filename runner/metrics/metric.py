@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from manyheads.runner.run.json_types import MetricJson
+
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
@@ -54,7 +56,7 @@ class Metric:
         """Abbreviated name and value, for the live line."""
         return f"{self.short} {value:.1f}%" if self.unit == "%" else f"{self.short} {value:.3g}"
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> MetricJson:
         """The description in result.json, with which a report names and orders runs."""
         return {"direction": self.direction, "label": self.label, "unit": self.unit}
 

@@ -1,12 +1,12 @@
 """What the command ``parity`` answers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.parity.parity_causes import causes
+from manyheads.runner.parity.parity_findings import ParityFindings
 from manyheads.runner.parity.parity_plan import ParityOutcome
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.parity.print_parity import COLUMNS, show
@@ -38,7 +38,7 @@ class StrategyParity:
     error: Annotated[str, "why it failed, or is unavailable"]
 
     @classmethod
-    def of(cls, outcome: ParityOutcome, baseline: Mapping[str, Any]) -> "StrategyParity":
+    def of(cls, outcome: ParityOutcome, baseline: ParityFindings) -> "StrategyParity":
         """The outcome with its causes."""
         compared = bool(outcome.findings.get("differences"))
         beyond = [
@@ -66,12 +66,12 @@ class Parity(Answer):
     folder: Annotated[Path, "of the runs"]
     strategies: list[StrategyParity]
     outcomes: Annotated[list[ParityOutcome], TEXT_ONLY]
-    findings: Annotated[Mapping[str, Any], TEXT_ONLY]
+    findings: Annotated[ParityFindings, TEXT_ONLY]
     task: Annotated[ParityTask, TEXT_ONLY]
 
     @classmethod
     def of(
-        cls, outcomes: list[ParityOutcome], findings: Mapping[str, Any], task: ParityTask, path: Path, baseline: str
+        cls, outcomes: list[ParityOutcome], findings: ParityFindings, task: ParityTask, path: Path, baseline: str
     ) -> "Parity":
         """``findings``: of the baseline's own run; ``path``: where everything is."""
         strategies = [StrategyParity.of(each, findings) for each in outcomes]

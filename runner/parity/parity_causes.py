@@ -1,16 +1,17 @@
 """Sentences that explain why a strategy computes a different result, as far as the findings tell."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
+from manyheads.runner.parity.parity_findings import Culprit, ParityFindings
 from manyheads.runner.parity.parity_plan import FAILED, ParityOutcome, near
 
 NAMED = 3
 
 
-def causes(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> list[str]:
-    """Sentences about an outcome that differs. ``baseline``: what ``sides.Baseline.findings`` says of it."""
+def causes(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
+    """Sentences about an outcome that differs. ``baseline``: what its own run found."""
     if not outcome.differs:
         return []
     if outcome.state == FAILED:
@@ -25,7 +26,7 @@ def causes(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> list[str]:
     return found or [_unknown(outcome)]
 
 
-def unused_note(baseline: Mapping[str, Any]) -> str:
+def unused_note(baseline: ParityFindings) -> str:
     """What there is to know of parameters that no step used, where nothing differs."""
     names = baseline["unused"]
     if not names:
@@ -33,7 +34,7 @@ def unused_note(baseline: Mapping[str, Any]) -> str:
     return f"{_names(names)} {_get(names)} no gradient: unused. ddp fails on that without find_unused_parameters=true."
 
 
-def _of_failure(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator[str]:
+def _of_failure(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
     names = baseline["unused"]
     unused = f"{_names(names)} {_get(names)} no gradient" if names else ""
     if outcome.run and (text := outcome.run.parallel.cause_of(outcome.error, unused=unused)):
@@ -43,9 +44,10 @@ def _of_failure(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator
 def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
     """Every rank must build the same model, even where the strategy then gives all of them rank 0's."""
     initial = outcome.findings["initial"]
-    for kind, what in (("parameter", "initial weights"), ("buffer", "buffers")):
-        ranks = [str(rank["rank"]) for rank in initial if rank[kind]]
-        names = list(dict.fromkeys(name for rank in initial for name in rank[kind]))
+    parameters = {rank["rank"]: rank["parameter"] for rank in initial if rank["parameter"]}
+    buffers = {rank["rank"]: rank["buffer"] for rank in initial if rank["buffer"]}
+    for found, what in ((parameters, "initial weights"), (buffers, "buffers")):
+        ranks, names = [*map(str, found)], [*dict.fromkeys(chain(*found.values()))]
         if names:
             where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
             hidden = (
@@ -77,7 +79,7 @@ def _of_first_step(outcome: ParityOutcome, settings: list[str]) -> Iterator[str]
             yield f"Outputs and loss agree, but all gradients are {_times(ratio)} the baseline's."
 
 
-def _of_cut(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator[str]:
+def _of_cut(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
     """Where the outputs can't be compared, as of samples that are padded to the longest of their share."""
     whole, parts = baseline.get("cut") or (0.0, 0.0)
     if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
@@ -87,7 +89,7 @@ def _of_cut(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator[str
         )
 
 
-def _of_module(culprit: dict[str, Any], outcome: ParityOutcome) -> str:
+def _of_module(culprit: Culprit, outcome: ParityOutcome) -> str:
     name = f"{culprit['module'] or 'The model itself'} ({culprit['kind']})"
     several = f"{name}, like {culprit['alike'] - 1} more," if culprit["alike"] > 1 else name
     if culprit["reason"] == "statistics":
@@ -141,7 +143,7 @@ def _of_settings(outcome: ParityOutcome) -> Iterator[str]:
             )
 
 
-def _of_unused(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> Iterator[str]:
+def _of_unused(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
     names = [entry["name"] for entry in outcome.beyond("weight") if entry["name"] in baseline["unused"]]
     if names:
         yield (

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -17,6 +16,7 @@ from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, o
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parity.parity_findings import ParityFindings, TensorDifference
 from manyheads.runner.trust.trust_store import Trust
 
 PRECISION = "fp64"  # in which rounding can't be taken for a difference
@@ -135,7 +135,7 @@ EQUAL, DIFFERENT, FAILED, NOT_HERE = "equal", "different", "failed", "not here"
 
 @dataclass(frozen=True)
 class ParityOutcome:
-    """``findings``: what its ranks found, see ``sides.Compared.findings``; ``error``: why it failed or isn't here.
+    """``findings``: what its ranks found, ``error``: why it failed or isn't here.
 
     ``run``: its config, if it was started.
     """
@@ -143,7 +143,7 @@ class ParityOutcome:
     strategy: str
     state: str
     tolerance: float = 0.0
-    findings: dict[str, Any] = field(default_factory=dict)
+    findings: ParityFindings = field(default_factory=ParityFindings)
     error: str = ""
     run: RunConfig | None = None
 
@@ -159,13 +159,13 @@ class ParityOutcome:
         """Of all tensors of this kind."""
         return max((e["largest"] for e in self.findings.get("differences", []) if e["kind"] == kind), default=0.0)
 
-    def beyond(self, *kinds: str) -> list[dict[str, Any]]:
+    def beyond(self, *kinds: str) -> list[TensorDifference]:
         """What exceeds the tolerance, the largest first; of these kinds, or of all."""
         found = [e for e in self.findings.get("differences", []) if "first" in e and (not kinds or e["kind"] in kinds)]
         return sorted(found, key=lambda entry: -entry["largest"])
 
 
-def judged(strategy: str, findings: dict[str, Any], *, tolerance: float, run: RunConfig) -> ParityOutcome:
+def judged(strategy: str, findings: ParityFindings, *, tolerance: float, run: RunConfig) -> ParityOutcome:
     """Equal where no difference exceeds the tolerance, and all ranks made the same model and kept it the same."""
     beyond = any(not entry["largest"] <= tolerance for entry in findings["differences"])
     state = DIFFERENT if beyond or findings["initial"] or findings["apart"] else EQUAL

@@ -2,9 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +11,7 @@ from rich.text import Text
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_causes import causes, unused_note
+from manyheads.runner.parity.parity_findings import ParityFindings, TensorDifference
 from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, ParityOutcome
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.run.run_folder import RunFolder
@@ -30,7 +29,7 @@ def announce(strategies: list[str], run: RunConfig, task: ParityTask) -> None:
     Console(highlight=False).print(Text(text))
 
 
-def show(outcomes: list[ParityOutcome], baseline: Mapping[str, Any], task: ParityTask, path: Path, name: str) -> None:
+def show(outcomes: list[ParityOutcome], baseline: ParityFindings, task: ParityTask, path: Path, name: str) -> None:
     """Print it all. ``baseline``: what its own run found; ``path``: where everything is; ``name``: the baseline's."""
     console = Console(highlight=False)
     Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes, name))
@@ -58,7 +57,7 @@ def _table(outcomes: list[ParityOutcome], baseline: str) -> Table:
     return table
 
 
-def _lines(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> list[str]:
+def _lines(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
     """What there is to say of one strategy."""
     name = outcome.strategy
     if outcome.state == NOT_HERE:
@@ -81,11 +80,11 @@ def _lines(outcome: ParityOutcome, baseline: Mapping[str, Any]) -> list[str]:
     return [*lines, *(f"Cause ({name}): {text}" for text in causes(outcome, baseline))]
 
 
-def _since(entry: dict[str, Any]) -> str:
+def _since(entry: TensorDifference) -> str:
     return f", beyond it since step {entry['first'] + 1}" if entry["first"] < entry["step"] else ""
 
 
-def _width(entries: list[dict[str, Any]]) -> int:
+def _width(entries: list[TensorDifference]) -> int:
     return max((len(entry["name"]) for entry in entries[:MOST_TOLD]), default=0)
 
 

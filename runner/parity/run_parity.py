@@ -15,6 +15,7 @@ from manyheads.runner.errors import ConfigurationError, RunFailed, not_allowed
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.answer import Parity
+from manyheads.runner.parity.parity_findings import ParityFindings
 from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, ParityOutcome, PlannedSide, judged, plan
 from manyheads.runner.parity.parity_task import ParityTask, StepFiles, write_task
 from manyheads.runner.parity.print_parity import announce
@@ -76,12 +77,12 @@ def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: Pari
     try:
         findings = _run(folder, task)
     except RunFailed as error:
-        known = {"ranks": run.launcher.ranks}
+        known: ParityFindings = {"ranks": run.launcher.ranks}
         return ParityOutcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), run=run)
     return judged(planned.strategy, findings, tolerance=task.tolerance, run=run)
 
 
-def _run_baseline(baseline: RunFolder, task: ParityTask) -> dict:
+def _run_baseline(baseline: RunFolder, task: ParityTask) -> ParityFindings:
     try:
         return _run(baseline, task)
     except RunFailed:
@@ -89,8 +90,9 @@ def _run_baseline(baseline: RunFolder, task: ParityTask) -> dict:
         raise
 
 
-def _run(folder: RunFolder, task: ParityTask) -> dict:
+def _run(folder: RunFolder, task: ParityTask) -> ParityFindings:
     """Let the ranks of a frozen run do the task, and return what they found."""
     write_task(folder, task)
     launch(prepare(folder, apart=True), main=RANK)
-    return (folder.read_result() or {})["parity"]
+    findings: ParityFindings = (folder.read_result() or {})["parity"]
+    return findings

@@ -15,13 +15,15 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from manyheads.runner.run.json_types import Fingerprint
+
 if TYPE_CHECKING:
     from manyheads.runner.data.data_option import DataOption
 
 BLOCK = 2**20
 
 
-def fingerprint(option: "DataOption") -> dict[str, Any] | None:
+def fingerprint(option: "DataOption") -> Fingerprint | None:
     """The fingerprint of the option's files; None if none can be read, or with data.fingerprint=none.
 
     ``sizes``: sha256 over the names, relative to the data's own folders, and sizes in bytes. ``contents``: sha256 over
@@ -36,7 +38,7 @@ def fingerprint(option: "DataOption") -> dict[str, Any] | None:
 
 
 @cache  # the jobs of a sweep have the same data
-def _taken(sources: tuple[tuple[str, Path], ...], *, reads_contents: bool) -> dict[str, Any] | None:
+def _taken(sources: tuple[tuple[str, Path], ...], *, reads_contents: bool) -> Fingerprint | None:
     sizes, contents = hashlib.sha256(), hashlib.sha256()
     count = total = 0
     for folder in _folders(sources):
@@ -48,8 +50,8 @@ def _taken(sources: tuple[tuple[str, Path], ...], *, reads_contents: bool) -> di
             _read(f"{folder.path}{name}", contents)
     if not count:
         return None
-    digests = {"sizes": sizes.hexdigest(), "contents": contents.hexdigest() if reads_contents else None}
-    return {"files": count, "bytes": total, **digests}
+    in_contents = contents.hexdigest() if reads_contents else None
+    return {"files": count, "bytes": total, "sizes": sizes.hexdigest(), "contents": in_contents}
 
 
 class _Files(NamedTuple):

@@ -3,16 +3,15 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run import json_types
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.json_types import MachineJson, ProvenanceJson, right
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def note_nodes(folder: RunFolder, nodes: Sequence[dict[str, Any]]) -> None:
+def note_nodes(folder: RunFolder, nodes: Sequence[MachineJson]) -> None:
     """Make provenance.json describe the machine of rank 0, and list all machines under ``nodes``.
 
     ``nodes``: the inventory of each, with its name, in the order of their ranks. If the command was typed on another
@@ -23,25 +22,38 @@ def note_nodes(folder: RunFolder, nodes: Sequence[dict[str, Any]]) -> None:
         _note(folder, list(nodes))
 
 
-def unless_submitted(now: dict[str, Any], recorded: dict[str, Any]) -> dict[str, Any]:
+def unless_submitted(now: ProvenanceJson, recorded: ProvenanceJson) -> ProvenanceJson:
     """The result of ``describe``, without this machine's entries if the recorded run was only submitted from it.
 
     The machines of the next run are then unknown until its ranks start.
     """
     if now["host"] != recorded.get("submitted_from"):
         return now
-    sections = {"cpu": {**now["cpu"], "model": None, "cores": None}, "versions": {**now["versions"], "driver": None}}
-    return {**now, **sections, "devices": None, "host": None, "system": None}
+    unknown: ProvenanceJson = {
+        "cpu": {**now["cpu"], "model": None, "cores": None},
+        "versions": {**now["versions"], "driver": None},
+        "devices": None,
+        "host": None,
+        "system": None,
+    }
+    return {**now, **unknown}
 
 
-def _note(folder: RunFolder, nodes: list[dict[str, Any]]) -> None:
-    before = json_types.right(read_json(folder.provenance), json_types.PROVENANCE)
+def _note(folder: RunFolder, nodes: list[MachineJson]) -> None:
+    before = right(read_json(folder.provenance), ProvenanceJson)
     written = os.stat(folder.provenance)
-    first = {key: value for key, value in nodes[0].items() if key != "node"}
-    sections = {key: {**(before.get(key) or {}), **first[key]} for key in ("cpu", "versions")}
+    first = nodes[0].copy()
+    first.pop("node", None)
+    now: ProvenanceJson = {
+        **before,
+        **first,
+        "cpu": {**(before.get("cpu") or {}), **first["cpu"]},
+        "versions": {**(before.get("versions") or {}), **first["versions"]},
+        "nodes": nodes,
+    }
     typed_on = before.get("submitted_from", before.get("host"))
-    kept = {"submitted_from": typed_on} if typed_on not in (None, first["host"]) else {}
-    now = {**before, **first, **sections, **kept, "nodes": nodes}
+    if typed_on not in (None, first["host"]):
+        now["submitted_from"] = typed_on
     if now != before:
         folder.write_json(folder.provenance, now)
         with Folder(folder.path) as held:  # the time at which the run was started

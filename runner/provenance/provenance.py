@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT, own_sections
 from manyheads.runner.machine import invocation
@@ -25,6 +24,7 @@ from manyheads.runner.provenance.kept_files import keep_files
 from manyheads.runner.provenance.own_code import own_code, own_origin
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.json_types import ProvenanceJson
 from manyheads.runner.run.run_folder import RunFolder
 
 FORMAT = 1  # of a run folder's content; increased when older programs would misread it
@@ -67,7 +67,7 @@ def record(folder: RunFolder, run: RunConfig, *, composed_from: str | None = Non
     folder.write_json(folder.provenance, described)
 
 
-def describe(run: RunConfig, *, composed_from: str | None = None) -> dict[str, Any]:
+def describe(run: RunConfig, *, composed_from: str | None = None) -> ProvenanceJson:
     """The content of provenance.json for a run of this config started here and now."""
     commit, diff = code_at_start()
     packages, here = installed_packages(), inventory()

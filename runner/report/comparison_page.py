@@ -61,7 +61,8 @@ def configs(comparison: Comparison) -> dict[str, Any]:
 def _describe(row: ReportRow) -> dict[str, str]:
     run = row.first.run
     found = {key: "null" if value is None else text_of(value) for key, value in run.config.items()}
-    found |= {f"provenance.{key}": text_of(run.provenance[key]) for key in PROVENANCE if key in run.provenance}
+    known = {key: value for key, value in run.provenance.items() if key in PROVENANCE}
+    found |= {f"provenance.{key}": text_of(value) for key, value in known.items()}
     versions = run.provenance.get("versions") or {}
     return found | {f"provenance.versions.{key}": text_of(value) for key, value in versions.items()}
 

@@ -12,11 +12,12 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.option.locate import OPTION
-from manyheads.runner.run import json_types, yaml_text
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json, read_text
 from manyheads.runner.run.folder import MOST_BYTES, Folder
 from manyheads.runner.run.frozen import MOST_BYTES as MOST_CONFIG_BYTES
 from manyheads.runner.run.frozen import frozen
+from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, right
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import may_declare
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
@@ -31,8 +32,8 @@ class Run:
 
     folder: Path
     config: dict[str, Any] = field(default_factory=dict)
-    result: dict[str, Any] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
+    result: ResultJson = field(default_factory=ResultJson)
+    provenance: ProvenanceJson = field(default_factory=ProvenanceJson)
     steps: Columns = field(default_factory=dict)
     epochs: Columns = field(default_factory=dict)
     gpu: Columns = field(default_factory=dict)
@@ -72,8 +73,8 @@ def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
         folder=folder.path,
         options={group: name for group in GROUPS if (name := config.pop(f"{group}.{OPTION}", None))},
         config=config,
-        result=json_types.right(_mapping(texts.get(folder.result)), json_types.RESULT),
-        provenance=json_types.right(_mapping(texts.get(folder.provenance)), json_types.PROVENANCE),
+        result=right(_mapping(texts.get(folder.result)), ResultJson),
+        provenance=right(_mapping(texts.get(folder.provenance)), ProvenanceJson),
         steps=columns(texts.get(folder.steps, ""), steps),
         epochs=columns(texts.get(folder.epochs, "")),
         gpu=columns(texts.get(folder.gpu, "")),

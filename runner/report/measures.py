@@ -86,7 +86,7 @@ def _throughput(run: Run, epochs: Sequence[int], seconds: Sequence[float]) -> fl
 
 def _objective(run: Run, objective: ShownMetric) -> float | None:
     """The objective in the best epoch so far, also of a run in progress."""
-    known = [run.result.get(key) or {} for key in ("best", "metrics")]
+    known = (run.result.get("best") or {}, run.result.get("metrics") or {})
     values = [*(each.get(objective.column) for each in known), _best(run, objective)]
     return next((value for value in values if value is not None), None)
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run import json_types
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.json_types import ResultJson, right
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -43,7 +43,7 @@ class Result(Answer):
         found = run.read_result()
         if found is None:
             raise ConfigurationError(f"{run} has not finished: it has no {run.result.name}.")
-        result = json_types.right(found, json_types.RESULT)
+        result = right(found, ResultJson)
         known: dict[str, Any] = {name: result.get(name) or 0 for name in ("epochs", "steps", "samples_seen")}
         known |= {name: result.get(name) or "" for name in ("device", "parallel", "precision", "launcher")}
         same = ("best", "objective", "train_seconds", "wall_seconds", "samples_per_second", "peak_memory_mb")

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from manyheads.runner.report.load_run import Run
+from manyheads.runner.run.json_types import ResultJson
 
 NONE = "–"
 
@@ -36,14 +36,14 @@ LOSS = ShownMetric("loss", "val loss", "", "min")
 
 def metric_of(run: Run) -> ShownMetric | None:
     """A run's own metric; None if it does not name one."""
-    scores = run.result.get("scores")
-    described = scores.get("metrics") if isinstance(scores, dict) else None
-    if not isinstance(scores, dict) or not isinstance(described, dict) or not described:
+    scores = run.result.get("scores") or {}
+    described = scores.get("metrics") or {}
+    if not described:
         return None
     monitored = str(scores.get("monitor")).removeprefix("val_")
     name = monitored if monitored in described else next(iter(described))
-    about: dict[str, Any] = described[name] if isinstance(described[name], dict) else {}
-    return ShownMetric(name, *(str(about.get(key, "")) for key in ("label", "unit", "direction")))
+    about = described[name] or {}
+    return ShownMetric(name, about.get("label") or "", about.get("unit") or "", about.get("direction") or "")
 
 
 def shown_metric(runs: Iterable[Run]) -> ShownMetric:
@@ -53,8 +53,7 @@ def shown_metric(runs: Iterable[Run]) -> ShownMetric:
 
 def objective_of(run: Run) -> ShownMetric | None:
     """The metric that decides a run's best epoch, which may be the loss; None if it does not name one."""
-    scores = run.result.get("scores")
-    return LOSS if isinstance(scores, dict) and scores.get("monitor") == LOSS.column else metric_of(run)
+    return LOSS if (run.result.get("scores") or {}).get("monitor") == LOSS.column else metric_of(run)
 
 
 def shown_objective(runs: Iterable[Run]) -> ShownMetric:
@@ -76,7 +75,7 @@ def shown_value(metric: ShownMetric, mean: float | None, spread: float | None) -
     return NONE if mean is None else f"{show(mean)}{'' if spread is None else f' ± {show(spread)}'}{unit}"
 
 
-def is_share(name: str, result: dict[str, Any]) -> bool:
+def is_share(name: str, result: ResultJson) -> bool:
     """Whether a column of epochs.csv is a percentage of samples, which changes in steps of one sample."""
     metrics = (result.get("scores") or {}).get("metrics") or {ACCURACY.name: {"unit": "%"}, "acc5": {"unit": "%"}}
     return (metrics.get(name.partition("_")[2]) or {}).get("unit") == "%"

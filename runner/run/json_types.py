@@ -1,54 +1,172 @@
-"""Of what kind the values in a run's JSON files are: who reads one relies on it, whoever has written the file."""
+"""Types of a run's JSON files: who reads one relies on them, whoever has written the file."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypedDict, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from manyheads.runner.errors import ConfigurationError
 
 Numbers = dict[str, float | None]  # a row of a run's tables, by column; None for what was not measured
-_NUMBER = (int, float)
-RESULT: dict[str, Any] = {
-    **dict.fromkeys(("status", "device", "parallel", "precision", "launcher", "weights_sha256"), str),
-    **dict.fromkeys(("epochs", "steps", "samples_seen", "world_size", "signal"), int),
-    **dict.fromkeys(("train_seconds", "wall_seconds", "samples_per_second", "objective"), _NUMBER),
-    **dict.fromkeys(("metrics", "best", "error", "files"), dict),
-    "peak_memory_mb": list,
-}
-PROVENANCE: dict[str, Any] = {
-    **dict.fromkeys(("id", "command", "directory", "commit", "host", "user", "system", "launcher", "signature"), str),
-    "submitted_from": str,
-    **dict.fromkeys(("versions", "packages", "cpu", "environment", "own", "own_code", "data"), dict),
-    **dict.fromkeys(("ranks", "format"), int),
-    "clean": bool,
-    **dict.fromkeys(("devices", "nodes"), list),
-}
+Content = TypeVar("Content")
 
 
-def wrong_keys(content: dict[str, Any], kinds: dict[str, Any]) -> list[str]:
-    """Keys whose values are of another kind; null is of every kind. Of a mapping its own values are looked at too."""
-    found = [key for key, kind in kinds.items() if content.get(key) is not None and not _is(content[key], kind)]
-    numbers = [name for name in ("metrics", "best") if name in kinds and name not in found]
-    found += [name for name in numbers if not all(_is(each, _NUMBER) for each in (content.get(name) or {}).values())]
-    texts = [name for name in ("versions", "devices", "packages") if name in kinds and name not in found]
-    for name in texts:
-        values = content.get(name) or []
-        values = values.values() if isinstance(values, dict) else values
-        if not {*map(type, values)} <= {str, type(None)}:  # of hundreds of packages
-            found.append(name)
-    return found
+class MetricJson(TypedDict, total=False):
+    """How a report names a metric. ``direction``: max or min."""
+
+    label: str
+    unit: str
+    direction: str
 
 
-def right(content: dict[str, Any], kinds: dict[str, Any]) -> dict[str, Any]:
-    """The content without what has another type than it should be."""
-    wrong = wrong_keys(content, kinds)
-    return {key: value for key, value in content.items() if key not in wrong}
+class ScoresJson(TypedDict, total=False):
+    """What is measured. ``monitor``: the column that decides the best epoch; ``metrics``: by name."""
+
+    monitor: str
+    direction: str
+    metrics: dict[str, MetricJson]
 
 
-def check(content: dict[str, Any], kinds: dict[str, Any], path: object) -> dict[str, Any]:
-    """The content. Raises ConfigurationError that names the first value of another kind than it should be."""
-    for key in wrong_keys(content, kinds):
+class ResultJson(TypedDict, total=False):
+    """result.json: what a run came to. Keys that are not listed are of a command or a launcher, and stay as they are.
+
+    ``metrics``, ``best``: values by column; ``best``: of the best epoch; ``objective``: the monitored value; ``time``:
+    seconds of training by what they were spent on; ``peak_memory_mb``, ``reserved_memory_mb``: by device; ``files``,
+    ``data_sha256``: digests by name; ``ended``: the key of ``trainer`` that ended the run before its last epoch.
+    """
+
+    status: str
+    signal: int
+    error: dict[str, Any] | None
+    epochs: int
+    steps: int
+    samples_seen: int
+    world_size: int
+    device: str
+    parallel: str
+    precision: str
+    launcher: str
+    train_seconds: float | None
+    wall_seconds: float
+    time: dict[str, float]
+    samples_per_second: float | None
+    peak_memory_mb: list[float] | None
+    reserved_memory_mb: list[float]
+    metrics: Numbers
+    objective: float | None
+    best: Numbers | None
+    test: dict[str, Any]
+    scores: ScoresJson
+    weights_sha256: str | None
+    files: dict[str, str]
+    data_sha256: dict[str, str]
+    corrupt_samples: int
+    corrupt_files: list[str]
+    skipped_steps: int
+    evaluated: str
+    ended: str
+    flops_per_sample: float
+    mfu: float
+    parity: Any
+
+
+class MachineJson(TypedDict, total=False):
+    """One machine in provenance.json. ``cpu``: model, cores, and threads_per_rank where it is a run's."""
+
+    node: str
+    host: str | None
+    system: str | None
+    cpu: dict[str, Any]
+    devices: list[str] | None
+    versions: dict[str, str | None]
+
+
+class Fingerprint(TypedDict):
+    """Of a run's data. ``sizes``, ``contents``: sha256 over the names of its files and their sizes, or their bytes."""
+
+    files: int
+    bytes: int
+    sizes: str
+    contents: str | None
+
+
+class ProvenanceJson(MachineJson, total=False):
+    """provenance.json: where a run came from. Of the machine of rank 0; ``nodes``: all of them, if they are several.
+
+    ``commit``, ``clean``: of this project's checkout; ``own``: the same of the user's code, with its folder;
+    ``own_code``: sha256 by package or file; ``submitted_from``: the host on which the command was typed, if it is
+    another one.
+    """
+
+    id: str
+    format: int
+    command: str
+    directory: str
+    composed_from: str | None
+    continued_from: str | None
+    submitted_from: str | None
+    signature: str
+    commit: str | None
+    clean: bool
+    own: dict[str, Any] | None
+    own_code: dict[str, str]
+    packages: dict[str, str]
+    user: str
+    environment: dict[str, str]
+    ranks: int
+    launcher: str
+    data: Fingerprint | None
+    nodes: list[MachineJson]
+
+
+def wrong_keys(content: Mapping[str, Any], kind: type) -> list[str]:
+    """Keys of a TypedDict whose values are of another type, at any depth; null is of every type."""
+    hints = _hints(kind)
+    return [key for key, value in content.items() if key in hints and not _is(value, hints[key])]
+
+
+def right(content: Mapping[str, Any], kind: type[Content]) -> Content:
+    """The content without what has another type than its key has in the TypedDict."""
+    wrong = wrong_keys(content, kind)
+    return cast(Content, {key: value for key, value in content.items() if key not in wrong})
+
+
+def check(content: Mapping[str, Any], kind: type[Content], path: object) -> Content:
+    """The content. Raises ConfigurationError that names the first value of another type than its key has."""
+    for key in wrong_keys(content, kind):
         raise ConfigurationError(f"{path} cannot be read: {key} has another type. Restore it from a copy.")
-    return content
+    return cast(Content, content)
 
 
 def _is(value: Any, kind: Any) -> bool:
-    return value is None or (isinstance(value, kind) and (kind is bool or not isinstance(value, bool)))
+    if value is None or type(value) in _plain(kind):
+        return True
+    if get_origin(kind) is UnionType:
+        return any(_is(value, each) for each in get_args(kind))
+    if is_typeddict(kind):
+        return isinstance(value, dict) and kind.__required_keys__ <= value.keys() and not wrong_keys(value, kind)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and _are(value.values(), get_args(kind)[1])
+    if get_origin(kind) is list:
+        return isinstance(value, list) and _are(value, get_args(kind)[0])
+    return kind is Any
+
+
+def _are(values: Iterable[Any], kind: Any) -> bool:
+    """Whether all are; hundreds of packages are compared by their types, not one by one."""
+    return {*map(type, values)} <= _plain(kind) or all(_is(value, kind) for value in values)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _plain(kind: Any) -> frozenset[type]:
+    """The types that parsed JSON has for it; none for one that has values of its own."""
+    if get_origin(kind) is UnionType:
+        return frozenset().union(*map(_plain, get_args(kind)))
+    if kind is float:
+        return frozenset({float, int, NoneType})
+    return frozenset({kind, NoneType}) if kind in (str, int, bool, NoneType) else frozenset()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def finish(
     wall_seconds: float,
     reason: BaseException | None = None,
     added: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> ResultJson:
     """Write the final result.json and return its content.
 
     ``reason``: why the run did not complete; ``added``: what only its parent knows of it.
@@ -32,7 +33,7 @@ def finish(
         status = "interrupted"
     elif failure:
         status = "failed"
-    result = {
+    result: ResultJson = {
         "status": status,
         "error": failure.to_json() if failure else None,
         "epochs": known.get("epochs", 0),
@@ -69,7 +70,7 @@ def as_failure(reason: BaseException | None) -> Failure | None:
     return None
 
 
-def last_known(folder: RunFolder) -> dict[str, Any]:
+def last_known(folder: RunFolder) -> ResultJson:
     """How far a run got that could not say so itself: the last rows of its tables."""
     step, epoch = _last_row(folder.steps), _last_row(folder.epochs)
     return {

@@ -12,7 +12,7 @@ from stat import S_ISDIR
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run import checkpoint_places, json_types, seal, yaml_text
+from manyheads.runner.run import checkpoint_places, seal, yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_bytes, read_json
 from manyheads.runner.run.files import (
     exclusive,
@@ -24,6 +24,7 @@ from manyheads.runner.run.files import (
     write_whole,
 )
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check, right
 from manyheads.runner.run.ledger import NAME as LEDGER
 
 CHECKED = "MANYHEADS_CHECKED"
@@ -207,7 +208,7 @@ class RunFolder:
         if (found is None and not self.provenance.exists()) or (found is not None and int(found[1]) == FORMAT):
             return
         try:
-            commit = json_types.right(read_json(self.provenance), json_types.PROVENANCE).get("commit")
+            commit = right(read_json(self.provenance), ProvenanceJson).get("commit")
         except (OSError, ConfigurationError):
             commit = None
         with_it = f"Check out commit {commit}, which recorded it" if commit else "Use the version that recorded it"
@@ -215,7 +216,7 @@ class RunFolder:
             f"{self} was recorded by a version whose run.yaml has another format. {with_it}, or start a new run."
         )
 
-    def write_json(self, path: Path, content: dict) -> None:
+    def write_json(self, path: Path, content: Mapping[str, Any]) -> None:
         write_whole(path, json.dumps(content, indent=2, default=str) + "\n")
 
     @contextmanager
@@ -232,14 +233,14 @@ class RunFolder:
             with suppress(FileNotFoundError), open(path, "rb", opener=no_link) as file:
                 os.fsync(file.fileno())
 
-    def read_result(self) -> dict[str, Any] | None:
+    def read_result(self) -> ResultJson | None:
         """result.json, or None while the run has not ended."""
         try:
-            return json_types.check(read_json(self.result), json_types.RESULT, self.result)
+            return check(read_json(self.result), ResultJson, self.result)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def completed(self) -> dict[str, Any] | None:
+    def completed(self) -> ResultJson | None:
         """The result of a complete run; None for another one, or if its parent was killed before recording that."""
         result = self.read_result() or {}
         return result if result.get("status") == "completed" and "wall_seconds" in result else None

@@ -12,7 +12,7 @@ import yaml
 from tests.walks.source import ROOT, Function, Layers, Source, module_of
 
 COPIES = {"dict", "copy.deepcopy", "deepcopy", "OmegaConf.to_container", "OmegaConf.create", "cast", "copy"}
-CONFIGS = {"dict[str, Any]", "Config", "DictConfig", "RunConfig"}  # between which a pass translates
+CONFIGS = {"dict[str, Any]", "Section", "Config", "DictConfig", "RunConfig"}  # between which a pass translates
 SAME = {"written", "section"}  # attributes of a run config, and of an option, that are the same in another form
 SECTIONS = {"trainer", "data", "model", "parallel"}  # of an object that has these fields it is the run config
 OTHERS_HAVE = {name for kind in (dict, list, str, set, bytes, pathlib.Path, subprocess.Popen) for name in dir(kind)}

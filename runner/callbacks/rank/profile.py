@@ -4,7 +4,6 @@ Source: https://docs.pytorch.org/docs/stable/profiler.html.
 """
 
 import gzip
-from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -13,6 +12,7 @@ from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, write_whole
+from manyheads.runner.run.json_types import ResultJson
 
 FOLDER = "profile"
 ROWS = 30  # of the table
@@ -48,7 +48,7 @@ class Profile(Callback):
         if step == self._begin_after + self.steps:
             self._write()
 
-    def on_end(self, result: dict[str, Any]) -> None:
+    def on_end(self, result: ResultJson) -> None:
         if self._profiler is not None:
             self._write()
         if self.run.rank > 0:

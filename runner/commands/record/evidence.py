@@ -1,7 +1,7 @@
 """The evidence of a record: what was run, what each run came to, on what, by which clock; and its check."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str,
     ordered = sorted(entries, key=lambda entry: entry.repeat)
     first = RunFolder(sweep / ordered[0].folder)
     config = first.read_config()
-    provenance = load_run(first.path).provenance
+    provenance: Mapping[str, Any] = load_run(first.path).provenance
     trust = None if first.is_own() else Trust(trusted_packages(), place=first.path)
     return Contender(
         label=" ".join(each for each in ordered[0].overrides if each not in common) or "as configured",
@@ -193,7 +193,8 @@ def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str,
 def _attempts(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str) -> Iterator[RecordedAttempt]:
     for entry in entries:
         folder = RunFolder(sweep / entry.folder)
-        result, config = folder.read_result() or {}, folder.read_config()
+        config = folder.read_config()
+        result: Mapping[str, Any] = folder.read_result() or {}
         try:
             yield RecordedAttempt(
                 seed=config["seed"],

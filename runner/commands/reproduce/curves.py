@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from manyheads.runner.commands.reproduce.recorded import Past
 from manyheads.runner.report.load_run import Columns, Run
 from manyheads.runner.report.rounding import Pair, paired, relative_difference
 from manyheads.runner.report.shown_metric import is_share
+from manyheads.runner.run.json_types import ResultJson
 
 STEP_VALUES = ("loss", "grad_norm")
 NO_SCORES = ("val_seconds", "val_samples")
@@ -23,7 +23,7 @@ def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[Pair]:
     return sorted(measured, key=lambda pair: pair.step)
 
 
-def evaluated(recorded: dict[str, Any], now: dict[str, Any]) -> list[Pair]:
+def evaluated(recorded: ResultJson, now: ResultJson) -> list[Pair]:
     """The evaluation metrics in two runs' result.json."""
     found, samples = [], float(recorded["metrics"].get("val_samples") or math.nan)
     for name in filter(is_score, recorded["metrics"]):

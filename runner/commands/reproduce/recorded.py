@@ -10,8 +10,8 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.provenance import FORMAT
 from manyheads.runner.report.load_run import Columns, read_columns
-from manyheads.runner.run import json_types
 from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -22,8 +22,8 @@ class Past:
 
     folder: RunFolder
     config: Section
-    result: dict[str, Any]
-    provenance: dict[str, Any]
+    result: ResultJson
+    provenance: ProvenanceJson
     steps: Columns
     epochs: Columns
 
@@ -56,10 +56,10 @@ def read_past(path: str | Path) -> Past:
             f"{folder} is not complete: {result.get('status')} after {result.get('steps', 0)} steps. "
             f"Resume it: {_resume(folder)}"
         )
-    json_types.check(result, json_types.RESULT, folder.result)
-    json_types.check(provenance, json_types.PROVENANCE, folder.provenance)
-    _check_unedited(folder, result)
-    return Past(folder, config, result, provenance, read_columns(folder.steps), read_columns(folder.epochs))
+    came_to = check(result, ResultJson, folder.result)
+    came_from = check(provenance, ProvenanceJson, folder.provenance)
+    _check_unedited(folder, came_to)
+    return Past(folder, config, came_to, came_from, read_columns(folder.steps), read_columns(folder.epochs))
 
 
 def _resume(folder: RunFolder) -> str:
@@ -75,7 +75,7 @@ def _read_json(path: Path, missing: str) -> dict[str, Any]:
         raise ConfigurationError(f"{path} cannot be read: {error}. Restore it from a copy.") from None
 
 
-def _check_unedited(folder: RunFolder, result: dict[str, Any]) -> None:
+def _check_unedited(folder: RunFolder, result: ResultJson) -> None:
     now, recorded = folder.digests(), result.get("files")
     if not isinstance(recorded, dict):
         raise ConfigurationError(f"{folder.result} has no digests of the run's files. Restore it from a copy.")

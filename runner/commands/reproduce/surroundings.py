@@ -1,7 +1,7 @@
 """What is not as it was when a run was recorded, the things that can change numbers first."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rich import box
@@ -13,6 +13,7 @@ from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import config_value, text_of
 from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.json_types import ProvenanceJson
 
 # Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
 HARMLESS = ("python", "driver")  # versions that cannot change numbers
@@ -44,8 +45,8 @@ def overridden(config: Section, overrides: list[str]) -> list[Difference]:
 
 
 def differences(
-    recorded: dict[str, Any],
-    now: dict[str, Any],
+    recorded: ProvenanceJson,
+    now: ProvenanceJson,
     *,
     chosen: list[Difference],
     diffs: tuple[bytes, bytes] | None,
@@ -82,11 +83,11 @@ def show(found: list[Difference]) -> None:
     console.print(table)
 
 
-def _code(recorded: dict[str, Any], now: dict[str, Any], then: bytes, today: bytes) -> Iterator[Difference]:
-    if recorded.get("commit") is None or now["commit"] is None:
+def _code(recorded: ProvenanceJson, now: ProvenanceJson, then: bytes, today: bytes) -> Iterator[Difference]:
+    before, after = recorded.get("commit"), now["commit"]
+    if before is None or after is None or (before, then) == (after, today):
         return
-    if (recorded["commit"], then) != (now["commit"], today):
-        yield Difference("code of manyheads", _commit(recorded["commit"], then), _commit(now["commit"], today), True)
+    yield Difference("code of manyheads", _commit(before, then), _commit(after, today), True)
 
 
 def _commit(commit: str, diff: bytes) -> str:
@@ -94,9 +95,10 @@ def _commit(commit: str, diff: bytes) -> str:
     return f"{commit[:10]}{changes}"
 
 
-def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any, bool]]:
+def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, Any, Any, bool]]:
     def both(name: str, section: str | None = None) -> tuple[Any, Any]:
-        then, today = (content.get(section, {}) if section else content for content in (recorded, now))
+        contents: tuple[Mapping[str, Any], ...] = (recorded, now)
+        then, today = (content.get(section, {}) if section else content for content in contents)
         return then.get(name), today.get(name)
 
     for package in {**recorded.get("own_code", {}), **now["own_code"]}:
@@ -127,7 +129,7 @@ def _rows(recorded: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, 
     yield from _other_packages(*packages, shown={"manyheads", *_libraries(recorded, now), *COMPUTING})
 
 
-def _libraries(*contents: dict[str, Any]) -> list[str]:
+def _libraries(*contents: ProvenanceJson) -> list[str]:
     """Those of the recorded versions that can change numbers."""
     return list(dict.fromkeys(name for each in contents for name in each.get("versions", {}) if name not in HARMLESS))
 
@@ -147,14 +149,15 @@ def _differ(recorded: Any, now: Any) -> bool:
     return recorded is not None and now is not None and recorded != now
 
 
-def _data(content: dict[str, Any], other: dict[str, Any]) -> str | None:
+def _data(content: ProvenanceJson, other: ProvenanceJson) -> str | None:
     """A description that is the same for the same data, as far as both fingerprints can tell."""
     data, others = content.get("data"), other.get("data")
     if not (data and others):
         return None
-    has_contents = data["contents"] and others["contents"]
-    kind = "contents" if has_contents else "sizes"
-    return f"{data['files']:,} files, {data['bytes']:,} bytes; sha256 of {kind} {data[kind][:10]}"
+    kind, digest = "sizes", data["sizes"]
+    if data["contents"] and others["contents"]:
+        kind, digest = "contents", data["contents"]
+    return f"{data['files']:,} files, {data['bytes']:,} bytes; sha256 of {kind} {digest[:10]}"
 
 
 def _text(value: Any) -> str:

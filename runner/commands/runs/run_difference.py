@@ -16,10 +16,17 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.json_types import Numbers, ProvenanceJson, right
 from manyheads.runner.run.run_folder import RunFolder
 
-_EMPTY: dict[str, Any] = {"commit": None, **{name: {} for name in ("own_code", "environment", "cpu", "versions")}}
-_DATA: dict[str, Any] = {"files": int, "bytes": int, "contents": (str, type(None)), "sizes": (str, type(None))}
+_EMPTY: ProvenanceJson = {
+    "commit": None,
+    "own_code": {},
+    "environment": {},
+    "cpu": {},
+    "versions": {},
+    "packages": {},
+}
 
 
 @dataclass(frozen=True)
@@ -78,12 +85,15 @@ def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
     """What either run came to; numbers of both wherever one has them, unless they are the same."""
     for name in ("status", "epochs", "steps"):
         yield from _row(name, before.result.get(name), after.result.get(name))
-    for section in ("metrics", "best"):
-        values = [run.result.get(section) or {} for run in (before, after)]
-        for key in dict.fromkeys((*values[0], *values[1])):
-            yield from _row(f"best {key}" if section == "best" else key, values[0].get(key), values[1].get(key))
+    first, second = ({**(run.result.get("metrics") or {}), **_best(run)} for run in (before, after))
+    for key in dict.fromkeys((*first, *second)):
+        yield from _row(key, first.get(key), second.get(key))
     for name in ("samples_per_second", "train_seconds", "weights_sha256"):
         yield from _row(name, before.result.get(name), after.result.get(name))
+
+
+def _best(run: Run) -> Numbers:
+    return {f"best {key}": value for key, value in (run.result.get("best") or {}).items()}
 
 
 def _row(what: str, first: Any, second: Any) -> Iterator[DifferenceRow]:
@@ -97,13 +107,10 @@ def _text(value: Any) -> str:
     return str(value)[:16] if isinstance(value, str) else text_of(value)
 
 
-def _whole(run: Run) -> dict[str, Any]:
+def _whole(run: Run) -> ProvenanceJson:
     """A provenance.json of whatever age with the keys that a comparison asks for."""
-    content = {key: run.provenance[key] for key in run.provenance if run.provenance[key] is not None}
-    data = content.get("data")
-    if data is not None and not all(isinstance(data.get(key, 0.5), kind) for key, kind in _DATA.items()):
-        content["data"] = None
-    return {**_EMPTY, "packages": {}, **content}
+    known = {key: value for key, value in run.provenance.items() if value is not None}
+    return right({**_EMPTY, **known}, ProvenanceJson)
 
 
 def _changes(folder: RunFolder) -> bytes:

@@ -15,10 +15,10 @@ from manyheads.runner.option.locate import OPTION
 from manyheads.runner.report.keys import config_value, parsed
 from manyheads.runner.report.load_run import Run
 from manyheads.runner.report.shown_metric import ACCURACY, ShownMetric, metric_of
-from manyheads.runner.run import json_types
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.frozen import read_frozen, read_typed
+from manyheads.runner.run.json_types import ResultJson, right
 from manyheads.runner.run.run_folder import RunFolder
 
 STATUSES = ("completed", "interrupted", "failed", "running", "queued", "pending", "skipped")
@@ -35,7 +35,7 @@ class Summary:
     sweep: Path | None
     status: str
     started: float
-    result: dict[str, Any]
+    result: ResultJson
     job: str = ""
 
     @cached_property
@@ -104,9 +104,9 @@ def summary(
 
     ``planned``: its state in a ledger; ``answers``: those that engines gave for other runs of the list.
     """
-    result: dict[str, Any] = {}
+    result: ResultJson = {}
     with suppress(OSError, ConfigurationError):
-        result = json_types.right(read_json(folder.result), json_types.RESULT)
+        result = right(read_json(folder.result), ResultJson)
     known = result.get("status") in STATUSES
     status, job = result["status"] if known else _status(folder, planned), ""
     if status == "interrupted":

@@ -21,6 +21,7 @@ from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.json_schema import TEXT_ONLY
+from manyheads.runner.run.json_types import ProvenanceJson, ResultJson
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -148,20 +149,20 @@ def _state(run: Summary) -> Rows:
     yield "when", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)) + took
 
 
-def _origin(run: Summary, provenance: dict[str, Any]) -> Rows:
+def _origin(run: Summary, provenance: ProvenanceJson) -> Rows:
     if provenance.get("host"):
         yield "where", f"{provenance['host']}, in {provenance.get('directory')}"
     if provenance.get("command"):
         yield "command", str(provenance["command"])
-    for key in ("continued_from", "composed_from"):
-        if isinstance(provenance.get(key), str):
-            yield key.replace("_", " "), provenance[key]
-            break
+    if before := provenance.get("continued_from"):
+        yield "continued from", before
+    elif source := provenance.get("composed_from"):
+        yield "composed from", source
     if run.typed:
         yield "set", " ".join(f"{key}={value}" for key, value in run.typed.items())
-    if provenance.get("commit"):
+    if commit := provenance.get("commit"):
         changes = ", clean" if provenance.get("clean") else f", with the changes in {run.folder.code_diff.name}"
-        yield "manyheads", f"commit {provenance['commit'][:10]}{changes}"
+        yield "manyheads", f"commit {commit[:10]}{changes}"
     if own := in_words(provenance):
         yield "your code", f"{own}; copies of its files in {run.folder.code.name}/"
     versions = provenance.get("versions") or {}
@@ -172,7 +173,7 @@ def _origin(run: Summary, provenance: dict[str, Any]) -> Rows:
         yield "devices", devices
 
 
-def _metrics(result: dict[str, Any]) -> Rows:
+def _metrics(result: ResultJson) -> Rows:
     for name, measured in (("best", result.get("best")), ("last", result.get("metrics"))):
         if measured:
             yield name, "  ".join(f"{key} {value:.6g}" for key, value in measured.items() if value is not None)

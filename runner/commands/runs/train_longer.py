@@ -1,7 +1,5 @@
 """Going on with a run in a new folder, with more epochs or any other change."""
 
-from typing import Any
-
 from manyheads.runner.commands.reproduce.rerun import Rerun
 from manyheads.runner.config.command_line import quoted, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
@@ -10,6 +8,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.kept_files import find_where_started
 from manyheads.runner.run.files import is_locked
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.trust_store import split_typed
 
@@ -59,7 +58,7 @@ def command(folder: RunFolder, config: Section) -> str:
     return invocation.command("resume", folder, f"trainer.{key}={more}")
 
 
-def _asks_for_more(config: Section, result: dict[str, Any], typed: list[str]) -> bool:
+def _asks_for_more(config: Section, result: ResultJson, typed: list[str]) -> bool:
     """As far as the keys that say how long tell; with another batch the ranks will know."""
     trainer = dict(config["trainer"])
     given = typed_values(typed)

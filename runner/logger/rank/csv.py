@@ -6,13 +6,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from manyheads.runner.logger.csv import MFU, STEP_COLUMNS, epoch_columns, evaluation_columns
 from manyheads.runner.logger.logger import Logger
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, write_whole
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
@@ -44,7 +43,7 @@ class NullWriter:
     def catch_up(self, rows: list[tuple[str, Numbers]], *, after: int) -> None:
         """Take rows that another rank has kept, those after this many updates."""
 
-    def end(self, result: dict[str, Any]) -> None:
+    def end(self, result: ResultJson) -> None:
         """The run ended without an error; what rank 0 knows of result.json."""
 
     def close(self) -> None: ...
@@ -110,7 +109,7 @@ class CSVWriter(NullWriter):
         sizes = {"steps": self._steps.size(), "epochs": self._epochs.size()}
         return sizes if self._evaluations is None else {**sizes, "evaluations": self._evaluations.size()}
 
-    def end(self, result: dict[str, Any]) -> None:
+    def end(self, result: ResultJson) -> None:
         self._flush()
         for logger in self._loggers:
             logger.end(result)

@@ -1,10 +1,9 @@
 """A recorder of ranks that come and go: what one of them missed, the others still have."""
 
 from collections import deque
-from typing import Any
 
 from manyheads.runner.logger.rank.csv import NullWriter
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ResultJson
 
 MOST = 20_000  # rows, some megabytes
 
@@ -39,7 +38,7 @@ class Keeping(NullWriter):
             if (row["step"] or 0) > after:
                 self._take(table, row)
 
-    def end(self, result: dict[str, Any]) -> None:
+    def end(self, result: ResultJson) -> None:
         self._recorder.end(result)
 
     def close(self) -> None:

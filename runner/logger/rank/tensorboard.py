@@ -11,7 +11,6 @@ import struct
 from itertools import count
 from pathlib import Path
 from time import time as now
-from typing import Any
 
 import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -27,7 +26,7 @@ from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.frozen import flatten
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ResultJson
 
 FOLDER = "tensorboard"
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}
@@ -70,7 +69,7 @@ class TensorBoard(Logger):
     def flush(self) -> None:
         self._board.flush()
 
-    def end(self, result: dict[str, Any]) -> None:
+    def end(self, result: ResultJson) -> None:
         best = {f"best/{name}": value for name, value in (result["best"] or {}).items() if value is not None}
         if result["objective"] is not None:
             self._board.add({"best/objective": result["objective"], **best}, result["steps"])

@@ -85,7 +85,7 @@ def unlike(baseline: dict[str, dict[str, str]], own: dict[str, dict[str, str]]) 
 PARTS = 3
 
 
-def whole_and_parts(session: Session) -> list[float]:
+def whole_and_parts(session: Session) -> tuple[float, float]:
     """The loss of the first micro-batch, and what its parts' losses come to, as updates weight them.
 
     In evaluation mode, in which dropout and BatchNorm let no sample know of the others.
@@ -95,7 +95,7 @@ def whole_and_parts(session: Session) -> list[float]:
     edges = [size * part // PARTS for part in range(PARTS + 1)]
     pieces = [request.indices[low:high] for low, high in itertools.pairwise(edges) if high > low]
     parts = [BatchIndices(request.epoch, piece, len(piece), len(piece) / size) for piece in pieces]
-    return [_loss(session, each) for each in ([request._replace(weight=1.0)], parts)]
+    return _loss(session, [request._replace(weight=1.0)]), _loss(session, parts)
 
 
 def _loss(session: Session, requests: list[BatchIndices]) -> float:

@@ -10,6 +10,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank.load import load, weights_sha256
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.session import Session
+from manyheads.runner.parity.parity_findings import Culprit, ParityFindings, TensorDifference
 from manyheads.runner.parity.parity_task import ParityTask, StepFiles
 from manyheads.runner.parity.rank.difference import differences, factor, unlike, whole_and_parts
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronized
@@ -72,7 +73,7 @@ class Baseline:
         if self._session.parallel.records:
             torch.save(content, path)
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> ParityFindings:
         return {
             "unused": [name for name, used in self._gradients.items() if not used],
             "finite": self._finite,
@@ -87,21 +88,23 @@ class Compared:
         assert task.baseline is not None
         self._session, self._task, self._parallel = session, task, session.parallel
         self._files = StepFiles.of(RunFolder(task.baseline))
-        self._largest: dict[tuple[str, str], dict[str, Any]] = {}
-        self._seen: dict[str, Any] = {"culprit": None, "outputs_agree": None}
+        self._largest: dict[tuple[str, str], TensorDifference] = {}
+        self._initial: dict[str, list[str]] = {}  # by kind, what this rank did not build as the baseline did
+        self._culprit: Culprit | None = None
+        self._outputs_agree: bool | None = None
         self._loss: list[float] | None = None  # the baseline's and the own, where they first differ
         self._factor: float | None = None
         self._apart: list[str] = []  # weights that were not the same on all ranks after a step
 
     def start(self, digests: Digests) -> None:
-        self._seen["initial"] = unlike(load(self._files.start)["digests"], digests)
+        self._initial = unlike(load(self._files.start)["digests"], digests)
 
     def before(self, step: int) -> None:
         path = self._files.step(step - 1) if step else self._files.start
         try:
             self._session.state.load({**load(path)["state"], "source": path})
         except ConfigurationError:
-            names = ", ".join(self._seen["initial"]["parameter"][:4])
+            names = ", ".join(self._initial["parameter"][:4])
             raise RuntimeError(f"the model is not built like the baseline's: {names} and others differ") from None
 
     def after(self, step: int, taken: Taken) -> None:
@@ -133,12 +136,12 @@ class Compared:
 
     def traced(self, trace: Trace, samples: list[list[int]]) -> None:
         found, agree = culprit(load(self._files.trace), trace.samples(samples), self._task.tolerance)
-        self._seen["outputs_agree"] = agree
+        self._outputs_agree = agree
         if found is not None:
             number, name = found
-            self._seen["culprit"] = {"number": number, **self._described(name, trace)}
+            self._culprit = {**self._described(name, trace), "number": number}
 
-    def _described(self, name: str, trace: Trace) -> dict[str, Any]:
+    def _described(self, name: str, trace: Trace) -> Culprit:
         """The module and why it may compute otherwise: statistics, random, buffer, or batch where nothing is known."""
         model = self._parallel.unwrap(self._session.update.model)
         module, buffers, alike = model.get_submodule(name), [], 0
@@ -150,21 +153,24 @@ class Compared:
             reason, name = "random", below[0]
             module = model.get_submodule(name)
             alike = sum(type(model.get_submodule(drew)) is type(module) for drew in trace.drew)
-        elif buffers := sorted(own & {*self._seen["initial"]["buffer"]}):
+        elif buffers := sorted(own & {*self._initial["buffer"]}):
             reason = "buffer"
         else:
             reason = "batch"
         return {"module": name, "kind": type(module).__name__, "reason": reason, "buffers": buffers, "alike": alike}
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> ParityFindings:
         """The same on every rank."""
-        ranks = self._parallel.gather(self._seen)
-        culprits = [{**seen["culprit"], "rank": n} for n, seen in enumerate(ranks) if seen["culprit"]]
-        agree = [seen["outputs_agree"] for seen in ranks]
+        initial = self._parallel.gather(self._initial)
+        ranks: list[Culprit | None] = self._parallel.gather(self._culprit)
+        culprits: list[Culprit] = [{**found, "rank": n} for n, found in enumerate(ranks) if found]
+        agree = self._parallel.gather(self._outputs_agree)
         return {
             "differences": list(self._largest.values()),
             "initial": [
-                {"rank": n, **seen["initial"]} for n, seen in enumerate(ranks) if any(seen["initial"].values())
+                {"rank": n, "parameter": names["parameter"], "buffer": names["buffer"]}
+                for n, names in enumerate(initial)
+                if any(names.values())
             ],
             "apart": self._apart,
             "culprit": min(culprits, key=lambda found: found["number"], default=None),

@@ -19,6 +19,7 @@ from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.kept_files import copies, find_where_started
+from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import Description
 from manyheads.runner.serve.formats import chosen
@@ -55,7 +56,7 @@ class Trained:
     preprocess: Preprocess
     classes: tuple[str, ...] | None
     config: Section
-    metrics: dict[str, Any]
+    metrics: Numbers
     description: Description
     folder: Path
     which: str
@@ -129,7 +130,7 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
     content = load_checkpoint(path)
     load_model(model, content.get("model", content), path)
     result = folder.read_result() or {}
-    metrics = result.get("best" if which == "best" else "metrics") or {}
+    metrics = (result.get("best") if which == "best" else result.get("metrics")) or {}
     classes = description.classes
     return Trained(
         model.eval(), Preprocess(description), classes, dict(frozen.written), metrics, description, folder.path, which
