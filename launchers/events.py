@@ -7,6 +7,7 @@ from typing import Any
 
 from manyheads.launchers.publishing.points import Tail
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.process import in_background
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.progress import event, is_json
@@ -24,14 +25,10 @@ def events(folder: RunFolder, run: RunConfig) -> Iterator[None]:
     watched = _Watched(folder)
     trainer = {key: getattr(run.trainer, key) for key in ("epochs", "max_steps", "stop_after")}
     event("started", folder=folder.path, ranks=run.launcher.ranks, parallel=run.parallel.name, **trainer)
-    ended = threading.Event()
-    thread = threading.Thread(target=watched.follow, args=(ended,), daemon=True)
-    thread.start()
     try:
-        yield
+        with in_background(watched.follow, name="events"):
+            yield
     finally:
-        ended.set()
-        thread.join()
         watched.look()
         with suppress(ConfigurationError, OSError):
             result = folder.read_result() or {}

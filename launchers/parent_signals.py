@@ -2,8 +2,7 @@
 
 import faulthandler
 import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -54,16 +53,3 @@ def blocked_signals() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def in_background(work: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
-    """Run ``work`` in a thread meanwhile; it receives an event, and returns when that is set."""
-    done = threading.Event()
-    thread = threading.Thread(target=work, args=(done,), name=name, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

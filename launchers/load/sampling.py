@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from manyheads.launchers.parent_signals import in_background
+from manyheads.runner.machine.process import in_background
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 
 EVERY_SECONDS = 1.0

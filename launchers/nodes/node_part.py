@@ -17,10 +17,10 @@ from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.remote_commands import RemoteCommand, remote_shell
 from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
-from manyheads.launchers.parent_signals import in_background
 from manyheads.launchers.processes import gone_silently, supervise
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
+from manyheads.runner.machine.process import in_background
 from manyheads.runner.option.locate import load
 from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import FAILED, PLACE, Heartbeat, Report

@@ -13,10 +13,10 @@ from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import let_go, meet
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.starting import agent_arguments, command_there
-from manyheads.launchers.parent_signals import in_background
 from manyheads.launchers.ray.ray_client import RayClient, RayOutput
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine import addresses
+from manyheads.runner.machine.process import in_background
 from manyheads.runner.run.run_folder import RunFolder
 
 POLL_SECONDS = 0.1

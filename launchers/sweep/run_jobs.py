@@ -4,14 +4,14 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from manyheads.launchers.parent_signals import in_background, interrupt
+from manyheads.launchers.parent_signals import interrupt
 from manyheads.launchers.sweep.job_progress import JobProgress
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.states import Start, settle
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.errors import Interrupted
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import handled_by, in_background
 from manyheads.runner.run.ledger import Entry, Ledger
 
 WATCH_SECONDS = 0.5

@@ -1,9 +1,10 @@
-"""The signals by which a run is asked to stop, and who handles them meanwhile."""
+"""This process: who handles the signals that ask it to stop, what runs in its background, and that it ends."""
 
 import ctypes
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,6 +22,19 @@ def handled_by(handler: Handler) -> Iterator[None]:
     finally:
         for signum, earlier in before.items():
             signal.signal(signum, earlier)
+
+
+@contextmanager
+def in_background(work: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
+    """Run ``work`` in a thread meanwhile; it receives an event, and returns when that is set."""
+    done = threading.Event()
+    thread = threading.Thread(target=work, args=(done,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 _PR_SET_PDEATHSIG = 1

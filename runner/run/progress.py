@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event
 from typing import Any, TypeVar
 
 from manyheads.runner.errors import Interrupted, printable
+from manyheads.runner.machine.process import in_background
 
 T = TypeVar("T")
 JSON = "json"
@@ -110,16 +111,10 @@ class Work:
 @contextmanager
 def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[Work]:
     """Show that this is being done. ``kept``: what a user who presses Ctrl-C is told of what is left of it."""
-    work, ended = Work(what, total), Event()
+    work = Work(what, total)
     work.next()
-    follower = Thread(target=work.follow, args=(ended,), daemon=True)
-    follower.start()
-    with keeping(what, kept):
-        try:
-            yield work
-        finally:
-            ended.set()
-            follower.join()
+    with keeping(what, kept), in_background(work.follow, name="progress"):
+        yield work
 
 
 @contextmanager
