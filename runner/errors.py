@@ -1,8 +1,11 @@
 """How a run can end other than successfully, each with the exit code of the process, and what failed first in it."""
 
 import json
+import os
+import re
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
@@ -268,13 +271,25 @@ def report(error: ConfigurationError | RunFailed) -> None:
 
 def complain(message: str) -> None:
     """Print an error in the format of all commands of this project."""
-    print(f"error: {printable(message)}", file=sys.stderr)
+    print(filled(f"error: {printable(message)}"), file=sys.stderr)
 
 
 @cache
 def warn(message: str) -> None:
     """Print a warning once per process, however many jobs it concerns."""
-    print(f"warning: {printable(message)}", file=sys.stderr)
+    print(filled(f"warning: {printable(message)}"), file=sys.stderr)
+
+
+def filled(text: str) -> str:
+    """A text for stderr: on a terminal, lines end between words, and not within what stands in backticks."""
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):  # not a terminal, or no file at all
+        return text
+    joined = re.sub("`[^`]*`", lambda quoted: quoted[0].replace(" ", "\0"), text)
+    filler = textwrap.TextWrapper(max(width, 20), expand_tabs=False, break_long_words=False, break_on_hyphens=False)
+    lines = [filler.wrap(line) or [""] for line in joined.split("\n")]
+    return "\n".join(part for line in lines for part in line).replace("\0", " ")
 
 
 def printable(value: object) -> str:

@@ -32,6 +32,18 @@ def suggest(names: list[str]) -> str:
     return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
+def duration(seconds: float | None) -> str:
+    """``12 s``, ``3:05 min``, ``2:03:05 h``."""
+    if seconds is None:
+        return ""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
+
+
 def refused_arguments(message: str) -> ConfigurationError:
     """The error for arguments that argparse refuses with this message."""
     if unknown := re.match(r"unrecognized arguments: (\S+)", message):

@@ -1,13 +1,17 @@
 """What errors tell programs: the key, its value and what is allowed, wherever their sentence names them."""
 
 import ast
+import fcntl
+import os
 import re
+import struct
+import termios
 from collections.abc import Iterator
 
 import pytest
 
 from manyheads.runner.config.lookup import NAMED
-from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue, not_allowed
+from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue, complain, not_allowed
 from manyheads.runner.option.declared import GROUPS
 from tests.conftest import ROOT
 
@@ -63,6 +67,25 @@ def test_the_sentence_begins_with_what_was_typed(key, value, written):
     assert str(error) == f"{written}: it is missing. Allowed: something else."
     assert (error.key, error.value, error.allowed) == (key, value, ("something else",))
     assert str(not_allowed(key, value, "a, b")) == f"{written} is not allowed. Allowed: a, b."
+
+
+def test_on_a_terminal_a_sentence_ends_its_lines_between_words(monkeypatch):
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with open(slave, "w") as terminal, open(master) as screen:
+        monkeypatch.setattr("sys.stderr", terminal)
+        complain(
+            f"trainer.epochs=zero is not allowed. Use `manyheads train x=1`, see /{'long/' * 10} or\n  - this-list"
+        )
+        terminal.flush()
+        shown = [screen.readline() for _ in range(5)]
+    assert shown == [
+        "error: trainer.epochs=zero is not\n",
+        "allowed. Use `manyheads train x=1`, see\n",
+        f"/{'long/' * 10}\n",
+        "or\n",
+        "  - this-list\n",
+    ]
 
 
 def test_values_that_are_listed_come_one_by_one():

@@ -1,4 +1,4 @@
-"""Suggestions for mistyped names."""
+"""Suggestions for mistyped names, durations, refused arguments."""
 
 import argparse
 
@@ -6,7 +6,7 @@ import pytest
 
 from manyheads.runner.app import Parser
 from manyheads.runner.errors import Code, ConfigurationError
-from manyheads.runner.wording import nearest, similar
+from manyheads.runner.wording import duration, nearest, similar
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,11 @@ from manyheads.runner.wording import nearest, similar
 )
 def test_similar(name, names, found):
     assert similar(name, names) == found
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(None, ""), (12.4, "12 s"), (185, "3:05 min"), (7385, "2:03:05 h")])
+def test_durations(seconds, text):
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(

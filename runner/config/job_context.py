@@ -1,5 +1,6 @@
 """What a job of Hydra's knows of itself, and its errors as a single paragraph."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.explain import explain, raised_by_hydra
 from manyheads.runner.config.fresh_folder import as_typed
-from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
+from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options, package_of, read
 from manyheads.runner.errors import ConfigurationError, Ended, RunFailed, report
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -54,11 +55,22 @@ def in_sweep() -> bool:
 def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
     """Raises ConfigurationError for a missing experiment, which Hydra would silently skip even if the user named it.
 
-    folders: where Hydra looks for it.
+    Also for one whose keys Hydra would set below ``experiment``. folders: where Hydra looks for it.
     """
     for override in as_typed(overrides):
         key, _, value = override.partition("=")
         if key.lstrip("+") == "experiment":
-            for name in value.strip("[]").split(","):
-                if name.strip() not in options("experiment", folders):
-                    raise no_such_option("experiment", name.strip(), folders)
+            for name in map(str.strip, value.strip("[]").split(",")):
+                if name not in options("experiment", folders):
+                    raise no_such_option("experiment", name, folders)
+                _refuse_without_package(name, folders)
+
+
+def _refuse_without_package(name: str, folders: Folders) -> None:
+    path = next(path for folder in folders if (path := folder / "experiment" / f"{name}.yaml").is_file())
+    text = path.read_text()
+    if package_of(text) is not None or not set(read(path)) - {"defaults"}:
+        return
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if re.match(r"\s*#\s*@package\b", line)]
+    how = f"stands in line {lines[0]}, where Hydra doesn't read it. Move it" if lines else "is missing. Write it"
+    raise ConfigurationError.at("experiment", name, f": # @package _global_ {how} above all other lines of {path}.")

@@ -5,8 +5,10 @@
 
 import importlib.util
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,13 @@ def read(path: Path) -> dict[str, Any]:
     """The content of a config file, by a parser that creates plain values only."""
     content = yaml_text.parse(path.read_text())
     return content if isinstance(content, dict) else {}
+
+
+def package_of(text: str) -> str | None:
+    """The package of a config file, by Hydra's rule: a comment ``# @package``, above every other line."""
+    lines = (line.strip() for line in text.splitlines())
+    head = takewhile(lambda line: not line or re.match(r"#\s*@", line), lines)
+    return next((found[1] for line in head if (found := re.match(r"#\s*@package\s+(\S+)", line))), None)
 
 
 def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[str, ...] = ()) -> Section:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from manyheads.runner.config.lookup import package_of
+
 FOR_PROGRAMS = ("@package", "yaml-language-server:")
 _LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?: +(?P<value>[^#]*?))?(?: *# (?P<meaning>.*))?$")
 
@@ -27,8 +29,8 @@ def description(path: Path) -> str:
 def described(path: Path, group: str = "") -> Iterator[Described]:
     """The keys of a file in its order, including those without a comment. group: whose option it is."""
     text = path.read_text()
-    package = re.search(r"@package (\S+)", text)
-    prefix = {"_global_": []}.get(package[1], package[1].split(".")) if package else [group] if group else []
+    package = package_of(text)
+    prefix = {"_global_": []}.get(package, package.split(".")) if package else [group] if group else []
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
         if not (match := _LINE.fullmatch(line)):

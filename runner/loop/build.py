@@ -15,7 +15,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.average import build_average
 from manyheads.runner.loop.determinism import set_deterministic
-from manyheads.runner.loop.header import header, weights
+from manyheads.runner.loop.header import header, length, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import utilization
@@ -83,7 +83,7 @@ def build(
     except BaseException:
         precision.close()
         raise
-    train, evaluation = loaders.train, loaders.val
+    train, evaluation, trainer = loaders.train, loaders.val, run.trainer
     samples = train.samples, evaluation.samples
     rows = header(
         run,
@@ -94,9 +94,10 @@ def build(
         parameters=parameters,
         samples=samples,
         classes=data.classes_in_words,
+        length="" if trainer.evaluate_only else length(settings, train.updates, stop_after=trainer.stop_after),
     )
     reporter.display.header(rows | weights(built, run.checkpoint.load))
-    if run.trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), evaluation)):
+    if trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), evaluation)):
         reporter.display.say(warning)
     classes = run.model.num_classes or data.num_classes
     return Trainer(
@@ -109,7 +110,7 @@ def build(
         heartbeat=heartbeat,
         describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
-        average=None if run.trainer.evaluate_only else build_average(run.trainer, update),
+        average=None if trainer.evaluate_only else build_average(trainer, update),
     )
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.errors import printable
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
@@ -26,8 +27,9 @@ def header(
     parameters: int,
     samples: tuple[int, int],
     classes: str,
+    length: str,
 ) -> dict[str, str]:
-    """Names and texts. parameters: of the whole model; samples: of training and evaluation; classes: in words."""
+    """Names and texts. parameters: of the whole model; samples: of training and evaluation; the others are in words."""
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
     lr = learning_rate(run.optimizer, run.data.batch_size)
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
@@ -41,6 +43,7 @@ def header(
         "precision": f"{run.precision.name}, {precision.summary}",
         "batch": division(run.data.batch_size, run.trainer.grad_accumulation, parallel),
         "optimizer": f"{run.optimizer.name}, {lr}; scheduler {run.scheduler.name}",
+        **({"length": length} if length else {}),
         **averaging(run.trainer),
         **unused_speedups(run, convolves=convolves(model)),
         **emulated(run.precision, run.trainer.device),
@@ -53,6 +56,16 @@ def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:
     of = counted(shares, "rank" if shares == parallel.total_ranks else "share")
     micro_batches = counted(accumulation, "micro-batch", "micro-batches")
     return f"{batch_size} = {of} x {batch_size // (shares * accumulation)} samples x {micro_batches}"
+
+
+def length(settings: TrainSettings, updates: int, *, stop_after: int | None) -> str:
+    """How long the run will be, and which key says so. ``updates``: of an epoch; ``stop_after``: the trainer's."""
+    total, whole = settings.total_steps, settings.epochs * updates
+    if stop_after is not None and stop_after < total:
+        return f"{counted(stop_after, 'update')} of {total:,} (trainer.stop_after)"
+    if total < whole:
+        return f"{counted(total, 'update')} (trainer.max_steps); an epoch has {updates:,}"
+    return f"{counted(total, 'update')} = {counted(settings.epochs, 'epoch')} x {updates:,} (trainer.epochs)"
 
 
 def averaging(trainer: TrainerSection) -> dict[str, str]:
@@ -119,7 +132,7 @@ def device_name(device: torch.device) -> str:
 
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun in the singular or plural."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def learning_rate(option: OptimizerOption, batch_size: int) -> str:

@@ -45,8 +45,10 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
         for model in defaults.MODELS
         for ranks in (1, 2)
     },
-    settings.alone: [Bar(settings.DEFAULT, other, 1.05) for other in settings.OTHERS],
-    settings.of_ranks: [Bar(settings.DEFAULT, other, 1.05) for other in (*settings.OTHERS, settings.NO_NUMA)],
+    **{
+        settings.of(*row): [Bar(settings.DEFAULT, other, 1.05) for other in (defaults.BY_HAND, *others)]
+        for row, others in settings.ROWS.items()
+    },
     ranks.measure: [Bar(loop.OURS, ranks.PLAIN, 1.05), Bar(loop.OURS, ranks.TUTORIAL, 1 / 2)],
     **{
         sharing.of(strategy): [Bar(loop.OURS, sharing.by_hand(strategy), 1.05)]

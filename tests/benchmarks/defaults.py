@@ -20,10 +20,12 @@ from tests.benchmarks.measure import Comparison, compare
 from tests.benchmarks.start import PROJECT, TORCHRUN
 
 OURS, BY_HAND = "manyheads, default settings", "a script by hand, torch's own settings"
+LOADED = "small_cnn with loader processes"
 # What it is, its global batch, and epochs enough for a second or two.
 MODELS: dict[str, tuple[tuple[str, ...], int, int]] = {
     "mlp": (("model=mlp",), 64, 60),
     "small_cnn": ((), 64, 8),
+    LOADED: (("data.num_workers=2",), 64, 8),  # as of image folders and data sets of one's own
     "resnet18": (("model=resnet18", "trainer.limit_train=4"), 64, 5),
     "gpt nano": (
         ("model=gpt", "data=stdlib_text", "task=language_model", "optimizer=adamw", "trainer.limit_train=6"),
@@ -39,7 +41,7 @@ def of(model: str, ranks: int) -> Callable[[], Comparison]:
     """What measures one model on that many ranks."""
 
     def measure(rounds: int = 3) -> Comparison:
-        hand = partial(_by_hand, model, ranks)
+        hand = partial(by_script, model, ranks)
         return compare(
             title(model, ranks), {BY_HAND: hand, OURS: partial(by_command, model, ranks)}, rounds=rounds, warm_up=False
         )
@@ -53,6 +55,7 @@ def title(model: str, ranks: int) -> str:
 
 
 def by_command(model: str, ranks: int, *overrides: str) -> float:
+    """Seconds of an update by the command, with these overrides."""
     options, batch, epochs = MODELS[model]
     given = (*options, *QUICK, *overrides, f"data.batch_size={batch}", f"trainer.epochs={epochs}")
     strategy = ("parallel=ddp", f"launcher.nproc_per_node={ranks}") if ranks > 1 else ()
@@ -62,7 +65,8 @@ def by_command(model: str, ranks: int, *overrides: str) -> float:
         return statistics.median(epochs_table["train_seconds"][1:]) / epochs_table["step"][0]
 
 
-def _by_hand(model: str, ranks: int) -> float:
+def by_script(model: str, ranks: int) -> float:
+    """The same by hand."""
     options, batch, epochs = MODELS[model]
     given = (str(epochs), *options, *QUICK, f"data.batch_size={batch // ranks}", "logger=[]")
     python = (sys.executable,) if ranks == 1 else TORCHRUN

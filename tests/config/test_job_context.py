@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import FreshFolder
-from manyheads.runner.config.job_context import explained
+from manyheads.runner.config.job_context import check_experiment, explained
 from manyheads.runner.config.lookup import CONF, options
 from manyheads.runner.errors import ConfigurationError, Ended, Failure, Interrupted, RunFailed, report
 from manyheads.runner.option.declared import GROUPS
@@ -41,7 +41,7 @@ def files(path: Path) -> dict[str, tuple[bytes, int]]:
 def assert_refused(done, *fragments: str) -> None:
     assert done.code == 2, done.out + done.err
     assert "Traceback" not in done.out + done.err
-    assert re.fullmatch(r"error: [^\n]+\n", done.err), done.err
+    assert re.fullmatch(r"([^\n]+, after \d+ s[^\n]*\n)*error: [^\n]+\n", done.err), done.err  # on a busy machine
     assert done.out == ""  # nothing was launched: that is the first thing to be logged
     for fragment in fragments:
         assert fragment in done.err
@@ -116,6 +116,26 @@ SOME = [each for each in BAD if each[0] in (["parallel=dpp"], ["trainer.epochs=0
 def named(cases):
     """The cases as parameters, each named by what is typed."""
     return {"argvalues": cases, "ids": [" ".join(getattr(each, "values", each)[0]) for each in cases]}
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("", "is missing. Write it above all other lines of "),
+        ("# mine\n# @package _global_\n", "stands in line 2, where Hydra doesn't read it. Move it above all other"),
+        ("seed: 2\n\n  # @package _global_\n", "stands in line 3, "),
+        ("\n# @package _global_\n", None),
+        ("# @package trainer\n", None),
+    ],
+)
+def test_an_experiment_whose_keys_hydra_would_set_below_it(tmp_path, head, said):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(f"{head}trainer: {{epochs: 1}}\n")
+    if said is None:
+        check_experiment(OmegaConf.create(["experiment=mine"]), (CONF, tmp_path))
+        return
+    with pytest.raises(ConfigurationError, match=f"experiment=mine: # @package _global_ {said}"):
+        check_experiment(OmegaConf.create(["experiment=mine"]), (CONF, tmp_path))
 
 
 @pytest.mark.parametrize(("overrides", "fragments"), **named(BAD))

@@ -80,6 +80,7 @@ def test_the_header_says_what_is_run(tmp_path, capsys):
     assert lines["data"] == "synthetic, 160 training and 37 validation samples, 3 classes"
     assert lines["precision"] == "fp32, float32"
     assert lines["parallel"] == "single, one process, started by inline"
+    assert lines["length"] == "40 updates = 2 epochs x 20 (trainer.epochs)"
     assert lines["device"] == "cpu, 1 CPU thread per rank"
 
 

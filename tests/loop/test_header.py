@@ -4,7 +4,8 @@ from torch import nn
 from torchvision.models import resnet18, vit_b_16
 
 from manyheads.runner.loop import header
-from manyheads.runner.loop.header import about, convolves, emulated, unused_speedups
+from manyheads.runner.loop.header import about, convolves, emulated, length, unused_speedups
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.run_config import RunConfig
 from tests.in_process import config, typed
@@ -69,6 +70,23 @@ def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, inst
     run = typed("trainer.device=cpu", *overrides)
     assert emulated(run.precision, run.trainer.device).get("slower", "").startswith(says)
     assert bool(emulated(run.precision, run.trainer.device)) is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        ((), "4,050 updates = 90 epochs x 45 (trainer.epochs)"),
+        (("trainer.epochs=1",), "45 updates = 1 epoch x 45 (trainer.epochs)"),
+        (("trainer.max_steps=500",), "500 updates (trainer.max_steps); an epoch has 45"),
+        (("trainer.max_steps=5000",), "4,050 updates = 90 epochs x 45 (trainer.epochs)"),
+        (("trainer.stop_after=1",), "1 update of 4,050 (trainer.stop_after)"),
+        (("trainer.stop_after=5", "trainer.max_steps=9"), "5 updates of 9 (trainer.stop_after)"),
+        (("trainer.stop_after=9", "trainer.max_steps=5"), "5 updates (trainer.max_steps); an epoch has 45"),
+    ],
+)
+def test_how_long_a_run_will_be(overrides, says):
+    trainer = typed("data=synthetic", *overrides).trainer
+    assert length(TrainSettings.of(trainer, 45), 45, stop_after=trainer.stop_after) == says
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.progress import working
+from manyheads.runner.wording import duration
 
 TITLES = ("run", "name", "status", "metric", "time", "job", "set")
 
@@ -102,18 +103,6 @@ def line(run: ListedRun) -> tuple[str, ...]:
     name = "" if run.name is None else str(run.name)
     typed = " ".join(f"{key}={value}" for key, value in run.typed.items())
     return tuple(map(_one_line, (run.folder, name, run.status, metric, duration(run.seconds), run.job, typed)))
-
-
-def duration(seconds: float | None) -> str:
-    """``12 s``, ``3:05 min``, ``2:03:05 h``."""
-    if seconds is None:
-        return ""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
 
 
 def show(lines: Sequence[Sequence[str]]) -> None:

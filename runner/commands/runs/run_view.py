@@ -7,7 +7,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from manyheads.launchers.sweep.console import COLOURS
-from manyheads.runner.commands.runs.list_runs import duration
 from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.commands.runs.terminal_curves import Beside, Curve, Plot
 from manyheads.runner.errors import printable
@@ -15,6 +14,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.report.shown_metric import metric_of
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import duration
 
 RECENT = 50  # rows of steps.csv from which the time left is estimated
 ENDED = ("completed", "interrupted", "failed", "skipped", "pruned")

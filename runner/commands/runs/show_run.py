@@ -11,7 +11,6 @@ from rich.text import Text
 
 from manyheads.runner.commands.runs import train_longer
 from manyheads.runner.commands.runs.folder_sizes import disk_use, size_in_words
-from manyheads.runner.commands.runs.list_runs import duration
 from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError, Failure, printable
@@ -24,6 +23,7 @@ from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import duration
 
 Rows = Iterator[tuple[str, str]]
 PARTS = ("cudnn", "nccl", "driver")  # versions that are too many for one page

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from manyheads.launchers.sweep.console import Titles
 from manyheads.runner.commands.runs.find import OUTPUTS
-from manyheads.runner.commands.runs.list_runs import duration
 from manyheads.runner.commands.runs.run_summary import summaries
 from manyheads.runner.commands.runs.run_view import COLUMNS, ENDED, Now, metric_column, metric_curve, run_view, state_of
 from manyheads.runner.commands.runs.show_run import run_folder
@@ -20,6 +19,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import duration
 
 SECONDS = 1.0  # between two looks, or ten times as long as a look takes
 MOST_JOBS, MOST_CURVES = 20, 6

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from manyheads.runner.wording import duration
+
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 20.0
 WIDE = 100  # a terminal that has room for more words
@@ -56,6 +58,7 @@ class Terminal(Display):
         self._progress: Progress | None = None
         self._words: dict[str, str] = {}
         self._phase, self._total = "", 0
+        self._began = self._shown, 0  # when, and after how many updates
 
     def header(self, lines: dict[str, str]) -> None:
         width = max(map(len, lines))
@@ -67,7 +70,7 @@ class Terminal(Display):
         self._console.print(grid)
 
     def start(self, *, done: int, total: int) -> None:
-        self._total = total
+        self._total, self._began = total, (time.monotonic(), done)
         if self._live:
             columns: list[ProgressColumn] = [
                 TextColumn("{task.fields[where]}", markup=False),
@@ -107,8 +110,14 @@ class Terminal(Display):
         self._words = {**words, "metric": words["metric"] or self._words.get("metric", "")}
         if not self._live and time.monotonic() - self._shown > PLAIN_SECONDS:
             self._shown = time.monotonic()
-            values = "  ".join(filter(None, self._words.values()))
+            values = "  ".join(filter(None, [*self._words.values(), self._left(step)]))
             self._console.print(f"step {step}/{self._total}  {values}", soft_wrap=True)
+
+    def _left(self, step: int) -> str:
+        """How long the run will still take if it goes on as since its start, evaluations included."""
+        began, done = self._began
+        seconds = (self._shown - began) / max(1, step - done) * (self._total - step)
+        return f"about {duration(seconds)} left" if seconds > 0 else ""
 
     def epoch(self, words: list[str]) -> None:
         self._shown = time.monotonic()

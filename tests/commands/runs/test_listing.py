@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from manyheads.runner.commands.runs.list_runs import duration, list_runs
+from manyheads.runner.commands.runs.list_runs import list_runs
 from manyheads.runner.commands.runs.run_summary import summaries
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -129,11 +129,6 @@ def test_nothing_is_said_in_a_sentence(outputs, capsys):
     outputs.mkdir()
     list_runs([]).show()
     assert capsys.readouterr().out == "no run below outputs\n"
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(None, ""), (12.4, "12 s"), (185, "3:05 min"), (7385, "2:03:05 h")])
-def test_durations(seconds, text):
-    assert duration(seconds) == text
 
 
 def test_a_thousand_runs_are_listed_at_the_speed_of_reading_their_files(outputs, capsys):
