@@ -8,15 +8,7 @@ from dataclasses import replace
 import psutil
 
 from manyheads.launchers.launcher import Job
-from manyheads.runner.errors import (
-    ConfigurationError,
-    Failure,
-    Kind,
-    RunFailed,
-    Unavailable,
-    UnknownName,
-    WrongValue,
-)
+from manyheads.runner.errors import MISTAKES, ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.heartbeat import FINISHED, STARTING
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
@@ -61,8 +53,7 @@ def error_of(failure: Failure) -> ConfigurationError | RunFailed:
     """The error to raise for a failure; for a mistake by the user, of the class that the rank raised."""
     if failure.kind is not Kind.MISTAKE:
         return RunFailed(failure)
-    known = {each.__name__: each for each in (WrongValue, UnknownName, Unavailable)}
-    mistake = known.get(failure.type, ConfigurationError)
+    mistake = MISTAKES.get(failure.type, ConfigurationError)
     return mistake(failure.message, key=failure.key, value=failure.value, allowed=failure.allowed)
 
 

@@ -17,12 +17,13 @@ from manyheads.launchers.load.host import host_load
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
-from manyheads.runner.machine import hardware
+from manyheads.runner.machine import hardware, invocation
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson
+from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -88,7 +89,8 @@ def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -
         with folder.locked():
             record(folder, plan.run, composed_from=composed_from)
     watched = events(folder, plan.run) if main == TRAIN else nullcontext()
-    with received_signals() as signals, watched:
+    kept = f"resume it with: {invocation.command('resume', folder)}" if main == TRAIN else ""
+    with keeping("run", kept), received_signals() as signals, watched:
         if launcher.is_elsewhere:
             if main != TRAIN:
                 raise ConfigurationError.at("launcher", launcher.name, " can only train from here. Choose another.")

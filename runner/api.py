@@ -4,18 +4,19 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from manyheads.runner.config.command_line import CommandLine, quoted, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
-from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted
 from manyheads.runner.report.run_result import Result
+from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.program import Program
 from manyheads.runner.run.progress import EVENT
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -26,8 +27,9 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
     overrides: as on the command line. conf: a folder with your own configs, like --config-dir; a trusted conf/ in the
     working directory is always included.
 
-    Raises ConfigurationError if the run is refused, RunFailed with the error's text if it fails, and KeyboardInterrupt
-    if it was stopped by Ctrl-C or by a notebook's stop button.
+    Raises ConfigurationError if the run is refused, with the key, its value and what is allowed where they are known;
+    RunFailed with the error's text if it fails; and KeyboardInterrupt if it was stopped by Ctrl-C or by a notebook's
+    stop button.
     """
     line = as_typed(overrides, conf)
     if line.flags.multirun:
@@ -39,7 +41,7 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
     finally:
         remove_if_empty(folder.path)  # it holds a run, unless that was refused
     if ended.code:
-        ended.check(Failure.from_json((folder.read_result() or {}).get("error")))
+        raise ended.error(Failure.from_json((folder.read_result() or {}).get("error")))
     return Result.of(folder.path)
 
 
@@ -121,60 +123,34 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
     finally:
         remove_if_empty(folder.resolve())  # it holds jobs, unless the sweep was refused
     found = Sweep(folder)
-    if not found:  # else a job's failure is in its row
-        ended.check()
+    if ended.code and not found:  # else a job's failure is in its row
+        raise ended.error()
     return found
 
 
-ERROR, WROTE = "error: ", "wrote "
-
-
-class Ended(NamedTuple):
-    """How a command ended. ``error``: the last that it printed, or empty; ``wrote``: the last file that it named."""
-
-    code: int
-    error: str
-    wrote: Path | None = None
-
-    def check(self, failure: Failure | None = None) -> None:
-        """Raises the command's ConfigurationError or RunFailed. failure: what the run recorded of it, if any."""
-        if self.code == ConfigurationError.exit_code:
-            raise ConfigurationError(self.error or "it was refused; see its output above")
-        if self.code:
-            message = self.error or "see its output above"
-            raise RunFailed(failure or Failure(Kind.PROGRAM_FAILED, exit_code=self.code, message=message))
-
-
-def call(*words: str) -> Ended:
+def call(*words: str) -> ChildEnd:
     """Run ``manyheads <words>`` to its end, forwarding its output line by line to ``sys.stdout``, events to stderr.
 
     Ctrl-C, or a notebook's stop button, asks the command to stop with a checkpoint; a second one ends it at once.
     Raises KeyboardInterrupt once it has ended. So does SIGTERM, which then has the effect that it has otherwise.
     """
-    program = Program(
-        [sys.executable, "-m", "manyheads", *words],
-        {**os.environ, "PYTHONPATH": _path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
-    )
-    said: list[str] = []
-    wrote: list[Path] = []
+    command = [sys.executable, "-m", "manyheads", *words]
+    environment = {**os.environ, "PYTHONPATH": _path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
     def show(line: str) -> None:
         stream = sys.stderr if line.startswith(EVENT) else sys.stdout
         stream.write(line)
         stream.flush()
-        if line.startswith(WROTE):
-            wrote[:] = [Path(line.removeprefix(WROTE).strip())]
-        if line.startswith(ERROR):
-            said[:] = [line]
-        elif said:
-            said.append(line)
 
     try:
-        code = program.run(on_line=show)
+        return run_command(command, environment, on_line=show)
     except Interrupted as reason:
-        signal.raise_signal(reason.signum)  # which this process was about to get
-        raise KeyboardInterrupt from None
-    return Ended(code, "".join(said).removeprefix(ERROR).strip(), *wrote)
+        stop = KeyboardInterrupt(str(reason))
+        for kept in getattr(reason, "__notes__", ()):
+            stop.add_note(kept)
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(reason.signum)  # which this process was about to get
+        raise stop from None
 
 
 def _path() -> str:

@@ -218,6 +218,11 @@ def _as_typed(key: str, value: object) -> str:
     return f"{key}{' ' if key.startswith('-') else '='}{value}"
 
 
+MISTAKES: dict[str, type[ConfigurationError]] = {
+    each.code: each for each in (ConfigurationError, WrongValue, UnknownName, Unavailable)
+}  # by code, which is also the name of the class
+
+
 class RunFailed(RuntimeError):
     """A run failed, or one of this project's other programs; ``failure`` says where and how."""
 

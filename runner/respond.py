@@ -3,10 +3,12 @@
 import errno
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
@@ -26,7 +28,7 @@ from manyheads.runner.errors import (
     printable,
 )
 from manyheads.runner.run import yaml_text
-from manyheads.runner.run.answer import Answer, Problem, Reply, reserve_stdout
+from manyheads.runner.run.answer import REPLY_TO, Answer, Problem, Reply, reserve_stdout
 from manyheads.runner.run.files import FAILED, FULL
 
 USAGE = "the command line cannot be parsed; stderr says why"
@@ -45,21 +47,30 @@ class End:
 def respond(command: str, call: Callable[[], Answer | None], *, as_json: bool = False) -> int:
     """Call a command, print its answer or its error, and return the exit code of the process.
 
-    as_json: print a ``Reply`` on stdout; whatever else is printed meanwhile goes to stderr.
+    as_json: print a ``Reply`` on stdout; whatever else is printed meanwhile goes to stderr. A parent process that wants
+    the reply (``run_command``) gets it in a file, and prints the error itself.
     """
+    place = os.environ.pop(REPLY_TO, None)  # for this process alone, not for those that it starts
     out = reserve_stdout() if as_json else None
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it announces its font cache, and temporary folders
     end = _ended(call, show=not as_json)
-    if out is None:
+    if place is None and out is None:
         if end.error is not None and not end.shown:
             _print(end.error)
         return end.code
+    reply = _as_json(Reply(__version__, command, int(end.code), end.answer, end.error))
+    if place is not None:
+        Path(place).write_text(reply, encoding="utf-8")
+    if out is not None:
+        with out:
+            out.write(reply)
+    return end.code
+
+
+def _as_json(reply: Reply) -> str:
     from manyheads.runner.run.json_schema import to_json
 
-    reply = Reply(__version__, command, int(end.code), end.answer, end.error)
-    with out:
-        out.write(json.dumps(to_json(reply), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    return end.code
+    return json.dumps(to_json(reply), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:
@@ -75,8 +86,8 @@ def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:
         return _of_error(end.error, end.answer)
     except Interrupted as stop:
         return End(stop.exit_code, stop.answer, Problem.of(stop))
-    except KeyboardInterrupt:
-        return End(ExitCode.INTERRUPTED, answer, Problem(Code.INTERRUPTED, "interrupted by SIGINT"))
+    except KeyboardInterrupt as stop:
+        return End(ExitCode.INTERRUPTED, answer, Problem.of(stop))
     except SystemExit as end:  # of a parser, which has printed the usage, or the help
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         return End(code, error=Problem(Code.MISTAKE, USAGE) if code else None, shown=True)
@@ -108,7 +119,8 @@ def _print(error: Problem) -> None:
         sys.stderr.write(error.traceback)  # its last line says it
         return
     if error.code is Code.INTERRUPTED:
-        print(f"\n{error.message}", file=sys.stderr)
+        kept = f"\n{printable(error.kept)}" if error.kept else ""
+        print(f"\n{error.message}{kept}", file=sys.stderr)
         return
     if error.traceback and error.code is not Kind.DIVERGED:  # whose sentence names the keys to set
         print(printable(error.traceback.rstrip()), file=sys.stderr)

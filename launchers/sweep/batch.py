@@ -32,12 +32,14 @@ from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config, without_hydra
 from manyheads.runner.errors import ConfigurationError, Unavailable, report
+from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run import progress, seal
 from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.files import remove, remove_if_empty
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
@@ -97,7 +99,8 @@ class JobBatch:
         """Compose the jobs and add them to the ledger, which exists before: planning that was killed is repeated."""
         if not self._ledger.exists():
             self._ledger.create(asdict(self._options), arguments=sys.argv[1:], is_search=self._is_search)
-        with self._ledger.locked(), handled_by(interrupt):
+        kept = f"no job was started; resume it with: {invocation.command('resume', RunFolder(self._ledger.sweep))}"
+        with self._ledger.locked(), progress.keeping("planning", kept), handled_by(interrupt):
             try:
                 planned = self._decided(self._compose(overrides, first))
                 return self._note([each for each in planned if not each.excluded])
@@ -105,9 +108,6 @@ class JobBatch:
                 raise
             except Exception:
                 self._leave_nothing()
-                raise
-            except BaseException:
-                console.still_planned(self._ledger)
                 raise
 
     def _slots(self, planned: list[PlannedJob]) -> int:

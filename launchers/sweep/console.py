@@ -37,13 +37,6 @@ def all_excluded() -> None:
     Console(stderr=True, highlight=False).print("Every job was excluded: nothing is left to run.")
 
 
-def still_planned(ledger: Ledger) -> None:
-    """Print that no job was started yet, and how to resume."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print("The sweep was still being planned: no job was started.")
-    console.print(f"Resume with: {invocation.command('resume', RunFolder(ledger.sweep))}")
-
-
 def job_starts(title: str, *, at: int, of: int) -> None:
     """Print a line above the job's own output."""
     Console().print(Text.assemble((f"\n[{at}/{of}] ", "bold"), (title, "bold")), soft_wrap=True)
@@ -86,5 +79,5 @@ def outcome(ledger: Ledger) -> None:
     console.print(f"\n{total} job{'s' * (total != 1)}: {states}", style="bold")
     if counts["skipped"] == total:
         console.print("Every job was skipped: no backend they need is available.")
-    if counts["pending"] + counts["running"] + counts["interrupted"]:
+    if counts["pending"] + counts["running"] and not counts["interrupted"]:  # else the command ends with it
         console.print(f"Resume with: {invocation.command('resume', RunFolder(ledger.sweep))}")

@@ -11,8 +11,11 @@ from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.states import Start, settle
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.errors import Interrupted
+from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by, in_background
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.progress import keeping
+from manyheads.runner.run.run_folder import RunFolder
 
 WATCH_SECONDS = 0.5
 
@@ -32,12 +35,13 @@ def run_jobs(
     others.
     """
     progress = JobProgress(entries, ledger, options, apart=slots > 1, pruning=pruning)
-    if slots > 1:
-        Slots(slots, start, options).run(progress)
-    else:
-        _run_here(progress, start)
-    if progress.interrupted:
-        raise Interrupted(progress.interrupted)
+    with keeping("sweep", f"resume it with: {invocation.command('resume', RunFolder(ledger.sweep))}"):
+        if slots > 1:
+            Slots(slots, start, options).run(progress)
+        else:
+            _run_here(progress, start)
+        if progress.interrupted:
+            raise Interrupted(progress.interrupted)
     return progress.entries()
 
 

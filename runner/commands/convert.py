@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> Converted:
     source = Path(arguments.checkpoint)
     if not source.exists():
         raise ConfigurationError(f"the checkpoint {printable(source)} does not exist.")
-    with working("converting", kept="the new checkpoint is incomplete and was removed"):
+    with working("converting", kept="no checkpoint was written"):
         from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
 
         path = convert(source, arguments.to, Path(arguments.out) if arguments.out else None)

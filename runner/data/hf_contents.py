@@ -30,11 +30,11 @@ class Contents:
         self.splits = read(**data.place)
         self.train = self._split("train")
         features = self.train.features
-        self.input = self._column("input", _inputs(features), "images or texts")
+        self.input = self._column("input", _inputs(features), _images(features) + _texts(features), "images or texts")
         self.is_image = isinstance(features[self.input], datasets.Image)
         self.target = None
         if data.columns["label"] != "none":
-            self.target = self._column("label", _targets(features, self.input), "classes")
+            self.target = self._column("label", _targets(features, self.input), _values(features), "classes")
         elif self.is_image:
             raise ConfigurationError.at(
                 "data.label_column", "none", f": images need classes. Set it to one of {', '.join(features)}."
@@ -92,18 +92,17 @@ class Contents:
             )
         return self.splits[found]
 
-    def _column(self, key: str, fitting: list[str], what: str) -> str:
-        wanted, columns = self.data.columns[key], self.train.column_names
+    def _column(self, key: str, fitting: list[str], allowed: list[str], what: str) -> str:
+        """The column that was named, or the first that fits. ``allowed``: those that could be named."""
+        wanted = self.data.columns[key]
         if wanted == "auto" and fitting:
             return fitting[0]
-        if wanted not in columns:
-            meant = "" if wanted == "auto" else nearest(wanted, columns)
-            raise ConfigurationError.at(
-                f"data.{key}_column",
-                wanted,
-                f": no column of {what} found.{meant} Set it to one of "
-                f"{', '.join(columns)}" + (", or to none for text without classes." if key == "label" else "."),
-            )
+        if wanted not in allowed:
+            other = f" It holds {type(kind).__name__}." if (kind := self.train.features.get(wanted)) is not None else ""
+            meant = "" if other or wanted == "auto" else nearest(wanted, allowed)
+            none = ["none for text without classes"] if key == "label" else []
+            rest = f": no column of {what} found.{other}{meant} Allowed: {', '.join([*allowed, *none])}."
+            raise ConfigurationError.at(f"data.{key}_column", wanted, rest, allowed=[*allowed, *none])
         return str(wanted)
 
     def _blocks(self, rows: Any) -> TokenBlocks:
@@ -156,14 +155,26 @@ def read(*, root: str | None, hub: str | None, subset: str | None, revision: str
 
 
 def _inputs(features: Any) -> list[str]:
-    images = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
-    texts = [name for name, kind in features.items() if getattr(kind, "dtype", None) in ("string", "large_string")]
-    return images or sorted(texts, key=lambda name: name != "text")
+    return _images(features) or sorted(_texts(features), key=lambda name: name != "text")
+
+
+def _images(features: Any) -> list[str]:
+    return [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
+
+
+def _texts(features: Any) -> list[str]:
+    return [name for name, kind in features.items() if getattr(kind, "dtype", None) in ("string", "large_string")]
+
+
+def _values(features: Any) -> list[str]:
+    """Columns with one value in each row, not audio, a list or the like."""
+    return [name for name, kind in features.items() if isinstance(kind, (datasets.ClassLabel, datasets.Value))]
 
 
 def _targets(features: Any, taken: str) -> list[str]:
     classes = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
-    return classes or [name for name in ("label", "labels", "target", "class") if name in features and name != taken]
+    usual, known = ("label", "labels", "target", "class"), _values(features)
+    return classes or [name for name in usual if name in known and name != taken]
 
 
 def _classes(rows: Any, column: str) -> list[str]:

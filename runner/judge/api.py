@@ -7,7 +7,6 @@ from typing import Any
 
 from manyheads.runner.api import as_typed, call
 from manyheads.runner.errors import ExitCode
-from manyheads.runner.run.data_files import read_json
 
 DECIDED = (ExitCode.DONE, ExitCode.NO, ExitCode.UNDECIDED)
 
@@ -45,10 +44,9 @@ def judge(
     line = as_typed(overrides, conf)
     flags = [word for name, value in terms.items() for word in _flag(name, value)]
     ended = call("judge", *line.arguments, "--change", change, *flags)
-    if ended.code not in DECIDED or ended.wrote is None:
-        ended.check()
-    path = (ended.wrote or Path()).absolute()
-    claims = read_json(path)["claims"]
+    if ended.code not in DECIDED or not ended.result:
+        raise ended.error()
+    path, claims = Path(ended.result["path"]).absolute(), ended.result["claims"]
     first = claims["effects"][0] if claims["effects"] else {}
     return Verdict(claims["verdict"], first.get("low"), first.get("high"), path, claims)
 

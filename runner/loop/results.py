@@ -10,7 +10,6 @@ from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
-from manyheads.runner.machine import invocation
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -100,8 +99,6 @@ def summary(result: ResultJson, scores: Scores, folder: RunFolder) -> tuple[str,
         rows["unreadable"] = ", ".join(files[:SHOWN]) + more
     rows["weights"] = f"sha256 {(result['weights_sha256'] or '')[:16]}..."
     rows["results"] = str(folder)
-    if result["status"] == "interrupted":
-        rows["resume"] = invocation.command("resume", folder)
     return title, rows
 
 

@@ -22,7 +22,7 @@ from manyheads.runner.report.print_report import show
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.data_files import no_formula, without_collector
 from manyheads.runner.run.files import fresh_folder, make_folder, remove, whole_file, write_whole
-from manyheads.runner.run.progress import working
+from manyheads.runner.run.progress import keeping, working
 
 log = logging.getLogger(__name__)
 COMPARISONS = Path("outputs") / "comparisons"
@@ -45,7 +45,8 @@ def report(
     job completed and none will.
     """
     if is_watched:
-        to = _follow(paths, baseline=baseline, to=to)
+        with keeping("report --watch", "the runs continue; the files show them as they were"):
+            to = _follow(paths, baseline=baseline, to=to)
     return _report(paths, baseline=baseline, to=to)
 
 
@@ -79,7 +80,8 @@ def _report(paths: list[str], *, baseline: str | None, to: str | None) -> Compar
         comparison = compare(gather(paths), baseline=baseline)
     written: list[Path] = []
     if comparison.rows:
-        with working("writing the comparison"):
+        kept = "the files that are there are complete; run it again for the others"
+        with working("writing the comparison", kept=kept):
             written = write(comparison, _folder(comparison, to))
     answer = ComparedRuns.of(comparison, written, is_shown=True)
     if not (comparison.completed or comparison.active):

@@ -1,11 +1,19 @@
-"""What a command answers, as one object: printed as text, or with --json as JSON."""
+"""What a command answers, as one object: printed as text, with --json as JSON, or handed over to a parent process."""
 
+import json
 import os
 import sys
-from dataclasses import dataclass
-from typing import Annotated, Any, TextIO
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
-from manyheads.runner.errors import Code, ConfigurationError, ExitCode, Interrupted, Kind, RunFailed
+from manyheads.runner.errors import MISTAKES, Code, ConfigurationError, ExitCode, Failure, Interrupted, Kind, RunFailed
+
+if TYPE_CHECKING:  # few commands start others
+    from manyheads.runner.run.program import Stream
+
+REPLY_TO = "MANYHEADS_REPLY_TO"  # an environment variable: the file in which a parent process wants the reply
 
 
 @dataclass(frozen=True)
@@ -33,16 +41,39 @@ class Problem:
     rank: Annotated[int | None, "the rank that failed first"] = None
     node: Annotated[str | None, "the machine on which it failed, in a run on several"] = None
     traceback: Annotated[str | None, "of the rank or of this process, if there is one"] = None
+    kept: Annotated[str | None, "if it was interrupted, what is left of the work and how to continue"] = None
 
     @classmethod
-    def of(cls, error: ConfigurationError | RunFailed | Interrupted) -> "Problem":
+    def of(cls, error: ConfigurationError | RunFailed | Interrupted | KeyboardInterrupt) -> "Problem":
         """The problem that one of this project's exceptions reports."""
         if isinstance(error, RunFailed):
             found = error.failure
             return cls(found.kind, str(error), rank=found.rank, node=found.node, traceback=found.traceback or None)
-        if isinstance(error, Interrupted):
-            return cls(Code.INTERRUPTED, str(error))
+        if isinstance(error, (Interrupted, KeyboardInterrupt)):
+            kept = "\n".join(getattr(error, "__notes__", ()))  # which ``keeping`` has added
+            return cls(Code.INTERRUPTED, str(error) or "interrupted by SIGINT", kept=kept or None)
         return cls(error.code, str(error), error.key, error.value, error.allowed)
+
+    @classmethod
+    def from_json(cls, content: object) -> "Problem | None":
+        """The problem in parsed JSON; None where it holds no code and message."""
+        if not isinstance(content, dict) or not isinstance(content.get("message"), str):
+            return None
+        known: dict[str, Kind | Code] = {str(each): each for each in (*Kind, *Code)}
+        if not isinstance(content.get("code"), str) or content["code"] not in known:
+            return None
+        names = ("message", "key", "value", "rank", "node", "traceback", "kept")
+        rest: Mapping[str, Any] = {name: content.get(name) for name in names}
+        return cls(known[content["code"]], allowed=tuple(content.get("allowed") or ()), **rest)
+
+    def as_exception(self, exit_code: int) -> ConfigurationError | RunFailed:
+        """The error of a command that ended with this code."""
+        if exit_code == ExitCode.REFUSED:
+            mistake = MISTAKES.get(self.code, ConfigurationError)
+            return mistake(self.message, key=self.key, value=self.value, allowed=self.allowed)
+        kind = self.code if isinstance(self.code, Kind) else Kind.PROGRAM_FAILED
+        failure = Failure(kind, rank=self.rank, exit_code=exit_code, message=self.message, node=self.node)
+        return RunFailed(replace(failure, traceback=self.traceback or ""))
 
 
 @dataclass(frozen=True)
@@ -66,3 +97,67 @@ def reserve_stdout() -> TextIO:
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     return kept
+
+
+class ChildEnd(NamedTuple):
+    """How a command ended. ``reply``: what it prints with --json; empty if it was killed before it answered."""
+
+    code: int
+    reply: Mapping[str, Any]
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """Its answer; empty if there is none."""
+        found = self.reply.get("result")
+        return found if isinstance(found, dict) else {}
+
+    def error(self, failure: Failure | None = None) -> ConfigurationError | RunFailed:
+        """The error that ended it. ``failure``: what its run recorded of it, if anything."""
+        problem = Problem.from_json(self.reply.get("error"))
+        if problem is not None:
+            error = problem.as_exception(self.code)
+            if isinstance(error, RunFailed):
+                error = RunFailed(failure or error.failure)
+                error.add_note(error.failure.traceback)  # which Python shows below the message
+            return error
+        if self.code == ExitCode.REFUSED:
+            error = ConfigurationError("it was refused; see its output above")
+        else:
+            died = Failure(Kind.PROGRAM_FAILED, exit_code=self.code, message="see its output above")
+            error = RunFailed(failure or died)
+        error.reported = True  # whatever could be said, it has printed
+        return error
+
+
+def run_command(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    on_line: Callable[[str], None] | None = None,
+    stdout: "Stream" = None,
+) -> ChildEnd:
+    """Run it as ``Program.run`` does. It leaves it to this process to print its error.
+
+    Raises Interrupted after a signal, with what the command says is kept.
+    """
+    from manyheads.runner.run import scratch
+    from manyheads.runner.run.program import Program
+
+    with scratch.folder() as folder:
+        place = folder / "reply.json"
+        try:
+            code = Program(command, {**environment, REPLY_TO: str(place)}).run(on_line=on_line, stdout=stdout)
+        except Interrupted as reason:
+            problem = Problem.from_json(_read(place).get("error"))
+            if problem is not None and problem.kept:
+                reason.add_note(problem.kept)
+            raise
+        return ChildEnd(code, _read(place))
+
+
+def _read(place: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(place.read_bytes())
+    except (OSError, ValueError):  # it was killed, or is an earlier version
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -112,19 +112,23 @@ class Work:
 def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[Work]:
     """Show that this is being done. ``kept``: what a user who presses Ctrl-C is told of what is left of it."""
     work = Work(what, total)
-    work.next()
-    with keeping(what, kept), in_background(work.follow, name="progress"):
-        yield work
+    with keeping(what, kept):
+        work.next()
+        with in_background(work.follow, name="progress"):
+            yield work
 
 
 @contextmanager
 def keeping(what: str, kept: str) -> Iterator[None]:
-    """Tell a user who presses Ctrl-C meanwhile what is kept of the work; nothing if ``kept`` is empty."""
+    """Tell a user who presses Ctrl-C meanwhile what is kept of the work; nothing if ``kept`` is empty.
+
+    The command ends with it: on stderr, or in the error that --json prints.
+    """
     try:
         yield
-    except (KeyboardInterrupt, Interrupted):
+    except (KeyboardInterrupt, Interrupted) as stop:
         if kept:
-            print(f"\n{printable(what)}: {printable(kept)}", file=sys.stderr)
+            stop.add_note(f"{what}: {kept}")
         raise
 
 

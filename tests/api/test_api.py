@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 import manyheads
-from manyheads.runner import api
-from manyheads.runner.run import seal
+from manyheads.launchers.environment import variables_set
+from manyheads.runner.errors import Unavailable, UnknownName, WrongValue
+from manyheads.runner.run import program, seal
+from manyheads.runner.run.answer import REPLY_TO
 from manyheads.runner.run.program import Program
 from tests.conftest import FAST, ROOT, execute
 
@@ -27,7 +29,8 @@ class Warm(Program):
     """A command in a fork of a process that has imported torch already."""
 
     def run(self, *, on_line, **_):
-        done = execute(*self.command, cwd=Path.cwd())
+        with variables_set({REPLY_TO: self.environment[REPLY_TO]}):
+            done = execute(*self.command, cwd=Path.cwd())
         for line in (done.out + done.err).splitlines(keepends=True):
             on_line(line)
         return done.code
@@ -36,7 +39,7 @@ class Warm(Program):
 @pytest.fixture
 def warm(monkeypatch):
     """For what a command's end becomes in Python; that it is a process of its own, shows test_a_run."""
-    monkeypatch.setattr(api, "Program", Warm)
+    monkeypatch.setattr(program, "Program", Warm)
 
 
 def test_importing_it_imports_no_more_than_the_finder():
@@ -80,8 +83,27 @@ def test_a_refusal(capsys):
     with pytest.raises(manyheads.ConfigurationError, match=r"^trainer.epoch is not a key") as error:
         manyheads.run(["trainer.epoch=1"])
     assert "trainer.epochs" in str(error.value)
+    assert (type(error.value), error.value.key) == (UnknownName, "trainer.epoch")
+    assert "error:" not in "".join(capsys.readouterr())  # who catches it decides what is printed
     assert not list(Path("outputs").rglob("run.yaml"))
     assert not list(Path("outputs").glob("*/*"))
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize(
+    ("typed", "kind", "key", "value", "allowed"),
+    [
+        ("trainer.epochs=0", WrongValue, "trainer.epochs", 0, ("an integer of at least 1",)),
+        ("trainer.tta=flop", WrongValue, "trainer.tta", "flop", ("none", "flip", "flip_shift")),
+        ("precision=tf32", Unavailable, "precision", "tf32", ()),
+    ],
+)
+def test_a_refusal_has_the_key_and_what_is_allowed(typed, kind, key, value, allowed):
+    """As in the process that refused it."""
+    with pytest.raises(manyheads.ConfigurationError) as error:
+        manyheads.run([typed, "trainer.device=cpu"])
+    found = error.value
+    assert (type(found), found.key, found.value, found.allowed) == (kind, key, value, allowed)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +123,9 @@ def test_what_is_meant_otherwise(overrides, message):
 @pytest.mark.usefixtures("warm")
 def test_a_failure(tmp_path):
     (tmp_path / "net.py").write_text("class Net:\n    def __init__(self): raise ValueError('no such depth')\n")
-    with pytest.raises(manyheads.RunFailed, match="ValueError: no such depth"):
+    with pytest.raises(manyheads.RunFailed, match="ValueError: no such depth") as error:
         manyheads.run(["net.py:Net", *(each for each in FAST if "width" not in each), "hydra.run.dir=here"])
+    assert "raise ValueError" in error.value.failure.traceback
     assert manyheads.Result.of("here").status == "failed"
 
 

@@ -221,11 +221,14 @@ MISTAKES = [
     ("estimate --device-memory much", "WrongValue", "--device-memory", "much"),
     ("parity parallel=ddp --steps 0", "WrongValue", "--steps", "0"),
     ("record --runs 1", "WrongValue", "--runs", 1),
+    ("record trainer.epoch=1 --target val_acc1=1", "UnknownName", "trainer.epoch", None),
+    ("record trainer.tta=flop --target val_acc1=1", "WrongValue", "trainer.tta", "flop"),
+    ("resume {run} trainer.tta=flop", "WrongValue", "trainer.tta", "flop"),
     ("judge trainer.epochs=1", "ConfigurationError", "--change", None),
     ("trust {run}", "ConfigurationError", "--yes", None),
     ("init repository", "ConfigurationError", "--model", None),
 ]
-TAIL = ("show", "list", "diff", "export", "reproduce", "doctor", "schema", "judge", "record")
+TAIL = ("show", "list", "diff", "export", "reproduce", "doctor", "schema", "judge", "record", "resume {run}")
 
 
 @pytest.mark.parametrize(

@@ -126,11 +126,11 @@ def test_text_without_classes_is_blocks_of_tokens(tmp_path, texts):
         ),
         (
             ("data.label_column=kind",),
-            "data.label_column=kind: no column of classes found. Set it to one of image, label",
+            "data.label_column=kind: no column of classes found. Allowed: label, none for text without classes.",
         ),
         (
             ("data.input_column=picture",),
-            "data.input_column=picture: no column of images or texts found. Set it to one of image",
+            "data.input_column=picture: no column of images or texts found. Allowed: image.",
         ),
         (("data.label_column=none",), "data.label_column=none: images need classes."),
     ],
@@ -139,6 +139,18 @@ def test_what_is_not_there_is_named(tmp_path, images, overrides, text):
     kept = [each for each in of_images(images) if each.partition("=")[0] != overrides[0].partition("=")[0]]
     with pytest.raises(ConfigurationError, match=re.escape(text)):
         attempt(tmp_path, small(*kept, *overrides))
+
+
+def test_a_column_of_audio_is_neither_a_class_nor_an_input(tmp_path):
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "clip": datasets.Audio(decode=False), "label": datasets.Value("int64")}
+    )
+    rows = {"text": ["a", "b"], "clip": [None] * 2, "label": [0, 1]}
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows, features=features)}).save_to_disk(tmp_path / "data")
+    for key, what in (("label", "classes"), ("input", "images or texts")):
+        message = f"data.{key}_column=clip: no column of {what} found. It holds Audio. Allowed: text"
+        with pytest.raises(ConfigurationError, match=re.escape(message)):
+            attempt(tmp_path / "run", small(*given(tmp_path / "data", f"data.{key}_column=clip")))
 
 
 def test_a_folder_without_data_and_a_hub_out_of_reach_are_told_in_a_sentence(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded.rank import shard_files, write_sharded
+from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.model.rank.small_cnn import SmallCNN
 
 SAVE, HALF_A_PART = torch.save, b"half of a part"
@@ -44,6 +45,10 @@ class Faulty(SmallCNN):
 def fail(how: str) -> None:
     if how == "raise":
         raise ArithmeticError("made to fail")
+    if how == "refuse":
+        raise ConfigurationError("made to be refused")
+    if how == "lack":
+        raise Unavailable("made to lack something")
     if how == "sys.exit":
         sys.exit(7)
     if how == "sys.exit with a message":

@@ -7,7 +7,9 @@ from functools import partial
 import pytest
 
 from manyheads.runner.errors import Interrupted
+from manyheads.runner.respond import respond
 from manyheads.runner.run import progress
+from manyheads.runner.run.answer import Problem
 from manyheads.runner.run.progress import each, keeping, say, working
 
 
@@ -81,12 +83,18 @@ def test_events(capfd, monkeypatch):
     assert [(each["event"], each["done"], each["total"]) for each in events] == [("progress", n, 2) for n in (0, 1, 2)]
 
 
-@pytest.mark.parametrize("signal", [KeyboardInterrupt(), Interrupted(2)], ids=repr)
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, partial(Interrupted, 2)], ids=repr)
 @pytest.mark.parametrize("room", [partial(working, "counting", 3), partial(keeping, "counting")])
 def test_ctrl_c_says_what_is_kept(capfd, room, signal):
-    with pytest.raises(type(signal)), room(kept="the half is kept"):
-        raise signal
-    assert "counting: the half is kept" in capfd.readouterr().err
+    def counts() -> None:
+        with room(kept="the half is kept"):
+            raise signal()
+
+    with pytest.raises((KeyboardInterrupt, Interrupted)) as stop:
+        counts()
+    assert Problem.of(stop.value).kept == "counting: the half is kept"  # in JSON
+    assert respond("count", counts) == 130
+    assert capfd.readouterr().err == "\ninterrupted by SIGINT\ncounting: the half is kept\n"
 
 
 def test_a_line_for_work_during_which_nothing_else_can_be_shown(capfd, monkeypatch):

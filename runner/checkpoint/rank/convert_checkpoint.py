@@ -55,6 +55,8 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     weights = state.get("model", state)
     if to in ("safetensors", "torch") and not _is_named(weights):
         raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
+    if to in ("sharded", "safetensors"):
+        _refuse_other_tensors(state if to == "sharded" else weights, to)
     if to == "sharded":
         _write_folder(path, state)
     elif to == "safetensors":
@@ -69,6 +71,15 @@ def _is_named(weights: Any) -> bool:
     return isinstance(weights, dict) and all(
         isinstance(name, str) and isinstance(each, (Tensor, Lazy)) for name, each in weights.items()
     )
+
+
+def _refuse_other_tensors(state: Any, to: str) -> None:
+    """Raises ConfigurationError for tensors that do not have a value at each place."""
+    for name, each in tensors(state):
+        if isinstance(each, Tensor) and (each.is_meta or each.layout is not torch.strided):
+            what = "on the meta device, so it has no values" if each.is_meta else f"a tensor of layout {each.layout}"
+            message = f"{name} is {what}, which --to {to} does not support. Set --to single or torch."
+            raise ConfigurationError(message, key="--to", value=to, allowed=("single", "torch"))
 
 
 def _write_folder(path: Path, state: StateDict) -> None:

@@ -10,7 +10,6 @@ from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
 from manyheads.runner.report.run_result import Result, result_if_any
@@ -49,9 +48,8 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
         folder.clear_refused()
         raise
     print(f"evaluating the {which} weights of {past}", flush=True)
-    kept = f"the weights are unchanged; to evaluate them again: {invocation.command('resume', folder)}"
     try:
-        with log_file(folder.log), keeping("evaluate", kept):
+        with log_file(folder.log), keeping("evaluate", "the weights are unchanged"):
             launch(prepare(folder), composed_from=str(past.config))
     except (RunFailed, Interrupted) as reason:
         reason.answer = result_if_any(folder.path)

@@ -54,8 +54,9 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
 
 
 def _run(program: Rerun, path: Path, *overrides: str) -> None:
-    if program.run(path, *overrides, quiet=True):
-        raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=f"the check in {path} failed; its error is above"))
+    if (ended := program.run(path, *overrides, quiet=True)).code:
+        message = f"the check in {path} failed: {ended.error()}"
+        raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=message))
 
 
 def _starts(past: Past) -> list[tuple[int, Path]]:

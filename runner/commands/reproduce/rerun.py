@@ -10,12 +10,13 @@ from pathlib import Path
 
 from manyheads.runner.commands.reproduce.recorded import Past
 from manyheads.runner.config.command_line import quoted
-from manyheads.runner.errors import ConfigurationError, ExitCode, Failure, Kind, RunFailed
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.code_state import ROOT, checkout
 from manyheads.runner.report.run_result import result_if_any
+from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.files import remove_if_empty
-from manyheads.runner.run.program import DISCARD, Program
+from manyheads.runner.run.program import DISCARD
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
@@ -28,30 +29,24 @@ class Rerun:
     saved: Path  # run.yaml
     root: Path = ROOT
 
-    def run(self, folder: Path, *overrides: str, quiet: bool = False) -> int:
-        """Run it into ``folder``; returns its exit code. Signals are passed on. Raises Interrupted."""
+    def run(self, folder: Path, *overrides: str, quiet: bool = False) -> ChildEnd:
+        """Run it into ``folder``. Signals are passed on. Raises Interrupted."""
         script = self.root / "run.py"
         train = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
         saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
         command = [sys.executable, *train, *saved, *overrides, f"hydra.run.dir={quoted(folder)}"]
-        program = Program(command, {**os.environ, "PYTHONPATH": self._path()})
-        code = program.run(stdout=DISCARD if quiet else None)
-        return code if code >= 0 else 1
+        environment = {**os.environ, "PYTHONPATH": self._path()}
+        return run_command(command, environment, stdout=DISCARD if quiet else None)
 
     def train(self, folder: RunFolder, *overrides: str) -> None:
-        """Run it into ``folder``. Raises ConfigurationError, RunFailed, which the child has printed, or Interrupted."""
-        code = self.run(folder.path, *overrides)
-        if not code:
+        """Run it into ``folder``. Raises ConfigurationError, RunFailed or Interrupted."""
+        ended = self.run(folder.path, *overrides)
+        if not ended.code:
             return
         answer = result_if_any(folder.path)
         remove_if_empty(folder.path)  # it holds what is left of the run, unless that was refused
-        error: ConfigurationError | RunFailed
-        if code == ExitCode.REFUSED:
-            error = ConfigurationError("the run was refused; stderr says why")
-        else:
-            failure = Failure(Kind.PROGRAM_FAILED, exit_code=code, message="stderr says why")
-            error = RunFailed(answer.error if answer is not None and answer.error else failure)
-        error.reported, error.answer = True, answer
+        error = ended.error(answer.error if answer is not None else None)
+        error.answer = answer
         raise error
 
     def _path(self) -> str:

@@ -78,6 +78,22 @@ def test_by_the_commands(single, tmp_path, monkeypatch, capsys):
     assert "index.json is missing" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants")
+@pytest.mark.parametrize(
+    ("weights", "what"),
+    [
+        (torch.eye(3).to_sparse(), "a tensor of layout torch.sparse_coo"),
+        (torch.eye(3, device="meta"), "on the meta device, so it has no values"),
+    ],
+)
+def test_tensors_without_a_value_at_each_place_are_refused(tmp_path, weights, what):
+    torch.save({"model": {"w": weights}}, tmp_path / "x.pt")
+    for to, name in (("safetensors", "w"), ("sharded", "model/w")):
+        with pytest.raises(ConfigurationError, match=f"^{name} is {what}, which --to {to} does not support"):
+            convert(tmp_path / "x.pt", to, tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.pt"]
+
+
 def test_what_is_listed_is_not_loaded(single, monkeypatch, capsys):
     from manyheads.runner.checkpoint.sharded.rank import read_sharded
 

@@ -8,6 +8,7 @@ import pytest
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.commands.runs.train_longer import continue_run
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.answer import ChildEnd
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.runs.folders import write_run
 
@@ -40,7 +41,8 @@ def test_by_epochs(tmp_path, monkeypatch, epochs, is_more):
     folder.last_checkpoint.touch()
     started = []
     monkeypatch.setattr(
-        "manyheads.runner.commands.runs.train_longer.Rerun.run", lambda *call: started.append(call[2:]) or 0
+        "manyheads.runner.commands.runs.train_longer.Rerun.run",
+        lambda *call: started.append(call[2:]) or ChildEnd(0, {}),
     )
     if is_more:
         assert continue_run(folder, [f"trainer.epochs={epochs}"]).path.parent.parent == tmp_path / "outputs"

@@ -10,6 +10,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.progress import EVENT
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import only, runs
+from tests.commands.test_interrupted import HELD, interrupted, told
 
 
 @pytest.fixture
@@ -34,6 +35,19 @@ def test_programs_see_how_far_it_is(finished, place, monkeypatch, capfd):
     assert main(["publish", str(finished.path), f"logger.kept.place={place}"]) == 0
     events = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith(EVENT)]
     assert [(each["what"], each["done"], each["total"]) for each in events] == [("publishing", n, 1) for n in (0, 1)]
+
+
+@pytest.mark.tail
+@pytest.mark.processes
+def test_ctrl_c_says_what_is_kept(finished, place, tmp_path):
+    held = tmp_path / "held"
+    words = (*HELD, "manyheads.launchers.publishing.afterwards:Publisher", "publish", str(finished.path))
+    done, left = interrupted(
+        *words, f"logger.kept.place={place}", "--json", cwd=tmp_path, held=held.exists, HELD=str(held)
+    )
+    assert told(done, "publish") == "publishing: what has been sent is recorded and not sent again"
+    assert left == []
+    assert not runs(place)
 
 
 def test_the_jobs_of_a_sweep_each_are_a_run(finished, place, publish, tmp_path):

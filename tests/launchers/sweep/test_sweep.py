@@ -261,6 +261,15 @@ class TestTheWholeSweep:
             assert "error:" not in done.err
 
     @pytest.mark.tail
+    def test_what_ranks_lack_is_skipped_and_what_they_refuse_has_failed(self, tmp_path):
+        faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.how=lack,refuse")
+        done = sweep(tmp_path / "sweep", *faulty, *PLAIN)
+        assert done.code == 1
+        jobs = [(entry.state, entry.reason) for entry in Ledger(tmp_path / "sweep").entries()]
+        assert jobs == [("skipped", "made to lack something"), ("failed", "made to be refused")]
+        assert "skipped: made to lack something" in done.err
+
+    @pytest.mark.tail
     def test_repeats_vary_in_their_seed_or_not(self, tmp_path):
         for how, seeds in {"vary": [5, 6], "same": [5, 5]}.items():
             path = tmp_path / how
