@@ -1,6 +1,7 @@
 """All jobs of a sweep, composed and frozen before the first one starts, so that no later edit reaches them."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,9 +59,10 @@ def compose(
     Raises ConfigurationError for a wrong ``exclude``, and for a config that the user does not trust.
     """
     excluded = combinations(options.exclude)
-    for job, overrides in enumerate(batch, first):
+    for job, chosen in enumerate(batch, first):
+        overrides = [readable(each) for each in chosen]
         for repeat in range(1, options.repeat + 1):
-            composed = loader.load_job(config, list(overrides))
+            composed = loader.load_job(config, overrides)
             if trust is not None:
                 refuse_untrusted(plain(composed), trust)
             if repeat > 1 and options.repeat_seed == "vary" and "seed" in composed:
@@ -74,6 +76,11 @@ def compose(
                 folder,
                 excluded=written(by or {}),
             )
+
+
+def readable(override: str) -> str:
+    """Without the backslash that Hydra's sweepers write before each colon; only within braces is one needed."""
+    return override if re.search(r"[{'\"]", override) else override.replace(r"\:", ":")
 
 
 def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:

@@ -7,7 +7,7 @@ from pathlib import Path
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.installed import packages
 from manyheads.runner.config.lookup import CONF
-from manyheads.runner.errors import printable
+from manyheads.runner.errors import filled, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.seal import is_own_place
 from manyheads.runner.trust.trust_store import conf_of
@@ -41,5 +41,5 @@ def with_project(line: CommandLine) -> CommandLine:
     if not line.flags.shell_completion:
         how = f"If it is yours, run once: {invocation.command('trust', '.')}"
         unread = f"{printable(os.path.relpath(conf))} was not read, since you have not marked it as your own."
-        print(f"{unread} {how}", file=sys.stderr)
+        print(filled(f"{unread} {how}"), file=sys.stderr)
     return line

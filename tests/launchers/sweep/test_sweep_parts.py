@@ -11,6 +11,7 @@ from itertools import combinations as combinations_of
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from manyheads.launchers.launcher_option import LauncherOption
@@ -20,6 +21,7 @@ from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations, excluded_by
 from manyheads.launchers.sweep.job_progress import JobProgress
+from manyheads.launchers.sweep.plan import readable
 from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.states import settle, split
 from manyheads.launchers.sweep.sweep_options import RULES, Options
@@ -34,6 +36,21 @@ from tests.in_process import config
 
 FAILURE = Failure(rank=1, exit_code=1, type="ValueError", message="no")
 ENTRY = Entry(0, "0", ["seed=1"])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        (r"model=net.py\:Net", "model=net.py:Net"),
+        (r"data.root=C\:/a\ b", r"data.root=C:/a\ b"),
+        (r"a={b:c\:d}", r"a={b:c\:d}"),
+        (r"a='b\:c'", r"a='b\:c'"),
+    ],
+)
+def test_a_colon_is_shown_as_it_was_typed(chosen, shown):
+    values = [override.value() for override in OverridesParser.create().parse_overrides([chosen, shown])]
+    assert readable(chosen) == shown
+    assert values[0] == values[1]
 
 
 def until(condition):
