@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue
 
+LESS_ALIKE = 0.15  # of difflib's ratio, by which a second suggestion may fall behind the first
+
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """A question with the names that are like a mistyped one, or nothing. names: only what would be accepted."""
@@ -14,11 +16,20 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def similar(name: str, names: Iterable[str]) -> list[str]:
-    """Up to three of the names, the nearest first: abbreviations such as lr for learning_rate, then like spellings."""
+    """Up to three of the names, the nearest first, without those that are much less like it than the first.
+
+    The same name in other letters' case, or an abbreviation such as lr for learning_rate, leaves no doubt.
+    """
     known = list(dict.fromkeys(names))
+    same = [each for each in known if each.lower() == name.lower()]
     short = [each for each in known if _initials(name) == each.lower() or _initials(each) == name.lower()]
-    alike = difflib.get_close_matches(name, known, n=3, cutoff=0.55)
-    return list(dict.fromkeys((*short, *alike)))[:3]
+    if same or short:
+        return (same or short)[:3]
+    begun = [each for each in known if len(name) >= 3 and each.startswith(name)]
+    alike = dict.fromkeys([*difflib.get_close_matches(name, known, n=9, cutoff=0.55), *begun])
+    likeness = {each: difflib.SequenceMatcher(None, each, name).ratio() for each in known if each in alike}
+    least = max(likeness.values(), default=0) - LESS_ALIKE
+    return sorted((each for each in likeness if likeness[each] >= least), key=lambda each: -likeness[each])[:3]
 
 
 def _initials(name: str) -> str:

@@ -16,7 +16,11 @@ from manyheads.runner.wording import duration, nearest, similar
         ("wd", ["lr", "weight_decay"], ["weight_decay"]),
         ("alhpa", ["beta", "alpha"], ["alpha"]),
         ("Nett", ["Net", "Neat", "torch"], ["Net", "Neat"]),
-        ("batchsize", ["batch_size", "block_size", "root"], ["batch_size", "block_size"]),
+        ("batchsize", ["batch_size", "block_size", "root"], ["batch_size"]),
+        ("adamW", ["adam", "adamw"], ["adamw"]),
+        ("val_acuracy", ["val_loss", "val_acc1", "val_acc5"], ["val_acc1", "val_acc5"]),
+        ("nproc", ["nodes", "nproc_per_node"], ["nproc_per_node"]),
+        ("dpp", ["ddp", "dp", "fsdp"], ["dp", "ddp"]),
         ("zzz", ["lr"], []),
     ],
 )

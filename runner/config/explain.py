@@ -5,7 +5,16 @@ import traceback
 
 from hydra.errors import OverrideParseException
 
-from manyheads.runner.config.lookup import NAMED, OWN, Folders, no_such_option, options, unknown_key
+from manyheads.runner.config.lookup import (
+    NAMED,
+    OWN,
+    Folders,
+    no_such_option,
+    options,
+    package_of,
+    read,
+    unknown_key,
+)
 from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
@@ -25,7 +34,7 @@ def raised_by_hydra(error: Exception) -> bool:
 def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
     """The error with Hydra's message in one paragraph, and the nearest names of options and keys.
 
-    folders: where it looked.
+    folders: where it looked. Raises what ``refuse_without_package`` does.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines)
@@ -34,7 +43,7 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
             return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}", key="hydra.launcher.exclude")
         message = f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
         return ConfigurationError(message, key=(error.override or "").partition("=")[0] or None)
-    if found := re.search(r"Could not find '([^'/]+)/([^']+)'", text):
+    if found := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
         group, name = found.groups()
         if group == "experiment" and name in options(group, folders):
             return ConfigurationError(NOT_OVER_SAVED, key=group, value=name)
@@ -42,6 +51,8 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
             return no_such_option(group, name, folders)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
         key = found.group(1) or found.group(2)
+        if "@experiment." in key and (experiment := re.search(r"In 'experiment/([^']+)'", text)):
+            refuse_without_package(experiment[1], folders)
         if key == "experiment":
             return ConfigurationError(NOT_OVER_SAVED, key=key)
         if key.startswith("hydra."):
@@ -58,3 +69,14 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
         listing = f"`{invocation.command('train')} --help` lists"
         return ConfigurationError(f"{text}: set each group to one of its options, which {listing}.")
     return ConfigurationError(text)
+
+
+def refuse_without_package(name: str, folders: Folders) -> None:
+    """Raises ConfigurationError for an experiment whose keys Hydra sets below ``experiment``."""
+    path = next(path for folder in folders if (path := folder / "experiment" / f"{name}.yaml").is_file())
+    text = path.read_text()
+    if package_of(text) is not None or not set(read(path)) - {"defaults"}:
+        return
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if re.match(r"\s*#\s*@package\b", line)]
+    how = f"stands in line {lines[0]}, where Hydra doesn't read it. Move it" if lines else "is missing. Write it"
+    raise ConfigurationError.at("experiment", name, f": # @package _global_ {how} above all other lines of {path}.")

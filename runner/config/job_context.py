@@ -1,6 +1,5 @@
 """What a job of Hydra's knows of itself, and its errors as a single paragraph."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,9 +10,9 @@ from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import CommandLine
-from manyheads.runner.config.explain import explain, raised_by_hydra
+from manyheads.runner.config.explain import explain, raised_by_hydra, refuse_without_package
 from manyheads.runner.config.fresh_folder import as_typed
-from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options, package_of, read
+from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
 from manyheads.runner.errors import ConfigurationError, Ended, RunFailed, report
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -63,14 +62,4 @@ def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
             for name in map(str.strip, value.strip("[]").split(",")):
                 if name not in options("experiment", folders):
                     raise no_such_option("experiment", name, folders)
-                _refuse_without_package(name, folders)
-
-
-def _refuse_without_package(name: str, folders: Folders) -> None:
-    path = next(path for folder in folders if (path := folder / "experiment" / f"{name}.yaml").is_file())
-    text = path.read_text()
-    if package_of(text) is not None or not set(read(path)) - {"defaults"}:
-        return
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if re.match(r"\s*#\s*@package\b", line)]
-    how = f"stands in line {lines[0]}, where Hydra doesn't read it. Move it" if lines else "is missing. Write it"
-    raise ConfigurationError.at("experiment", name, f": # @package _global_ {how} above all other lines of {path}.")
+                refuse_without_package(name, folders)

@@ -125,10 +125,17 @@ def refuse_unfit(group: str, target: str, kind: Any, *arguments: Any, **options:
         signature(kind).bind(*arguments, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        meant = nearest(unknown[1], set(signature(kind).parameters) - {*options}) if unknown else ""
+        meant = _meant(unknown[1], signature(kind).parameters, options) if unknown else ""
         raise ConfigurationError.at(
             f"{group}._target_", target, f" rejects its arguments: {error}.{meant} Set them under {group}."
         ) from None
+
+
+def _meant(name: str, known: Collection[str], given: Collection[str]) -> str:
+    """A question with the arguments that are like a mistyped one; one that is given already, if no other is."""
+    alike = similar(name, (each for each in known if each not in given))
+    taken = similar(name, (each for each in known if each in given))
+    return suggest(alike) or suggest([f"{each}, which is set already," for each in taken[:1]]).replace(",?", "?")
 
 
 def signature(kind: Any) -> inspect.Signature:

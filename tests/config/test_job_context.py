@@ -55,6 +55,7 @@ BAD = [
     (["~parallel"], ["parallel", PARALLEL]),
     (["+parallel=ddp"], ["+parallel=ddp", "Write parallel=ddp"]),
     (["paralel=ddp"], ["paralel", "Did you mean parallel?"]),
+    (["logger=[tensorbord]"], ["logger=tensorbord: there is no such option. Did you mean tensorboard?"]),
     (["trainer.epoch=3"], ["trainer.epoch ", "Did you mean trainer.epochs?", "--cfg job"]),
     (["lr=0.1"], ["lr ", "Did you mean optimizer.lr?", "--cfg job"]),
     (["optimizer.betas=[0.9,0.99]"], ["optimizer.betas", "optimizer=adamw"]),
@@ -136,6 +137,18 @@ def test_an_experiment_whose_keys_hydra_would_set_below_it(tmp_path, head, said)
         return
     with pytest.raises(ConfigurationError, match=f"experiment=mine: # @package _global_ {said}"):
         check_experiment(OmegaConf.create(["experiment=mine"]), (CONF, tmp_path))
+
+
+def test_the_same_where_hydra_itself_complains(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    text = "# mine\n# @package _global_\ndefaults:\n  - override /model: mlp\ntrainer: {epochs: 1}\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    overrides = ("experiment=mine", f"hydra.searchpath=[file://{tmp_path}]")
+    with (
+        pytest.raises(ConfigurationError, match=r"experiment=mine: # @package _global_ stands in line 2"),
+        explained(CommandLine(overrides, ROOT)),
+    ):
+        in_process.config(*overrides)
 
 
 @pytest.mark.parametrize(("overrides", "fragments"), **named(BAD))
