@@ -47,7 +47,7 @@ def environment(launcher: Launcher) -> dict[str, str]:
     compiled = str(cache / "manyheads" / "torchinductor")
     variables["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", compiled)
     if "HOME" not in os.environ:
-        variables["HOME"] = home  # otherwise Open MPI looks for its settings in /tmp
+        variables["HOME"] = home  # otherwise Open MPI loads libraries from the working directory's (null)/.openmpi
     if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")

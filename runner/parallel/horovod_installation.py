@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import mmap
+import os
 import shutil
 from functools import cache
 from importlib import metadata
@@ -98,9 +99,10 @@ def refuse_controller(what: str, controller: str) -> NoReturn:
 @cache
 def open_mpi() -> str | None:
     """The version of Open MPI's mpirun on PATH, or None."""
-    if shutil.which("mpirun") is None:
+    if (program := shutil.which("mpirun")) is None:
         return None
-    first = (Program(["mpirun", "--version"]).ask().text.splitlines() or [""])[0]
+    # Without HOME it loads libraries from the folder (null)/.openmpi of the directory in which it is called.
+    first = (Program([os.path.abspath(program), "--version"], folder="/").ask().text.splitlines() or [""])[0]
     return first.split()[-1] if "Open MPI" in first or "OpenRTE" in first else None
 
 

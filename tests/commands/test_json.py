@@ -223,7 +223,7 @@ MISTAKES = [
     ("record --runs 1", "WrongValue", "--runs", 1),
     ("record trainer.epoch=1 --target val_acc1=1", "UnknownName", "trainer.epoch", None),
     ("record trainer.tta=flop --target val_acc1=1", "WrongValue", "trainer.tta", "flop"),
-    ("resume {run} trainer.tta=flop", "WrongValue", "trainer.tta", "flop"),
+    ("resume {run} trainer.max_steps=3 trainer.tta=flop", "WrongValue", "trainer.tta", "flop"),
     ("judge trainer.epochs=1", "ConfigurationError", "--change", None),
     ("trust {run}", "ConfigurationError", "--yes", None),
     ("init repository", "ConfigurationError", "--model", None),

@@ -29,7 +29,7 @@ def test_cuda_counts_gpus_as_the_driver_does(monkeypatch, own, expected):
 
 
 def test_a_home_that_has_no_variable_is_named(monkeypatch):
-    """Open MPI looks for no other, but in /tmp."""
+    """Open MPI looks for no other: tests/trust/test_attacks_by_working_directory.py."""
     monkeypatch.setenv("HOME", "/home/me")
     assert "HOME" not in found()
     monkeypatch.delenv("HOME")

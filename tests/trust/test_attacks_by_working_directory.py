@@ -11,6 +11,7 @@ import pytest
 from manyheads.launchers.environment import environment
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.option.locate import find_in_own_folders, locate
+from manyheads.runner.parallel import horovod_installation
 from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, assert_refused
@@ -62,6 +63,23 @@ def test_a_command(hostile):
     done = execute(sys.executable, "-m", "manyheads.runner", "resume", "nothing", cwd=hostile)
     assert_refused(done, hostile)
     assert not list(hostile.rglob("mark"))
+
+
+@pytest.mark.needs("gcc", "mpirun")
+@pytest.mark.parametrize("home", [None, "(null)"])
+def test_open_mpi_loads_no_library_from_it_without_a_home(here, monkeypatch, tmp_path, home):
+    components = here / "(null)" / ".openmpi" / "components"
+    components.mkdir(parents=True)
+    mark, source = tmp_path / "mark", tmp_path / "evil.c"
+    code = f'#include <stdio.h>\n__attribute__((constructor)) void go(void) {{ fclose(fopen("{mark}", "w")); }}\n'
+    source.write_text(code)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", components / "mca_schizo_evil.so", source], check=True)
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
+    assert horovod_installation.open_mpi.__wrapped__() is not None
+    assert not mark.exists()
+    subprocess.run(["mpirun", "--version"], capture_output=True, check=True)
+    assert mark.exists()  # as it does by itself
 
 
 @pytest.mark.processes

@@ -68,7 +68,7 @@ def missing_for_mpi() -> str | None:
         program = Path(scratch) / "program.cc"
         program.write_text(MPI_PROGRAM)
         command = ["mpicxx", str(program), "-o", str(program.with_suffix(""))]
-        answer = Program(command).ask()
+        answer = Program(command, folder="/").ask()  # as horovod_installation.open_mpi
     if answer.code == 0:
         return None
     lines = (answer.errors or answer.text).strip().splitlines() or [f"exit code {answer.code}"]
