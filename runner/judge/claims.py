@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from manyheads.runner.judge.aims import Aim
-from manyheads.runner.judge.numerics import Numerics, class_of, exact_difference
+from manyheads.runner.judge.numerics import Numerics, Tolerances, class_of, exact_difference, explained
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.refusals import refusals
 from manyheads.runner.judge.rounds import differences, pairs, scale_of
@@ -21,7 +21,7 @@ class Effect:
     """The effect of the change on one aim, as the rounds show it.
 
     ``scale``: of the noise floor; ``floor``, ``differences``: by round; ``low``, ``high``: the interval, None while it
-    is unbounded; ``is_worse``: whether all of it is below 0.
+    is unbounded.
     """
 
     on: str
@@ -30,7 +30,11 @@ class Effect:
     differences: tuple[float, ...]
     low: float | None
     high: float | None
-    is_worse: bool
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether all of the interval is below 0."""
+        return self.high is not None and self.high < 0
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,13 @@ def claims_of(question: Question, rows: Sequence[Row]) -> Claims:
     """The claims that follow from the rows."""
     if reasons := refusals(question, rows):
         return Claims(REFUSED, reasons)
-    numerics = _numerics(question, rows)
+    tolerances = explained(question, rows)
+    numerics = _numerics(rows, tolerances)
     found = pairs(rows, ROUND)
     known: Mapping[str, Any] = {
         "numerics": None if numerics is None else numerics.name,
         "largest": None if numerics is None else numerics.biggest,
-        "exact": _exact(question, rows),
+        "exact": _exact(rows, tolerances),
         "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in (BASE, CHANGE)),
         "interrupted": sum(row.state == INTERRUPTED for row in rows),
     }
@@ -93,7 +98,6 @@ def _effect(question: Question, aim: Aim, rows: Sequence[Row]) -> Effect:
         tuple(found),
         low if math.isfinite(low) else None,
         high if math.isfinite(high) else None,
-        is_worse=high < 0,
     )
 
 
@@ -117,14 +121,14 @@ def rounds_needed(question: Question) -> int:
     return least_rounds(TESTS[question.test], question.alpha_each)
 
 
-def _numerics(question: Question, rows: Sequence[Row]) -> Numerics | None:
+def _numerics(rows: Sequence[Row], tolerances: Tolerances) -> Numerics | None:
     steps = next((row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED), None)
-    return class_of(steps.findings, question.tolerances) if steps else None
+    return class_of(steps.findings, tolerances) if steps else None
 
 
-def _exact(question: Question, rows: Sequence[Row]) -> float | None:
+def _exact(rows: Sequence[Row], tolerances: Tolerances) -> float | None:
     of_change = (row for row in rows if row.purpose == EXACT and row.arm == CHANGE and row.state == COMPLETED)
-    found = next((exact_difference(row.findings, question.tolerances) for row in of_change), None)
+    found = next((exact_difference(row.findings, tolerances) for row in of_change), None)
     return None if found is None else found.biggest
 
 

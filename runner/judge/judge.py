@@ -113,7 +113,6 @@ def _is_own(content: Mapping[str, Any]) -> bool:
 def _question(
     arms: Arms, overrides: Sequence[str], change: str, terms: Terms, revision: Revision | None = None
 ) -> Question:
-    own, asked = (arm.precision.tolerance for arm in (arms.base, arms.change))
     return Question(
         overrides=[*overrides],
         change=change,
@@ -121,7 +120,7 @@ def _question(
         least=terms.least_gain,
         alpha=terms.alpha,
         test=terms.name_of_test,
-        tolerances=tolerances_of(own, asked),
+        tolerances=tolerances_of(arms.base, arms.change),
         code=arms.code(),
         draw=new_draw(),
         base=dict(arms.base.written),

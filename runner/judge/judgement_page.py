@@ -27,6 +27,7 @@ from manyheads.runner.judge.rows import (
     TRIAL,
     Row,
 )
+from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.html_page import html_page
 from manyheads.runner.report.keys import text_of
@@ -50,6 +51,7 @@ COMPUTED = {  # findings of FACTS, in words
     "overlap": "evaluated samples that are trained on",
     "dtypes": "products by dtype",
     "matmul": "precision of float32 products",
+    BATCH_STATISTICS: "BatchNorm over each rank's share",
 }
 
 

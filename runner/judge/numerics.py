@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.rows import COMPLETED, FACTS, Row
+from manyheads.runner.judge.task import BATCH_STATISTICS
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.precision.fp64 import FP64Option
 
 SAME_BITS, WITHIN_ROUNDING, AS_ASKED, DIFFERENT = "same bits", "within rounding", "as asked", "different"
@@ -24,32 +28,49 @@ class Numerics:
     worst: str
 
 
-def class_of(findings: Mapping[str, Any], tolerances: Sequence[float]) -> Numerics:
-    """The class of numerics from what parity's steps found of the change.
+class Tolerances(NamedTuple):
+    """The largest relative differences that are explained.
 
-    ``tolerances``: as ``tolerances_of``.
+    ``rounding``: by base's own rounding; ``asked``: by what the change asks for; ``exact``: in double precision.
     """
-    rounding, asked = tolerances[:2]
+
+    rounding: float
+    asked: float
+    exact: float
+
+
+def class_of(findings: Mapping[str, Any], tolerances: Tolerances) -> Numerics:
+    """The class of numerics from what parity's steps found of the change."""
     entries = [(entry["largest"], f"{entry['kind']} {entry['name']}") for entry in findings["differences"]]
     biggest, worst = max(entries, default=(0.0, ""))
-    if findings["initial"] or findings["apart"] or not biggest <= asked:
+    if findings["initial"] or findings["apart"] or not biggest <= tolerances.asked:
         return Numerics(DIFFERENT, biggest, worst)
     if biggest == 0:
         return Numerics(SAME_BITS, biggest, worst)
-    return Numerics(WITHIN_ROUNDING if biggest <= rounding else AS_ASKED, biggest, worst)
+    return Numerics(WITHIN_ROUNDING if biggest <= tolerances.rounding else AS_ASKED, biggest, worst)
 
 
-def tolerances_of(own: float, asked: float) -> list[float]:
-    """Relative differences that rounding explains, that the change asks for, and that double precision explains.
+def tolerances_of(base: RunConfig, change: RunConfig) -> list[float]:
+    """The relative differences that are explained, as the options of both arms state them.
 
-    ``own``, ``asked``: tolerances of the arms' precisions.
+    By rounding; by what the change asks for; and by BatchNorm, if the change divides batches into other shares, else 0.
     """
-    return [own, max(own, asked), FP64Option.tolerance]
+    rounding, other = (max(arm.precision.tolerance, arm.parallel.tolerance) for arm in (base, change))
+    shares = [(arm.data_shares, arm.parallel.sync_batchnorm) for arm in (base, change)]
+    return [rounding, max(rounding, other), 0.0 if shares[0] == shares[1] else change.parallel.tolerance_of_shares]
 
 
-def exact_difference(findings: Mapping[str, Any], tolerances: Sequence[float]) -> Numerics | None:
+def explained(question: Question, rows: Sequence[Row]) -> Tolerances:
+    """The differences that are explained, BatchNorm's if an arm has any over its ranks' own shares."""
+    rounding, asked, of_shares = question.tolerances
+    if not any(row.findings[BATCH_STATISTICS] for row in rows if row.purpose == FACTS and row.state == COMPLETED):
+        of_shares = 0.0
+    return Tolerances(rounding, max(asked, of_shares), max(FP64Option.tolerance, of_shares))
+
+
+def exact_difference(findings: Mapping[str, Any], tolerances: Tolerances) -> Numerics | None:
     """The same of steps in double precision; None if the arms round more than that, which then explains anything."""
-    return None if findings["casts"] else class_of(findings, [FP64Option.tolerance, tolerances[2]])
+    return None if findings["casts"] else class_of(findings, Tolerances(*[tolerances.exact] * 3))
 
 
 def unlike_facts(

@@ -16,7 +16,7 @@ from manyheads.runner.judge.sequential import TESTS
 from manyheads.runner.judge.task import WARM_UP
 from manyheads.runner.option.locate import Section
 
-FORMAT = 2
+FORMAT = 3
 TRIAL_UPDATES = 10
 FLOOR_ROUNDS = 5
 

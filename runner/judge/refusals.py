@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from manyheads.runner.judge.arms import config_differences
-from manyheads.runner.judge.numerics import DIFFERENT, SAME_BITS, class_of, exact_difference, unlike_facts
+from manyheads.runner.judge.numerics import DIFFERENT, SAME_BITS, class_of, exact_difference, explained, unlike_facts
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
 
@@ -33,6 +33,7 @@ def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
 
 
 def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+    tolerances = explained(question, rows)
     for row in rows:
         if row.purpose not in (STEPS, EXACT) or row.arm != CHANGE or row.state not in (COMPLETED, FAILED):
             continue
@@ -41,13 +42,13 @@ def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:
                 yield f"the steps of the change cannot be compared with those of base: {row.reason}"
             continue
         is_own = row.purpose == STEPS
-        explained = question.tolerances[1 if is_own else 2]
-        found = (class_of if is_own else exact_difference)(row.findings, question.tolerances)
+        allowed = tolerances.asked if is_own else tolerances.exact
+        found = (class_of if is_own else exact_difference)(row.findings, tolerances)
         if found is not None and found.name == DIFFERENT:
             precision = "" if is_own else " in double precision"
             yield (
                 f"the change computes different numbers{precision}: after one step the {found.worst} differs by "
-                f"{found.biggest:.2g} of its size, and rounding explains {explained:.2g}"
+                f"{found.biggest:.2g} of its size, and rounding explains {allowed:.2g}"
             )
 
 
@@ -55,7 +56,7 @@ def _of_pace(question: Question, completed: Sequence[Row]) -> Iterator[str]:
     """What the timed runs themselves say: as many samples in each; and the same weights, if the steps are the same."""
     timed = [row for row in completed if row.purpose in (FLOOR, ROUND)]
     steps = next((row.findings for row in completed if row.purpose == STEPS and row.arm == CHANGE), None)
-    is_exact = steps is not None and class_of(steps, question.tolerances).name == SAME_BITS
+    is_exact = steps is not None and class_of(steps, explained(question, completed)).name == SAME_BITS
     of_base = {row.findings["weights_sha256"] for row in timed if row.purpose == FLOOR}
     for row in timed:
         if row.findings["samples"] != timed[0].findings["samples"]:

@@ -8,6 +8,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 FILE, CODE_FILE, LOSSY_FILE = "judge.json", "judge_code.json", "judge_casts.json"
 BEGAN, ENDED = "judge.began", "judge.ended"  # whose times of writing are the file system's own clock
+BATCH_STATISTICS = "batch_statistics"  # a fact of an arm: whether it has BatchNorm over each rank's own share
 WARM_UP = 5  # updates before the timed ones
 
 

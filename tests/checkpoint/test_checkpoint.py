@@ -4,10 +4,12 @@ import errno
 import os
 import random
 import threading
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from manyheads.launchers.publishing.tracked_run import files
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
@@ -20,6 +22,7 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.commands.reproduce.rank import farthest_weight
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.small_cnn import SmallCNN
+from manyheads.runner.parallel.rank.zero1 import SharedOut
 from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.formats import chosen
@@ -353,14 +356,24 @@ def test_the_digest_takes_every_dtype(dtype):
     assert len(weights_sha256({"a": torch.ones(3).to(dtype), "empty": torch.empty(0, 2).to(dtype)})) == 64
 
 
+@pytest.fixture
+def group_of_one():
+    """A process group without threads, which ZeRO-1 asks for its rank."""
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group_of_one")
+@pytest.mark.parametrize("wrapped", [lambda sgd: sgd, partial(SharedOut, rank=0)], ids=["plain", "zero1"])
 @pytest.mark.parametrize("saved", [torch.contiguous_format, torch.channels_last])
-def test_momentum_of_another_memory_format_belongs_to_the_same_weights(saved):
+def test_momentum_of_another_memory_format_belongs_to_the_same_weights(saved, wrapped):
     """A fused step reads weights and momentum in the order of their memory."""
 
     def trained(memory_format, state=None):
         torch.manual_seed(0)
         weight = torch.nn.Parameter(torch.randn(4, 3, 3, 3).to(memory_format=memory_format))
-        sgd = torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True)
+        sgd = wrapped(torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True))
         if state is not None:
             load_optimizer(sgd, state, "a.pt")
         weight.grad = torch.randn(4, 3, 3, 3).to(memory_format=memory_format)

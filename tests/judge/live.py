@@ -50,7 +50,6 @@ def equal_arms(overrides: list[str]) -> Question:
     """The question whether a config is faster than itself."""
     arms = compose_arms(overrides, "trainer.log_every=11")
     arms = replace(arms, change=arms.base)
-    tolerance = arms.base.precision.tolerance
     base = dict(arms.base.written)
     return Question(
         overrides=overrides,
@@ -59,7 +58,7 @@ def equal_arms(overrides: list[str]) -> Question:
         least=0.01,
         alpha=0.05,
         test="symmetric",
-        tolerances=tolerances_of(tolerance, tolerance),
+        tolerances=tolerances_of(arms.base, arms.base),
         code=arms.code(),
         draw=new_draw(),
         base=base,

@@ -11,11 +11,13 @@ from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.aims import aims_of
 from manyheads.runner.judge.answer import Judged
-from manyheads.runner.judge.claims import DISCARD, KEEP, UNDECIDED, claims_of
+from manyheads.runner.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
+from manyheads.runner.judge.numerics import AS_ASKED, WITHIN_ROUNDING, tolerances_of
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FAILED, FLOOR, ROUND, Row
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
 from manyheads.runner.run.answer import Reply
 from manyheads.runner.run.json_schema import to_json
+from tests.in_process import typed
 
 ON = "val_acc1,val_loss"
 
@@ -103,3 +105,51 @@ def test_what_cannot_be_aimed_at_is_refused(on, said):
 def test_seconds_are_compared_by_their_logarithms():
     aim = aims_of("seconds to val_acc1=94")[0]
     assert aim.value({"found": {aim.text: 2.0}}) == -math.log(2)
+
+
+ARM = {"precision": {"name": "fp32"}}
+SAME = {
+    "per_epoch": 5,
+    "order": "a",
+    "samples_per_update": [64],
+    "dtypes": {"float32": 9},
+    "matmul": "highest",
+    "train": "a",
+    "val": "b",
+    "evaluated": 80,
+    "overlap": 0,
+}
+
+
+def stepped(difference, *, has_batchnorm):
+    """Rows of arms that compute on the same, and whose steps differ by so much in any precision."""
+    entry = {"kind": "gradient", "name": "a", "largest": difference}
+    steps = {"differences": [entry], "initial": [], "apart": [], "casts": 0}
+    findings = [(FACTS, arm, {**SAME, "batch_statistics": has_batchnorm}) for arm in (BASE, CHANGE)]
+    findings += [(purpose, CHANGE, steps) for purpose in (STEPS, EXACT)]
+    return [row(number, purpose, 0, arm, found) for number, (purpose, arm, found) in enumerate(findings)]
+
+
+@pytest.mark.parametrize(
+    ("tolerances", "difference", "has_batchnorm", "numerics"),
+    [
+        ([1e-3, 1e-3, 2.0], 0.5, True, AS_ASKED),
+        ([1e-3, 1e-3, 2.0], 0.5, False, None),
+        ([1e-3, 1e-3, 2.0], 2.5, True, None),
+        ([1e-3, 1e-3, 0.0], 0.5, True, None),
+        ([1e-3, 1e-3, 0.0], 1e-10, False, WITHIN_ROUNDING),
+        ([1e-3, 5e-2, 0.0], 1e-4, False, None),  # in double precision
+    ],
+)
+def test_batchnorm_explains_differences_only_where_there_is_any(tolerances, difference, has_batchnorm, numerics):
+    asked = question(on="speed", tolerances=tolerances, base=ARM, changed=ARM)
+    claims = claims_of(asked, stepped(difference, has_batchnorm=has_batchnorm))
+    assert (claims.numerics, claims.verdict) == (numerics, REFUSED if numerics is None else UNDECIDED)
+
+
+def test_options_state_their_tolerances():
+    ranks = ("model=mlp", "launcher.nproc_per_node=2", "parallel=ddp")
+    alone, ddp, rounded = (typed(*words) for words in (ranks[:1], ranks, (*ranks, "parallel.compression=bf16")))
+    assert tolerances_of(alone, ddp) == [1e-3, 1e-3, 2.0]
+    assert tolerances_of(ddp, rounded) == [1e-3, 5e-2, 0.0]
+    assert tolerances_of(rounded, ddp) == [5e-2, 5e-2, 0.0]

@@ -111,10 +111,10 @@ def load_optimizer(optimizer: Optimizer, state: StateDict, source: str | Path) -
             "parameters.* to what it was trained with, or start from its weights alone with checkpoint.load."
         )
     optimizer.load_state_dict({**state, "param_groups": _with_own_settings(optimizer, state["param_groups"])})
-    _lay_out_as_weights(optimizer)
+    lay_out_as_weights(optimizer)
 
 
-def _lay_out_as_weights(optimizer: Optimizer) -> None:
+def lay_out_as_weights(optimizer: Optimizer) -> None:
     """Give momentum and the like the memory format of their weights.
 
     torch keeps the format that was saved. Where that is another one, fused optimizers combine elements of different

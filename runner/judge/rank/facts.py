@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.digests import digest_of_ids, overlap, split_digest
 from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
@@ -17,6 +18,7 @@ from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parity.rank.trace import unsynchronized
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -65,6 +67,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
                 "samples_per_update": samples,
                 "dtypes": dtypes,
                 "matmul": torch.get_float32_matmul_precision(),
+                BATCH_STATISTICS: any(map(unsynchronized, parallel.unwrap(trainer.update.model).modules())),
                 "train": split_digest(train),
                 "val": split_digest(val),
                 "evaluated": _evaluated(trainer),

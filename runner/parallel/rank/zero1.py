@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank.fit import lay_out_as_weights
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.replicas import Replicas
 
@@ -85,3 +86,4 @@ class SharedOut(ZeroRedundancyOptimizer):
     def load_state_dict(self, state_dict: StateDict) -> None:
         super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # which torch empties as it goes
         self.state.clear()  # torch's second copy, which nothing reads
+        lay_out_as_weights(self.optim)
