@@ -4,10 +4,11 @@ Its files are read from git's objects and written to a temporary folder: nothing
 monitor of the repository runs, and its index and worktrees stay as they are. Only ranks import them.
 """
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
@@ -16,6 +17,7 @@ from manyheads.runner.provenance.git import blobs, edited, git
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.trust_store import conf_of
 
 
@@ -40,11 +42,14 @@ class Revision:
         return cls(Path(top).resolve(), commit.decode().strip())
 
     def changed_files(self) -> list[str]:
-        """The files of the revision that differ in the working tree. Raises ConfigurationError.
+        """The files of the revision that differ in the working tree, and those that only the tree has.
 
-        Both arms have the same config, so a change of the project's own configs is refused.
+        Of the latter those that git tracks, and Python's that it does not ignore: others may be data. What runs have
+        kept does not count. Both arms have the same config, so a change of the project's own configs is refused.
+        Raises ConfigurationError.
         """
-        found = [str(name) for name in edited(self.project, blobs(self.project, self.commit))]
+        known = blobs(self.project, self.commit)
+        found = sorted(str(name) for name in (*edited(self.project, known), *self._added({*known})))
         if not found:
             raise ConfigurationError(
                 f"--code: no file differs from {self.commit[:10]}, so there is nothing to judge.", key="--code"
@@ -58,6 +63,16 @@ class Revision:
                     key="--code",
                 )
         return found
+
+    def _added(self, known: Set[PurePosixPath]) -> set[PurePosixPath]:
+        tracked = git(self.project, "ls-files", "-z")
+        others = git(self.project, "ls-files", "--others", "--exclude-standard", "-z", "--", "*.py")
+        names = {PurePosixPath(os.fsdecode(name)) for name in (tracked + others).split(b"\0") if name}
+        return {name for name in names - known if (self.project / name).is_file() and not self._is_of_run(name)}
+
+    def _is_of_run(self, name: PurePosixPath) -> bool:
+        """Whether a run has kept it, as a copy of the code that it executes."""
+        return any(RunFolder(self.project / folder).config.is_file() for folder in name.parents)
 
     @contextmanager
     def files(self) -> Iterator["BaseCode"]:

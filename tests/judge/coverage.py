@@ -1,13 +1,13 @@
 """How often each way to judge is wrong, and how many rounds it takes: ``python -m tests.judge.coverage``.
 
-Series are drawn from known distributions, or cut from rounds of equal arms that a real judgement measured (``--live
-judgement.json ...``), looked at after each round.
+Series are drawn from known distributions, or cut from measured rounds of equal arms (``--live``): those in series.json,
+or of the judgements that are named. They are looked at after each round.
 """
 
 import argparse
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +19,25 @@ from manyheads.runner.judge.rows import ROUND
 from manyheads.runner.judge.sequential import MEAN, SYMMETRIC, Test, spread
 
 ALPHA, FLOOR_ROUNDS = 0.05, 5
+RECORDED = Path(__file__).with_name("series.json")  # by series, the difference of each round
+REDRAWS = 200
 Draw = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
-def first_verdicts(test: Test, differences: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By series, after how many rounds it is better and worse; inf for never. ``differences``: (series, rounds)."""
+def first_verdicts(
+    test: Test, differences: np.ndarray, scale: np.ndarray, alpha: float | np.ndarray = ALPHA
+) -> tuple[np.ndarray, np.ndarray]:
+    """By series, after how many rounds it is better and worse; inf for never.
+
+    ``differences``: (series, rounds); ``alpha``: the error rate, or that of each series.
+    """
+    threshold = np.log(2 / np.asarray(alpha)).reshape(-1, 1)
     scaled = differences / scale[:, None]
     found = []
     for sign in (1, -1):
         logs = np.cumsum(test.log_bets(sign * scaled), axis=1)
         evidence = np.logaddexp.reduce(logs, axis=2) - math.log(logs.shape[2])
-        found.append(_first(evidence >= math.log(2 / ALPHA)))
+        found.append(_first(evidence >= threshold))
     return found[0], found[1]
 
 
@@ -113,25 +121,43 @@ def _lognormal(numbers: np.random.Generator, *size: int) -> np.ndarray:
     return (np.exp(0.5) - numbers.lognormal(0, 1, size)) / 2.16
 
 
-def live(paths: list[Path], rounds: int) -> None:
+def series(paths: list[Path]) -> dict[str, np.ndarray]:
+    """By name the differences of each round: of these judgements, or without any of the recorded series."""
+    if not paths:
+        return {name: np.array(each) for name, each in json.loads(RECORDED.read_text()).items()}
+    return {f"{path.parent.parent.name} {path.parent.name}": measured_differences(path) for path in paths}
+
+
+def live(measured: dict[str, np.ndarray], rounds: int) -> None:
     """The same of contiguous blocks of measured rounds of equal arms, each after its own rounds for the floor.
 
     Blocks begin at every round, so neighbours share most of theirs; coins are those that were drawn. ``blocks`` counts
     them, ``apart`` those that share nothing.
     """
-    every: list[tuple[np.ndarray, np.ndarray]] = []
     length = FLOOR_ROUNDS + rounds
-    for path in paths:
-        measured = measured_differences(path)
-        if len(measured) < length:
-            print(f"| {path.parent}: only {len(measured)} rounds | | | | | |")
-            continue
-        every.append(blocks(measured, length))
-        count = f"{len(every[-1][1])} blocks, {len(measured) // length} apart"
-        show(f"{path.parent.parent.name} {path.parent.name}, {rounds} rounds: {count}", *every[-1])
-    if every:
-        differences, scale = (np.concatenate(each) for each in zip(*every, strict=True))
-        show(f"all, {rounds} rounds: {len(scale)} blocks", differences, scale)
+    measured = {name: each for name, each in measured.items() if len(each) >= length}
+    for name, each in measured.items():
+        found = blocks(each, length)
+        show(f"{name}, {rounds} rounds: {len(found[1])} blocks, {len(each) // length} apart", *found)
+    differences, scale = all_blocks(measured.values(), length)
+    show(f"all, {rounds} rounds: {len(scale)} blocks", differences, scale)
+    own, count = wrong(measured.values(), rounds), effective(measured, rounds)
+    low, high = (
+        stats.beta.ppf(each, own * count + at, (1 - own) * count + 1 - at) for each, at in ((0.025, 0), (0.975, 1))
+    )
+    print(
+        f"\nWrong in {100 * own:.1f} % of the blocks. With other coins this varies as among {count:.0f} independent "
+        f"ones: the rate is between {100 * np.nan_to_num(low):.1f} and {100 * high:.1f} %, with 95 % confidence."
+    )
+
+
+def effective(measured: dict[str, np.ndarray], rounds: int) -> float:
+    """How many independent blocks would be wrong as variably as these are with other coins."""
+    numbers = np.random.default_rng(0)
+    rates = [
+        wrong([each * numbers.choice([-1, 1], len(each)) for each in measured.values()], rounds) for _ in range(REDRAWS)
+    ]
+    return float(np.mean(rates) * (1 - np.mean(rates)) / np.var(rates))
 
 
 def measured_differences(path: Path) -> np.ndarray:
@@ -146,24 +172,46 @@ def blocks(measured: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     return found[:, FLOOR_ROUNDS:], scale_of(found[:, :FLOOR_ROUNDS])
 
 
-def redrawn(paths: list[Path], rounds: int, times: int) -> None:
+def all_blocks(measured: Iterable[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The blocks of all series, as ``blocks``."""
+    found = [blocks(each, length) for each in measured if len(each) >= length]
+    differences, scale = (np.concatenate(each) for each in zip(*found, strict=True))
+    return differences, scale
+
+
+def redrawn(measured: dict[str, np.ndarray], rounds: int, times: int) -> None:
     """How often the default test is wrong in blocks of a series, with the coins as drawn and with others.
 
     For equal arms, another coin turns a round's difference into its opposite, and leaves the times as measured.
     """
     numbers = np.random.default_rng(0)
-    for path in paths:
-        measured = measured_differences(path)
-        own = wrong(measured, rounds)
-        others = [wrong(measured * numbers.choice([-1, 1], len(measured)), rounds) for _ in range(times)]
+    for name, each in measured.items():
+        own = wrong([each], rounds)
+        others = [wrong([each * numbers.choice([-1, 1], len(each))], rounds) for _ in range(times)]
         as_many = 100 * np.mean(np.array(others) >= own)
-        print(f"| {path.parent.name}, {rounds} rounds | {own:.1f} % | {np.mean(others):.1f} % | {as_many:.0f} % |")
+        print(f"| {name}, {rounds} rounds | {100 * own:.1f} % | {100 * np.mean(others):.1f} % | {as_many:.0f} % |")
 
 
-def wrong(measured: np.ndarray, rounds: int) -> float:
-    """Percent of the blocks that the default test calls better or worse."""
-    better, worse = first_verdicts(SYMMETRIC, *blocks(measured, FLOOR_ROUNDS + rounds))
-    return float(100 * np.isfinite(np.minimum(better, worse)).mean())
+def wrong(measured: Iterable[np.ndarray], rounds: int) -> float:
+    """The fraction of the blocks that the default test calls better or worse."""
+    better, worse = first_verdicts(SYMMETRIC, *all_blocks(measured, FLOOR_ROUNDS + rounds))
+    return float(np.isfinite(np.minimum(better, worse)).mean())
+
+
+def session(measured: dict[str, np.ndarray], rounds: int, changes: int = 200, sessions: int = 200) -> None:
+    """How often a session of equal changes has any false keep, and any wrong verdict: their blocks in random order."""
+    numbers = np.random.default_rng(0)
+    differences, scale = all_blocks(measured.values(), FLOOR_ROUNDS + rounds)
+    kept = called = 0
+    for _ in range(sessions):
+        chosen = numbers.choice(len(scale), changes, replace=False)
+        ranks = np.arange(1, changes + 1)
+        alpha = ALPHA / (ranks * (ranks + 1))
+        better, worse = first_verdicts(SYMMETRIC, differences[chosen], scale[chosen], alpha)
+        kept += (better < worse).any()
+        called += np.isfinite(np.minimum(better, worse)).any()
+    falsely, wrongly = 100 * kept / sessions, 100 * called / sessions
+    print(f"{sessions} sessions of {changes}: {falsely:.1f} % with a false keep, {wrongly:.1f} % with a wrong verdict")
 
 
 def main() -> None:
@@ -173,14 +221,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--live", nargs="*", type=Path, metavar="judgement.json")
     parser.add_argument("--redraw", type=int, default=0, metavar="TIMES", help="the coins of the live series")
+    parser.add_argument("--session", action="store_true", help="sessions of 200 equal changes, of the live series")
     arguments = parser.parse_args()
     if arguments.redraw:
         print("| series | wrong | with other coins | of which as many or more |\n|---|---|---|---|")
-        return redrawn(arguments.live or [], arguments.rounds, arguments.redraw)
+        return redrawn(series(arguments.live or []), arguments.rounds, arguments.redraw)
+    if arguments.session:
+        return session(series(arguments.live or []), arguments.rounds)
     print("| rounds | symmetric: better / worse, rounds | mean | t-test at each look | best of 3 | mean of 5 |")
     print("|---|---|---|---|---|---|")
-    if arguments.live:
-        return live(arguments.live, arguments.rounds)
+    if arguments.live is not None:
+        return live(series(arguments.live), arguments.rounds)
     return drawn(arguments.series, arguments.rounds)
 
 

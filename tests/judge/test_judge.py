@@ -160,7 +160,12 @@ def edited(content):
 
 
 def faster(content):
-    slow(content)["seconds"] /= 2
+    slow(content)["seconds"] /= 4
+
+
+def slightly_faster(content):
+    for row in rows_of(content, "round"):
+        row["findings"]["seconds"] -= 0.03 * (row["arm"] == "change")
 
 
 def swapped(content):
@@ -211,6 +216,7 @@ def better_claim(content):
     [
         (edited, "the file system's clock"),
         (faster, "the file system's clock"),
+        (slightly_faster, "runs of change typically measured -30 ms more than the file system's clock"),
         (swapped, "by the recorded draw"),
         (left_out, "is missing"),
         (other_config, "has another config than change"),

@@ -90,6 +90,20 @@ def test_a_change_of_the_projects_own_configs_is_refused(project):
         Revision.named("HEAD").changed_files()
 
 
+def test_files_that_are_new_since_the_revision_are_named_and_data_are_not(project, tmp_path):
+    for name in ("mine/new.py", "staged.txt", "data.csv", "ignored.py"):
+        (project / name).write_text("NEW = True\n")
+    (project / ".gitignore").write_text("ignored.py\n")
+    (project / "outputs/run/code").mkdir(parents=True)
+    for name in ("run.yaml", "code/net.py"):
+        (project / "outputs/run" / name).write_text("")
+    git(project, "config", "--unset", "filter.evil.clean")
+    git(project, "add", "staged.txt")
+    (tmp_path / "executed").unlink(missing_ok=True)
+    assert Revision.named("HEAD").changed_files() == ["filed.py", "mine/net.py", "mine/new.py", "staged.txt"]
+    assert not (tmp_path / "executed").exists()
+
+
 @pytest.mark.tail
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [["model=filed.py:Net"], ["model=custom", "model._target_=mine.net.Net"]])
