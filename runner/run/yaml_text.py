@@ -9,8 +9,10 @@ from typing import Any
 import yaml
 
 MOST_VALUES = 10_000  # in a text, with every alias written out
+MOST_LEVELS = 100  # of lists and mappings in each other
 Error = yaml.YAMLError
 _FLOAT, _TIMESTAMP, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("float", "timestamp", "str"))
+_INDENTED = re.compile(rf"^[ \t?-]{{{MOST_LEVELS}}}", re.MULTILINE)
 # YAML 1.1 reads 1e-3 as text. Source: omegaconf._utils.get_yaml_loader, of OmegaConf 2.3.
 _NUMBER = re.compile(
     r"^(?:[-+]?[0-9]+(_[0-9]+)*\.[0-9_]*([eE][-+]?[0-9]+)?|[-+]?[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+)"
@@ -48,8 +50,11 @@ _Expanded.add_representer(
 def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
     """The content of a text that anybody may have written.
 
-    Raises ValueError for aliases that expand to more values than anybody writes, and otherwise what YAML raises.
+    Raises ValueError for more levels, or aliases that expand to more values, than anybody writes, and otherwise what
+    YAML raises.
     """
+    if text.count("[") + text.count("{") > MOST_LEVELS or _INDENTED.search(text):  # else it has no more levels
+        _refuse_deep(text, loader_class)
     loader = loader_class(text)
     try:
         node = loader.get_single_node()
@@ -58,6 +63,19 @@ def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
         if "&" in text and _nodes(node, {}) > MOST_VALUES:  # without an anchor there is no alias
             raise ValueError(f"with its aliases expanded it has more than {MOST_VALUES} values")
         return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _refuse_deep(text: str, loader_class: Any) -> None:
+    """Events come one by one; building the values calls a function for each level, until the stack is full."""
+    loader, levels = loader_class(text), 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if levels > MOST_LEVELS:
+                raise ValueError(f"it has more than {MOST_LEVELS} lists and mappings in each other")
     finally:
         loader.dispose()
 

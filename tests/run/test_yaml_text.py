@@ -1,5 +1,7 @@
 """YAML is read as Hydra reads it; what is written means the same to Hydra, to other programs and to ourselves."""
 
+import time
+
 import pytest
 import yaml
 from omegaconf._utils import get_yaml_loader
@@ -51,3 +53,30 @@ def test_aliases_that_expand_without_end_are_refused() -> None:
         yaml_text.parse("\n".join(lines))
     with pytest.raises(ValueError, match="more than 10000 values"):
         yaml_text.parse("a: &a [*a]")
+
+
+DEEP = {
+    "lists that end": "[" * 40000 + "]" * 40000,  # of which libyaml's stack was full
+    "lists that do not": "a: " + "[" * 500_000,
+    "mappings": "{a: " * 20000,
+    "in lines": "".join(" " * level + "a:\n" for level in range(200)),
+    "in one line": "- " * 40000,
+    "keys": "? - " * 20000,
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_more_levels_than_anybody_writes_are_refused_at_once(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match="more than 100 lists and mappings in each other"):
+        yaml_text.parse(text)
+    assert time.process_time() - began < 1  # libyaml alone takes a second for 20,000, and four times as long for twice
+
+
+@pytest.mark.parametrize("text", ["[" * 100 + "]" * 100, "{a: [1, 2], b: [3, {c: 4}]}", "- [1]\n" * 200])
+def test_other_levels_are_read(text: str) -> None:
+    assert yaml_text.parse(text) == yaml.safe_load(text)
+
+
+def test_texts_of_many_brackets_are_read() -> None:
+    assert yaml_text.parse("a: '" + "[" * 500 + "'") == {"a": "[" * 500}

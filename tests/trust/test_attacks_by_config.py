@@ -77,6 +77,7 @@ TEXTS = {
     + "".join(f"a{i}: &a{i} {{b: *a{i - 1}, c: *a{i - 1}}}\n" for i in range(1, 60)),
     "an alias of itself": "a: &a [*a]",
     "nested lists": "a: " + "[" * 20000,
+    "nested lists that end": "a: " + "[" * 40000 + "]" * 40000,
     "a key twice": "seed: 1\nseed: 2\n",
     "a Python object": "seed: !!python/object/apply:os.system ['touch mark']",
     "a Python name": "seed: !!python/name:os.system",
