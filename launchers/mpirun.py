@@ -116,10 +116,12 @@ class Mpirun(Launcher):
 def own_session() -> Iterator[dict[str, str]]:
     """Variables that give Open MPI a folder for its sockets and shared memory on this machine.
 
-    Otherwise it is /tmp/ompi.<host>.<user>, which any other user can create first. Names of Open MPI 4 and 5.
+    Otherwise they are /tmp/ompi.<host>.<user> and files in /dev/shm, which any other user can create first. Names of
+    Open MPI 4 and 5.
     """
-    with scratch.folder() as own:
-        yield dict.fromkeys(("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"), str(own))
+    memory = (f"OMPI_MCA_{part}_backing_directory" for part in ("btl_vader", "btl_sm", "osc_sm", "osc_rdma"))
+    with scratch.folder(scratch.base()) as own:
+        yield dict.fromkeys(("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base", *memory), str(own))
 
 
 def exit_codes(text: str) -> dict[int, int]:

@@ -29,9 +29,12 @@ def base() -> str:
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """A folder below the temporary one, which only this user can enter, removed on exit. Raises OSError."""
-    with own_folder(Path(tempfile.gettempdir(), f"manyheads-{secrets.token_hex(4)}-0")) as path:
+def folder(parent: str | None = None) -> Iterator[Path]:
+    """A folder below ``parent``, by default the temporary one, which only this user can enter, removed on exit.
+
+    Raises OSError.
+    """
+    with own_folder(Path(parent or tempfile.gettempdir(), f"manyheads-{secrets.token_hex(4)}-0")) as path:
         yield path
 
 
