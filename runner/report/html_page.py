@@ -18,8 +18,9 @@ def html_page(
 ) -> str:
     """The page as text.
 
-    template: extends frame.html.j2, and has a script of its own name beside it. heading, kind: the title. data: what
-    the script reads beside the charts. shown: what the template reads, such as the frame's ``headline`` and ``facts``.
+    template: extends frame.html.j2, and has a script of its own name beside it, if it has any. heading, kind: the
+    title. data: what the script reads beside the charts. shown: what the template reads, such as the frame's
+    ``headline`` and ``facts``.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -37,7 +38,7 @@ def html_page(
         charts=charts,
         data=as_script({"charts": [_plain(chart) for chart in charts], **data}),
         style=STYLE.read_text(),
-        scripts=[path.read_text() for path in (HERE / "axes.js", HERE / "chart.js", own)],
+        scripts=[path.read_text() for path in (HERE / "axes.js", HERE / "chart.js", own)] if own.exists() else [],
         **{"reloads": None, **shown},
     )
 

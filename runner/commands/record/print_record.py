@@ -2,15 +2,16 @@
 
 import io
 import shlex
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from manyheads.runner.commands.record.evidence import CLOCKS, Contender, Record
 from manyheads.runner.commands.record.statistics import SIGNIFICANT, Spread
-from manyheads.runner.report import comparison_page as report_page
+from manyheads.runner.report.html_page import html_page
 
 COLUMNS = ("recipe", "runs", "reached", "mean ± sd", "p", "seconds ± sd (lowest–highest)")
+
+TEMPLATE = Path(__file__).with_name("record.html.j2")
 
 
 def reaches(record: Record, contender: Contender) -> bool:
@@ -63,27 +64,23 @@ def _verdict(record: Record, first: Contender) -> str:
 
 def as_page(record: Record) -> str:
     """One page that needs nothing else."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(record))
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(record))
-    style = (Path(report_page.__file__).parent / "page.css").read_text()
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>Record: {escape(str(record.target))}</title><style>{style}</style></head>\n"
-        f"<body><header><h1>{escape(str(record.target))}</h1></header><main>\n"
-        f'<section>{said}<div class="scrolling">{table}</div></section>\n'
-        f"<section>{_picture(record)}</section>\n<section><h2>Where</h2><dl>{_machines(record)}</dl></section>\n"
-        "</main></body></html>\n"
-    )
-
-
-def _machines(record: Record) -> str:
+    verdict, *others = sentences(record)
     machine: dict[str, Any] = record.contenders[0].machine
-    shown = {key: value for key, value in machine.items() if key != "versions"}
-    shown |= {key: value for key, value in machine.get("versions", {}).items() if value}
-    return "".join(f"<dt>{escape(key)}</dt><dd>{escape(_text(value))}</dd>" for key, value in shown.items())
+    where = {key: value for key, value in machine.items() if key != "versions"}
+    where |= {key: value for key, value in machine.get("versions", {}).items() if value}
+    return html_page(
+        TEMPLATE,
+        heading=str(record.target),
+        kind="a record",
+        charts=(),
+        data={},
+        headline=verdict,
+        facts={key: _text(value) for key, value in where.items()},
+        sentences=others,
+        titles=COLUMNS,
+        rows=rows(record),
+        picture=_picture(record),
+    )
 
 
 def _text(value: Any) -> str:
@@ -91,7 +88,7 @@ def _text(value: Any) -> str:
 
 
 def _picture(record: Record) -> str:
-    """Each run a point: seconds across, the metric up, the target a line."""
+    """SVG with a point for each run: seconds across, the metric up, the target a line."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -104,4 +101,4 @@ def _picture(record: Record) -> str:
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None})
     text = out.getvalue()
-    return f'<figure style="background:#fff;max-width:50rem">{text[text.index("<svg") :]}</figure>'
+    return text[text.index("<svg") :]
