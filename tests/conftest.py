@@ -21,11 +21,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ |= {"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"  # one of them imports trio, for half a second in each worker
 
-from tests import zygote
-
-if zygote.SHARED not in os.environ and any(word.startswith("-n") for word in sys.argv):
-    zygote.share()  # it imports torch while this process does
-
 import pytest
 import torch
 from hydra.core.config_store import ConfigStore
@@ -33,7 +28,7 @@ from hydra.core.config_store import ConfigStore
 from manyheads.runner.option.locate import STARTED_IN
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.run_folder import RunFolder
-from tests import apex_library, browser, composing, longest_first, needs, workers
+from tests import apex_library, browser, composing, longest_first, needs, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
@@ -54,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_worker(config):
         composing.share()
     if getattr(config.option, "numprocesses", None) and not is_worker(config):
-        config.pluginmanager.register(workers.Forks())
+        zygote.share()
     zygote.lend_forkservers()
     composing.remember()
     gc.disable()  # until all is imported

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from multiprocessing import forkserver, util
@@ -62,7 +62,7 @@ def runs(command: tuple[str, ...]) -> bool:
         ("-m", "manyheads.runner"),
         ("-m", "manyheads"),
     )
-    return command[0] == sys.executable and script and _read_at_start(dict(os.environ)) == Zygote.of(ROOT).read
+    return command[0] == sys.executable and script and _read_at_start(dict(os.environ)) == _Zygote.of(ROOT).read
 
 
 def run(command: tuple[str, ...], *, cwd: Path, timeout: float, checkout: Path = ROOT) -> tuple[int, str, str]:
@@ -72,7 +72,7 @@ def run(command: tuple[str, ...], *, cwd: Path, timeout: float, checkout: Path =
     """
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder) / "out", Path(folder) / "err"
-        forked = Forked(command, cwd=cwd, out=out, err=err, zygote=Zygote.of(checkout))
+        forked = Forked(command, cwd=cwd, out=out, err=err, zygote=_Zygote.of(checkout))
         try:
             code = forked.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -102,14 +102,13 @@ def _start(checkout: Path, connection: socket.socket, *more: str) -> None:
     atexit.register(process.kill)
 
 
-class Zygote:
+class _Zygote:
     """A connection to a zygote, for one command at a time. ``read``: what that one read of the environment at start."""
 
-    def __init__(self, checkout: Path, *, at: str | None = None) -> None:
-        """``at``: where it listens; by default the shared one of this checkout."""
+    def __init__(self, checkout: Path) -> None:
         if checkout == ROOT:
             self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.connect(at or os.environ.get(SHARED) or share())
+            self._socket.connect(os.environ.get(SHARED) or share())
         else:
             self._socket, there = socket.socketpair()
             with there:
@@ -119,8 +118,8 @@ class Zygote:
 
     @staticmethod
     @cache
-    def of(checkout: Path) -> "Zygote":
-        return Zygote(checkout)
+    def of(checkout: Path) -> "_Zygote":
+        return _Zygote(checkout)
 
     def ask(self, request: dict[str, Any], descriptors: Sequence[int] = ()) -> int:
         """The process id of a command, whose exit code is the next thing to hear."""
@@ -131,9 +130,7 @@ class Zygote:
 
     def hear(self) -> Any:
         line = self._answers.readline()
-        if not line:
-            self.close()
-            raise ConnectionError("the process that commands are forked from has died")
+        assert line, "the process that commands are forked from has died"
         return json.loads(line)
 
     def close(self) -> None:
@@ -156,16 +153,16 @@ class Forked:
         out: Path,
         err: Path,
         start_new_session: bool = False,
-        zygote: Zygote | None = None,
+        zygote: _Zygote | None = None,
     ):
         """``out``, ``err``: files, maybe the same one, to which it appends what it writes to stdout and stderr."""
         self.args = command
         request = {"command": command[1:], "out": str(out), "err": str(err), "session": start_new_session}
         self._ask(request, cwd, (), zygote)
 
-    def _ask(self, request: dict[str, Any], cwd: Path, descriptors: Sequence[int], zygote: Zygote | None) -> None:
+    def _ask(self, request: dict[str, Any], cwd: Path, descriptors: Sequence[int], zygote: _Zygote | None) -> None:
         self.returncode: int | None = None
-        self._zygote, self._own = zygote or Zygote(ROOT), zygote is None
+        self._zygote, self._own = zygote or _Zygote(ROOT), zygote is None
         self.pid = self._zygote.ask(request | {"cwd": str(cwd), "environment": dict(os.environ)}, descriptors)
 
     def poll(self) -> int | None:
@@ -193,21 +190,13 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-class Code(Forked):
-    """Python code in a fork. ``descriptors``: those that it gets, by the number under which it gets them."""
+class _Forkserver(Forked):
+    """A forkserver of multiprocessing's. ``passed``: descriptors that it gets under the same numbers, beside 0 to 2."""
 
-    def __init__(
-        self,
-        code: str,
-        descriptors: Mapping[int, int],
-        *,
-        alone: bool = False,
-        zygote: Zygote | None = None,
-    ):
-        """``alone``: it has no other descriptor of the zygote's."""
+    def __init__(self, code: str, passed: Sequence[int]):
         self.args = (code,)
-        request = {"code": code, "descriptors": [*descriptors], "alone": alone}
-        self._ask(request, Path.cwd(), [*descriptors.values()], zygote)
+        descriptors = [0, 1, 2, *passed]
+        self._ask({"forkserver": code, "descriptors": descriptors}, Path.cwd(), descriptors, None)
         atexit.register(self._zygote.close)  # it lives as long as this process
 
 
@@ -215,7 +204,7 @@ class _OsOfForkservers:
     """The module os for multiprocessing, which waits for forkservers that are no children of this process too."""
 
     def __init__(self) -> None:
-        self.forked: dict[int, Code] = {}
+        self.forked: dict[int, _Forkserver] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -240,7 +229,7 @@ def lend_forkservers() -> None:
         # A zygote that were started now would read what is set for ranks.
         if not _is_forkserver(arguments) or SHARED not in os.environ:
             return SPAWN(path, arguments, passed)
-        server = Code(arguments[-1], {each: each for each in (0, 1, 2, *passed)}, alone=True)
+        server = _Forkserver(arguments[-1], passed)
         places.forked[server.pid] = server
         return server.pid
 
@@ -290,8 +279,8 @@ def serve(connection: socket.socket) -> None:
         if pid == 0:
             file.close()
             connection.close()
-            if "code" in request:
-                _become_code(request, descriptors)
+            if "forkserver" in request:
+                _become_forkserver(request, descriptors)
             _become(request, installed)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -314,18 +303,16 @@ def _requests(connection: socket.socket) -> Iterator[tuple[dict[str, Any], list[
             text, descriptors = b"", []
 
 
-def _become_code(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """Be Python code for another process, to its end."""
+def _become_forkserver(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """Be one for another process, to its end."""
     above = max(request["descriptors"]) + 1
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD, above) for each in descriptors]
     for number, descriptor in zip(request["descriptors"], moved, strict=True):
         os.dup2(descriptor, number, inheritable=number < 3)
-    for descriptor in {*descriptors, *moved} - {*request["descriptors"]}:
-        os.close(descriptor)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    _run(request["code"], request["descriptors"] if request["alone"] else None)
+    _serve_forks(request["forkserver"], request["descriptors"])
 
 
 def _become(request: dict[str, Any], installed: list[str]) -> NoReturn:
@@ -387,26 +374,24 @@ def _forked_or_spawned(spawn: Any) -> Any:
         pid = os.fork()
         if pid:
             return pid
-        _run(arguments[-1], passed)
+        _serve_forks(arguments[-1], passed)
 
     return spawnv_passfds
 
 
-def _run(code: str, kept: Sequence[int] | None) -> NoReturn:
-    """Be this code. ``kept``: the only descriptors that it keeps beside the first three; None for all."""
+def _serve_forks(code: str, passed: Sequence[int]) -> NoReturn:
+    """Be a forkserver, with these descriptors and the first three."""
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
-    if kept is not None:
-        _close_all_but({0, 1, 2, *kept})
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in passed:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue  # the one by which they were listed
     sys.modules["__main__"] = ModuleType("__main__")
     forkserver._forkserver.__init__()  # type: ignore[misc]  # the parent's is none of this one's
     _end(lambda: exec(code, {"__name__": "__main__"}))
-
-
-def _close_all_but(kept: set[int]) -> None:
-    for descriptor in {*map(int, os.listdir("/proc/self/fd"))} - kept:
-        with suppress(OSError):  # the one by which they were listed
-            os.close(descriptor)
 
 
 if __name__ == "__main__":
