@@ -153,7 +153,7 @@ def test_the_end_is_a_logged_step_or_that_of_the_whole_run(past, steps, end):
     [
         ((), "0", "--steps 0 is not allowed"),
         ((), "x", "--steps x is not allowed"),
-        (("parallel=dpp",), None, "Did you mean dp or ddp or fsdp?"),
+        (("parallel=dpp",), None, "Did you mean dp or ddp?"),
         (("trainer.epoch=3",), None, "Did you mean trainer.epochs?"),
         (("data.batch_size=13", "parallel=ddp"), None, "data.batch_size=13"),
         (("trainer.device=cuda",), None, "trainer.device=cuda"),
