@@ -1,9 +1,11 @@
 """What strategies over torch.distributed share: ranks that meet in a process group."""
 
+import ctypes
 import os
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -39,8 +41,12 @@ class ProcessGroup(Parallel):
         )
 
     def leave(self) -> None:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        if not dist.is_initialized():
+            return
+        groups = [*dist.distributed_c10d._world.pg_map]
+        dist.destroy_process_group()
+        if torch.__version__ < "2.8":
+            _keep(groups)
 
     def collectives(self) -> int:
         return dist.group.WORLD._get_sequence_number_for_group() if dist.is_initialized() else 0  # type: ignore[union-attr]
@@ -57,3 +63,12 @@ class ProcessGroup(Parallel):
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value)
         return values
+
+
+def _keep(groups: list[dist.ProcessGroup]) -> None:
+    """Keep destroyed groups until the process ends.
+
+    Before torch 2.8, deallocating one joins Gloo's threads while holding the GIL, which such a thread may need in order
+    to release a tensor: the rank then hangs after its last update. Source: pytorch/pytorch#154976.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(groups))
