@@ -41,7 +41,8 @@ class Run:
 
     def declared(self, group: str) -> Any:
         """The declaration of the run's option of a group; the group's base class if it is untrusted or missing."""
-        section = {key.partition(".")[2]: value for key, value in self.config.items() if key.startswith(f"{group}.")}
+        prefix = f"{group}."
+        section = {key[len(prefix) :]: value for key, value in self.config.items() if key.startswith(prefix)}
         name = self.options.get(group)
         if name is not None and self._is_trusted(group, name):
             with suppress(Exception):  # a user's module may raise anything; the report has other rows
