@@ -67,9 +67,10 @@ class Compositions:
         exists = self._repositories[name, steering].group_exists
         values = [each for each in typed if each.key_or_group not in STEERING and _is_value(each, exists)]
         options = tuple(_text(each) for each in typed if each not in values)
-        if (name, options) not in self._composed:
-            self._composed[name, options] = pickle.dumps(self._compose(loader, name, list(options), **how))
-        config: DictConfig = pickle.loads(self._composed[name, options])
+        asked = name, options, tuple(how.items())
+        if asked not in self._composed:
+            self._composed[asked] = pickle.dumps(self._compose(loader, name, list(options), **how))
+        config: DictConfig = pickle.loads(self._composed[asked])
         loader._apply_overrides_to_config(values, config)
         return _with_what_was_typed(config, typed)
 

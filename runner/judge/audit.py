@@ -15,7 +15,7 @@ from manyheads.runner.judge.rounds import updates_of
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row, broken, latest
 from manyheads.runner.report.claims import differences_of, repeated_seeds
 
-# Seconds between a rank's clock and the file system's, plus a fraction of what is timed. Of 2,700 runs on two cores at
+# Seconds between a rank's clock and the file system's, plus a fraction of what is timed. Of 2,500 runs on two cores at
 # a load of 0 to 14, runs were apart by up to 81 ms, without other load by 4 at most; the median was 0.4, always.
 SLACK, TYPICAL_SLACK = 0.15, 0.01
 RELATIVE = 0.02

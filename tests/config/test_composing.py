@@ -7,6 +7,7 @@ import pytest
 from hydra import initialize_config_dir
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import ConfigCompositionException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -100,3 +101,12 @@ def test_jobs_with_the_same_options_are_composed_once():
         found = [loader.load_configuration("config", each, RunMode.RUN) for each in jobs]
     assert asked == [["model=mlp"], ["model=small_cnn"]]
     assert [(each.seed, each.model.name) for each in found[:3]] == [(0, "mlp"), (0, "small_cnn"), (1, "mlp")]
+
+
+def test_what_is_composed_without_a_look_at_it_is_refused_where_that_is_asked_for():
+    overrides = ["model=mlp,small_cnn"]
+    with initialize_config_dir(str(CONF), job_name="train", version_base="1.3"):
+        loader = RememberingLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]
+        loader.load_configuration("config", overrides, RunMode.RUN, validate_sweep_overrides=False)
+        with pytest.raises(ConfigCompositionException, match="Ambiguous value"):
+            loader.load_configuration("config", overrides, RunMode.RUN)
