@@ -160,7 +160,7 @@ def test_every_key_of_every_option_is_known():
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("dpp", " Did you mean ddp or dp?"), ("ddp", " Did you mean ddp or dp?"), ("zzzzzz", "")]
+    ("name", "hint"), [("dpp", " Did you mean ddp or dp?"), ("DDP", " Did you mean ddp?"), ("zzzzzz", "")]
 )
 def test_nearest(name, hint):
     assert nearest(name, ["dp", "ddp", "single"]) in (hint, hint.replace("ddp or dp", "dp or ddp"))
