@@ -16,6 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--code", metavar="REV", help="judge the working tree of your repository against a revision")
     parser.add_argument("--least", type=float, help="smallest gain worth having: of speed 0.01, else 0")
     parser.add_argument("--on", default="speed", help="what should improve: speed (default), or val_acc1,val_loss")
+    about = "with --on speed,val_acc1: time whole trainings of a change that computes something else"
+    parser.add_argument("--allow-changed-numerics", action="store_true", help=about)
     parser.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
     parser.add_argument("--alpha", type=float, default=0.05, help="how often equal arms may be told apart (0.05)")
     parser.add_argument(

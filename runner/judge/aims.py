@@ -1,4 +1,4 @@
-"""What a change should improve: speed, a metric, or the seconds to a target; and its value in a run."""
+"""What a change should improve: speed, a metric, or the seconds of a training; and its value in a run."""
 
 import math
 import re
@@ -9,6 +9,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 
 SPEED = "speed"
+TRAINING = "seconds of training"
 TARGET = re.compile(r"seconds to (\w+)=(-?\d+(?:\.\d+)?)")
 FOUND, SIGNS = "found", "signs"  # findings of a training: by aim its number, and 1 or -1 for a lower number is better
 UNREACHED = 2.0  # times the seconds of a training that never reached its target are counted for it
@@ -34,7 +35,12 @@ class Aim:
     @property
     def is_relative(self) -> bool:
         """Whether seconds are compared, by their logarithms."""
-        return self.is_speed or self.target is not None
+        return self.is_speed or self.is_training or self.target is not None
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the seconds of whole trainings are compared, whatever they compute."""
+        return self.text == TRAINING
 
     @property
     def what(self) -> str:
@@ -61,9 +67,14 @@ def _complaints(aims: tuple[Aim, ...]) -> Iterator[str]:
     for aim in aims:
         if not aim.text:
             yield "a name is missing. Separate several by single commas, as in val_acc1,val_loss"
-        if aim.text.startswith("seconds") and aim.target is None:
+        if aim.text.startswith("seconds") and aim.target is None and not aim.is_training:
             yield "name a target, such as 'seconds to val_acc1=94'"
+        if aim.is_training and (aims[0] != aim or len(aims) == 1):
+            yield f"{TRAINING} come first, and what must not get worse after them, as in '{TRAINING},val_acc1'"
         if aim.is_speed and len(aims) > 1:
-            yield "speed is compared alone, between runs that compute the same. Leave out the others"
+            yield (
+                "speed is compared alone, between runs that compute the same. Leave out the others, or, for a change "
+                "that computes something else, add --allow-changed-numerics"
+            )
     if len({*aims}) < len(aims):
         yield "a name is repeated"

@@ -52,6 +52,7 @@ def judge(
 
 
 def _flag(name: str, value: str | float | bool | Path) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
-        return [f"--{name}"] if value else []
-    return [f"--{name}", str(value)]
+        return [flag] if value else []
+    return [flag, str(value)]

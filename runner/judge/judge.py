@@ -75,7 +75,9 @@ def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
         )
     words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
     arms = recorded_arms(asked, words, path, is_own=_is_own(content))
-    terms = replace(terms, on=asked.on, least=asked.least, alpha=asked.alpha, test=asked.test)
+    terms = replace(
+        terms, on=asked.on, allow_changed_numerics=False, least=asked.least, alpha=asked.alpha, test=asked.test
+    )
     question = _question(arms, [*asked.overrides, *words], asked.change, terms)
     return _decide(question, arms, terms, named_folder(overrides, SWEEP_DIR))
 
@@ -116,7 +118,7 @@ def _question(
     return Question(
         overrides=[*overrides],
         change=change,
-        on=terms.on,
+        on=terms.asked,
         least=terms.least_gain,
         alpha=terms.alpha,
         test=terms.name_of_test,

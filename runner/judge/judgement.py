@@ -30,6 +30,10 @@ from manyheads.runner.run.run_folder import RunFolder
 
 FILE, PAGE = "judgement.json", "judgement.html"
 MOST_ROUNDS = 200
+CHANGED_NUMERICS = (
+    "Whole trainings of a change that is meant to compute something else are: --on speed,<metric> "
+    "--allow-changed-numerics."
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Judgement:
             self.round(ROUND, self.count(ROUND))
         self.write(claims)
         if claims.verdict == REFUSED:
-            raise ConfigurationError(f"{'; '.join(claims.reasons)}. Such arms are not compared.")
+            hint = f" {CHANGED_NUMERICS}" if self.question.is_about_speed else ""
+            raise ConfigurationError(f"{'; '.join(claims.reasons)}. Such arms are not compared.{hint}")
         return claims
 
     def claims(self) -> Claims:

@@ -57,8 +57,11 @@ def training(name: str, aims: Sequence[Aim]) -> Purpose:
         signs, found, unreached = {}, {}, []
         for aim in aims:
             metric = aim.text if aim.target is None else aim.target[0]
-            signs[aim.text] = 1 if direction(result, metric) == "max" else -1
-            if aim.target is None:
+            signs[aim.text] = 1 if not aim.is_training and direction(result, metric) == "max" else -1
+            value: float | None
+            if aim.is_training:
+                value = sum(epochs["train_seconds"])
+            elif aim.target is None:
                 value = result["metrics"][metric]
             elif (value := _seconds_to(aim.target[1], epochs, metric, sign=signs[aim.text])) is None:
                 unreached.append(aim.text)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError, not_allowed
-from manyheads.runner.judge.aims import SPEED, aims_of
+from manyheads.runner.judge.aims import SPEED, TRAINING, aims_of
 from manyheads.runner.judge.sequential import TESTS
 from manyheads.runner.option.rules import seconds
 
@@ -16,9 +16,10 @@ LEAST_GAIN = 0.01  # of seconds
 class Terms:
     """``on``: "speed", at the same numerics, metrics such as "val_acc1,val_loss", or "seconds to metric=value".
 
-    The first should improve, and none get worse. ``least``: the smallest gain worth having in the first, for seconds
-    as a fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS; ``session``: a file, over all of whose
-    judgements alpha is spent; ``rate``: it then bounds the fraction of false keeps; ``budget``: a duration.
+    The first should improve, and none get worse. ``allow_changed_numerics``: after "speed," come metrics, and compared
+    are the seconds of whole trainings, whatever they compute. ``least``: the smallest gain worth having in the first,
+    for seconds as a fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS; ``session``: a file, over all
+    of whose judgements alpha is spent; ``rate``: it then bounds the fraction of false keeps; ``budget``: a duration.
 
     Raises ConfigurationError for values that are not allowed.
     """
@@ -30,12 +31,20 @@ class Terms:
     session: Path | None = None
     rate: bool = False
     budget: str = "10m"
+    allow_changed_numerics: bool = False
 
     def __post_init__(self) -> None:
-        aims_of(self.on)
+        if self.allow_changed_numerics and not self.on.startswith(f"{SPEED},"):
+            raise ConfigurationError(
+                "--allow-changed-numerics asks whether a change that computes something else learns as well in less "
+                f"time. Name what must not get worse: --on {SPEED},val_acc1",
+                key="--on",
+                value=self.on,
+            )
+        aims_of(self.asked)
         if not 0 < self.alpha < 1:
             raise not_allowed("--alpha", self.alpha, "a number between 0 and 1, such as 0.05")
-        if not 0 <= self.least_gain < (1 if aims_of(self.on)[0].is_relative else math.inf):
+        if not 0 <= self.least_gain < (1 if aims_of(self.asked)[0].is_relative else math.inf):
             raise not_allowed("--least", self.least, "a number from 0; for speed a fraction")
         if seconds(self.budget) is None:
             raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
@@ -45,15 +54,20 @@ class Terms:
             raise ConfigurationError("--rate requires a session: name its file with --session.", key="--rate")
 
     @property
+    def asked(self) -> str:
+        """``on``, where speed means whole trainings if numerics may change."""
+        return self.on.replace(SPEED, TRAINING, 1) if self.allow_changed_numerics else self.on
+
+    @property
     def least_gain(self) -> float:
         """``least``, or its default."""
-        default = LEAST_GAIN if aims_of(self.on)[0].is_relative else 0.0
+        default = LEAST_GAIN if aims_of(self.asked)[0].is_relative else 0.0
         return default if self.least is None else self.least
 
     @property
     def name_of_test(self) -> str:
         """``test``, or its default."""
-        return self.test or ("symmetric" if aims_of(self.on)[0].is_speed else "mean")
+        return self.test or ("symmetric" if aims_of(self.asked)[0].is_speed else "mean")
 
     @property
     def seconds(self) -> float:

@@ -93,7 +93,9 @@ def test_a_round_in_which_only_the_change_fails_is_lost_by_a_bounded_amount():
     [
         ("val_acc1,", "a name is missing"),
         ("val_acc1,val_acc1", "a name is repeated"),
-        ("speed,val_acc1", "speed is compared alone"),
+        ("speed,val_acc1", "speed is compared alone.*--allow-changed-numerics"),
+        ("seconds of training", "what must not get worse after them"),
+        ("val_acc1,seconds of training", "come first"),
         ("seconds", "name a target"),
     ],
 )

@@ -138,6 +138,19 @@ def test_a_judgement_is_judged_again(judged, tmp_path):
 
 
 @pytest.mark.tail
+def test_a_change_that_computes_something_else_is_judged_by_whole_trainings(tmp_path):
+    change = ("--change", "model.pause=0 +model.half=true")
+    words = (*BASE, SLOW, "trainer.epochs=1", *change, "--on", "speed,val_loss", "--budget", "4m")
+    refused = judge(*words[:-4], cwd=tmp_path)
+    assert refused.code == 2
+    assert "--on speed,<metric> --allow-changed-numerics" in refused.err
+    done = judge(*words, "--allow-changed-numerics", "hydra.sweep.dir=trained", cwd=tmp_path)
+    assert done.code == 0, done.out + done.err
+    assert re.search(r"keep: .* % fewer seconds of training .*\nval_loss: ", done.out), done.out
+    assert judge("--check", "trained/judgement.json", cwd=tmp_path).code == 0
+
+
+@pytest.mark.tail
 def test_arms_of_two_ranks_take_the_same_steps(tmp_path):
     live.record(tmp_path, "ddp", seconds=0)
     content = json.loads((tmp_path / "judgement.json").read_text())
@@ -275,6 +288,7 @@ def test_a_change_that_fails_is_discarded(tmp_path):
         (("model=mlp,resnet18", "--change", "seed=2"), "Give one value"),
         (("model=mlp", "--change", "model.depth=1", "--budget", "soon"), "--budget soon is not allowed"),
         (("model=mlp", "--change", "model.depth=1", "--alpha", "5"), "--alpha 5"),
+        (("model=mlp", "--change", "model.depth=1", "--allow-changed-numerics"), "Name what must not get worse"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_runs(tmp_path, words, said):
