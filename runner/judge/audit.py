@@ -103,7 +103,7 @@ def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:
 def _of_clocks(question: Question, rows: Sequence[Row]) -> Iterator[str]:
     """Times that contradict each other."""
     timed = [row for row in rows if row.state == COMPLETED and row.purpose in (TRIAL, FLOOR, ROUND)]
-    apart: dict[str, list[float]] = {BASE: [], CHANGE: []}
+    apart: dict[tuple[str, str], list[float]] = {}
     for row in timed:
         if not question.is_about_speed:
             yield from _of_training(question, row, timed[0].findings[SIGNS])
@@ -115,10 +115,10 @@ def _of_clocks(question: Question, rows: Sequence[Row]) -> Iterator[str]:
         if marked is None or abs(seconds - marked) > SLACK + RELATIVE * seconds:
             yield f"run {row.number} measured {seconds:.3f} s, the file system's clock {marked} s"
             continue
-        apart[row.arm].append(seconds - marked)
+        apart.setdefault((row.purpose, row.arm), []).append(seconds - marked)
         if seconds > row.ended - row.began:
             yield f"run {row.number} measured {seconds:.3f} s, but took {row.ended - row.began:.3f} s in all"
-    for arm, found in apart.items():
+    for (_, arm), found in apart.items():
         if len(found) >= FLOOR_ROUNDS and abs(median(found)) > TYPICAL_SLACK:
             yield f"runs of {arm} typically measured {1000 * median(found):.0f} ms more than the file system's clock"
 
