@@ -1,7 +1,5 @@
 """Starts the runs of a judgement, one after another, each in fresh ranks, and writes the ledger."""
 
-import hashlib
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -18,11 +16,11 @@ from manyheads.runner.judge.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, R
 from manyheads.runner.judge.task import CodeTask, write_code_task
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.report.claims import digest_of, machine_of
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
 AT_REVISION = "manyheads.runner.judge.rank.at_revision"
-MACHINE = ("commit", "clean", "versions", "devices", "host")  # of provenance.json
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,6 @@ class Runs:
             launch(prepare(folder, apart=True), main=AT_REVISION if base else purpose.rank)
         findings = purpose.read(folder, folder.read_result() or {})
         provenance = read_json(folder.provenance)
-        machine = _digest({key: provenance.get(key) for key in MACHINE})
-        code = base.commit if base and row.arm == BASE else _digest(provenance.get("own_code"))
+        machine = machine_of(provenance)
+        code = base.commit if base and row.arm == BASE else digest_of(provenance.get("own_code"))
         return replace(row, state=COMPLETED, findings=findings, machine=machine, code=code, ended=time.time())
-
-
-def _digest(about: Any) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,5 +1,7 @@
 """What is claimed of runs, such as in a record or a judgement: compared with what their rows say."""
 
+import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,6 +10,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 
 CLOSE = 1e-9  # relative; numbers that were computed in another order
+MACHINE = ("commit", "clean", "versions", "devices", "host")  # of provenance.json
 
 
 def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
@@ -30,6 +33,16 @@ def repeated_seeds(seeds: Sequence[int], *, where: str) -> list[str]:
     """A sentence if runs that are to be independent share a seed. ``where``: among which runs."""
     twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
     return [f"{where}: seed {twice[0]} is repeated, so these runs are not independent"] if twice else []
+
+
+def machine_of(provenance: Mapping[str, Any]) -> str:
+    """A digest of what runs that are compared have in common: versions, devices and this project's code."""
+    return digest_of({key: provenance.get(key) for key in MACHINE})
+
+
+def digest_of(about: Any) -> str:
+    """A short digest of a value as JSON."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def direction(result: Mapping[str, Any], metric: str) -> str:

@@ -11,14 +11,14 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.provenance.provenance import signature
-from manyheads.runner.report.claims import direction
+from manyheads.runner.report.claims import digest_of, direction, machine_of
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import complaint, may_declare
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
-FORMAT = 1
+FORMAT = 2
 CLOCKS = {
     "training": (
         "train_seconds",
@@ -32,12 +32,20 @@ MACHINE = ("host", "devices", "versions", "commit", "clean", "command")
 
 @dataclass(frozen=True)
 class RecordedAttempt:
-    """One run. ``value``: the target's metric after the last epoch; ``seconds``: by the record's clock."""
+    """One run. ``value``: the target's metric after the last epoch; ``seconds``: by the record's clock.
+
+    ``wall_seconds``: from its launch to its end; ``samples``: that it took for training; ``machine``: a digest of
+    versions, devices and this project's code; ``code``: of the user's own.
+    """
 
     seed: int
     value: float
     seconds: float
+    wall_seconds: float
+    samples: int
     weights_sha256: str
+    machine: str
+    code: str
     folder: str
 
 
@@ -119,6 +127,7 @@ class Record:
             ]
             found = cls(Target(**content["target"]), content["clock"]["name"], tuple(contenders))
             found.to_json()  # with numbers that are some
+            [math.isfinite(attempt.wall_seconds) for each in contenders for attempt in each.attempts]
         except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
             raise ConfigurationError(f"it is not a record: {type(error).__name__}: {error}.") from None
         return found
@@ -195,12 +204,17 @@ def _attempts(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str) 
         folder = RunFolder(sweep / entry.folder)
         config = folder.read_config()
         result: Mapping[str, Any] = folder.read_result() or {}
+        provenance = load_run(folder.path, steps=()).provenance
         try:
             yield RecordedAttempt(
                 seed=config["seed"],
                 value=float(result["metrics"][metric]),
                 seconds=float(result[seconds]),
+                wall_seconds=float(result["wall_seconds"]),
+                samples=result["samples_seen"],
                 weights_sha256=result["weights_sha256"],
+                machine=machine_of(provenance),
+                code=digest_of(provenance.get("own_code")),
                 folder=entry.folder,
             )
         except (KeyError, TypeError, ValueError):

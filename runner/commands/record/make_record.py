@@ -3,7 +3,7 @@
 import json
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from manyheads.runner.api import sweep
 from manyheads.runner.commands.record import print_record
 from manyheads.runner.commands.record.answer import RecordedRuns
-from manyheads.runner.commands.record.evidence import Record, checked_signature, gather
+from manyheads.runner.commands.record.evidence import Record, RecordedAttempt, checked_signature, gather
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.claims import differences_of, repeated_seeds
@@ -88,9 +88,21 @@ def check(path: Path) -> RecordedRuns:
     ]
     for number, each in enumerate(found.contenders):
         wrong += repeated_seeds([attempt.seed for attempt in each.attempts], where=f"contenders.{number}.attempts")
-        wrong += [
-            f"contenders.{number}.attempts.{index}.seconds: {attempt.seconds} is not a time"
-            for index, attempt in enumerate(each.attempts)
-            if not 0 < attempt.seconds < math.inf
-        ]
+        for index, attempt in enumerate(each.attempts):
+            faults = _faults(attempt, found.contenders[0].attempts[0], each.attempts[0])
+            wrong += [f"contenders.{number}.attempts.{index}.{fault}" for fault in faults]
     return RecordedRuns.of(found, [], again=invocation.command("record", "--again", path), wrong=wrong)
+
+
+def _faults(attempt: RecordedAttempt, first: RecordedAttempt, own_first: RecordedAttempt) -> Iterator[str]:
+    """What is wrong with a run beside the ``first`` of all, and ``own_first`` of its contender."""
+    if not 0 < attempt.seconds < math.inf:
+        yield f"seconds: {attempt.seconds} is not a time"
+    elif attempt.seconds > attempt.wall_seconds:
+        yield f"seconds: {attempt.seconds} s are more than the {attempt.wall_seconds} s that it took in all"
+    if attempt.samples != own_first.samples:
+        yield f"samples: it took {attempt.samples}, the first run of its recipe {own_first.samples}"
+    if attempt.machine != first.machine:
+        yield "machine: it has other versions, devices or code than the first run"
+    if attempt.code != own_first.code:
+        yield "code: it has other code than the first run of its recipe: a file was edited meanwhile"

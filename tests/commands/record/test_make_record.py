@@ -95,8 +95,18 @@ def test_a_record_is_checked(made, tmp_path):
             lambda record: [attempt.update(seed=3) for attempt in record["contenders"][0]["attempts"]],
             "contenders.0.attempts: seed 3 is repeated",
         ),
+        (
+            lambda record: record["contenders"][1]["attempts"][1].update(samples=1),
+            "contenders.1.attempts.1.samples: it took 1,",
+        ),
+        (lambda record: record["contenders"][1]["attempts"][0].update(machine="x"), "contenders.1.attempts.0.machine"),
+        (lambda record: record["contenders"][0]["attempts"][1].update(code="x"), "contenders.0.attempts.1.code"),
+        (
+            lambda record: record["contenders"][0]["attempts"][0].update(wall_seconds=1e-6),
+            "contenders.0.attempts.0.seconds",
+        ),
     ],
-    ids=["mean", "p", "config", "seed"],
+    ids=["mean", "p", "config", "seed", "samples", "machine", "code", "clock"],
 )
 def test_a_forged_one_is_found_out(made, tmp_path, change, said):
     record = json.loads((made[1] / "record.json").read_text())
