@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from enum import IntEnum, StrEnum
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TextIO
 
 # Gloo closes its connections before the error that it raises can be reported, and other ranks hear that first.
 LOST_PEER = ("connection closed by peer", "connection reset by peer")
@@ -285,10 +285,10 @@ def warn(message: str) -> None:
     print(filled(f"warning: {printable(message)}"), file=sys.stderr)
 
 
-def filled(text: str) -> str:
-    """A text for stderr: on a terminal, lines end between words, and not within what stands in backticks."""
+def filled(text: str, stream: TextIO | None = None) -> str:
+    """A text for a stream, by default stderr: on a terminal, lines end between words, and not within backticks."""
     try:
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        width = os.get_terminal_size((stream or sys.stderr).fileno()).columns
     except (OSError, ValueError, AttributeError):  # not a terminal, or no file at all
         return text
     joined = re.sub("`[^`]*`", lambda quoted: quoted[0].replace(" ", "\0"), text)

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue
+from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue, filled, printable
 
 LESS_ALIKE = 0.15  # of difflib's ratio, by which a second suggestion may fall behind the first
 
@@ -64,6 +64,11 @@ def refused_arguments(message: str) -> ConfigurationError:
         return WrongValue(f"{message}.", key=wrong[1], value=wrong[2], allowed=allowed)
     named = re.match(r"(?:argument|the following arguments are required:) ([^\s,:]+)", message)
     return ConfigurationError(f"{message}.", key=named[1] if named else None)
+
+
+def tell(text: str) -> None:
+    """Print a sentence on stdout; on a terminal, its lines end between words. A command stands in a line of its own."""
+    print(filled(printable(text), sys.stdout))
 
 
 def is_confirmed(question: str) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from manyheads.runner.config.lookup import NAMED
 from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue, complain, not_allowed
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.wording import tell
 from tests.conftest import ROOT
 
 KINDS = {"ConfigurationError", "WrongValue", "UnknownName", "Unavailable"}
@@ -69,14 +70,14 @@ def test_the_sentence_begins_with_what_was_typed(key, value, written):
     assert str(not_allowed(key, value, "a, b")) == f"{written} is not allowed. Allowed: a, b."
 
 
-def test_on_a_terminal_a_sentence_ends_its_lines_between_words(monkeypatch):
+@pytest.mark.parametrize(("stream", "say", "begun"), [("stderr", complain, ""), ("stdout", tell, "error: ")])
+def test_on_a_terminal_a_sentence_ends_its_lines_between_words(monkeypatch, stream, say, begun):
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
     with open(slave, "w") as terminal, open(master) as screen:
-        monkeypatch.setattr("sys.stderr", terminal)
-        complain(
-            f"trainer.epochs=zero is not allowed. Use `manyheads train x=1`, see /{'long/' * 10} or\n  - this-list"
-        )
+        monkeypatch.setattr(f"sys.{stream}", terminal)
+        sentence = "trainer.epochs=zero is not allowed. Use `manyheads train x=1`, see"
+        say(f"{begun}{sentence} /{'long/' * 10} or\n  - this-list")
         terminal.flush()
         shown = [screen.readline() for _ in range(5)]
     assert shown == [

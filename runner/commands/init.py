@@ -12,7 +12,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.trust.look import look
-from manyheads.runner.wording import is_confirmed
+from manyheads.runner.wording import is_confirmed, tell
 
 HELP = "in an existing repository: find models and data sets, and write an experiment for them"
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> Initialized:
         shown = ["the JSON Schema of experiments, for editors"] if path.name == SCHEMA else text.splitlines()
         print("".join(f"  {printable(line)}\n" for line in shown), end="")
     for note in drafted.notes:
-        print(f"\n{printable(note)}")
+        tell(f"\n{note}")
     names = [str(path) for path in drafted.files]
     if not arguments.yes and not is_confirmed("\nWrite this?"):
         return Initialized(drafted.name, False, names, list(drafted.notes), [])
@@ -77,9 +77,10 @@ def _trust(folder: Path, *, may_ask: bool) -> None:
     """Ask whether the folder of configs, everything in it included, is the user's own."""
     looks = look(folder)
     for line in (line for each in looks for line in each.lines):
-        print(line)
+        tell(line)
     if may_ask and is_confirmed("Trust it as your own?"):
         for each in looks:
             each.trust()
     else:
-        print(f"Configs that you do not trust are not read. To trust them: {invocation.command('trust', folder)}")
+        tell("Configs that you do not trust are not read. To trust them:")
+        print(f"  {invocation.command('trust', folder)}")

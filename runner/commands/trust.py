@@ -10,7 +10,7 @@ from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.trust.look import digest, look
-from manyheads.runner.wording import is_confirmed
+from manyheads.runner.wording import is_confirmed, tell
 
 HELP = "trust a folder of configs, or somebody else's run or sweep, after showing what it could run"
 
@@ -29,7 +29,7 @@ class Trusted(Answer):
         return ExitCode.DONE if self.is_trusted else ExitCode.NO
 
     def show(self) -> None:
-        print(f"{self.folder} is now trusted as your own" if self.is_trusted else "nothing has changed")
+        tell(f"{self.folder} is now trusted as your own" if self.is_trusted else "nothing has changed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> Trusted:
     looks = look(folder)
     lines, shown = [line for each in looks for line in each.lines], digest(looks)
     for line in (*lines, f"digest {shown}"):
-        print(line)
+        tell(line)
     name = printable(looks[0].folder if looks[0].covers is None else folder)
     if arguments.yes not in (None, shown):
         raise ConfigurationError.at(

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.errors import ExitCode, printable
+from manyheads.runner.errors import ExitCode
 from manyheads.runner.judge.claims import KEEP, UNDECIDED, Claims
 from manyheads.runner.judge.print_judgement import sentences, verdict_line
 from manyheads.runner.judge.question import Question
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import tell
 
 CODES = {KEEP: ExitCode.DONE, UNDECIDED: ExitCode.UNDECIDED}
 
@@ -37,10 +38,9 @@ class Judged(Answer):
         return CODES.get(self.claims.verdict, ExitCode.NO)
 
     def show(self) -> None:
-        print(verdict_line(self.question, self.claims))
-        for sentence in sentences(self.question, self.claims):
-            print(sentence)
-        print(f"wrote {RunFolder(self.path)}")
+        for sentence in (verdict_line(self.question, self.claims), *sentences(self.question, self.claims)):
+            tell(sentence)
+        tell(f"wrote {RunFolder(self.path)}")
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class CheckedJudgement(Answer):
 
     def show(self) -> None:
         for line in self.wrong:
-            print(printable(f"does not hold: {line}"))
+            tell(f"does not hold: {line}")
         if self.wrong:
             return
         print(f"all claims follow from the {self.runs} runs.")
         print("You recorded these rows yourself." if self.is_own else "The rows were recorded by somebody else.")
-        print(f"To judge it on this machine: {self.again}")
+        print(f"To judge it on this machine:\n  {self.again}")

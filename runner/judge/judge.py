@@ -67,6 +67,7 @@ def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
     Aims, error rate and test are the judgement's. Its configs are examined as any from elsewhere are: raises
     ConfigurationError for classes that are not trusted.
     """
+    path = _file_of(path)
     content, asked, _ = _read(path)
     if asked.revision is not None:
         raise ConfigurationError(
@@ -84,6 +85,7 @@ def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
 
 def check(path: Path) -> CheckedJudgement:
     """Whether a judgement's claims follow from its rows, and its rows fit together. Runs nothing."""
+    path = _file_of(path)
     content, question, rows = _read(path)
     try:
         wrong = faults(content)
@@ -94,6 +96,11 @@ def check(path: Path) -> CheckedJudgement:
         words = [*question.overrides, "--code", question.revision]
     command = invocation.command("judge", *words)
     return CheckedJudgement(path, len(rows), wrong, _is_own(content), command)
+
+
+def _file_of(path: Path) -> Path:
+    """The judgement that is meant by its file or by its folder."""
+    return path / FILE if path.is_dir() else path
 
 
 def _read(path: Path) -> tuple[Mapping[str, Any], Question, list[Row]]:

@@ -89,10 +89,11 @@ def test_asked_again_it_gives_the_same_answer_and_runs_nothing(judged, content):
 
 
 def test_its_check_passes_offline(judged, tmp_path):
-    path = shutil.copy(judged[2] / "judged" / "judgement.json", tmp_path)
-    done = judge("--check", path, cwd=tmp_path)
+    shutil.copy(judged[2] / "judged" / "judgement.json", tmp_path)
+    done = judge("--check", ".", cwd=tmp_path)  # its folder stands for it
     assert done.code == 0, done.out
     assert "all claims follow" in done.out
+    assert "--again judgement.json" in done.out
 
 
 def test_its_answers_are_of_their_schema(judged, tmp_path):
