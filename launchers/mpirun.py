@@ -119,9 +119,9 @@ def own_session() -> Iterator[dict[str, str]]:
     Otherwise they are /tmp/ompi.<host>.<user> and files in /dev/shm, which any other user can create first. Names of
     Open MPI 4 and 5.
     """
-    memory = (f"OMPI_MCA_{part}_backing_directory" for part in ("btl_vader", "btl_sm", "osc_sm", "osc_rdma"))
+    sockets = "OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"
     with scratch.folder(scratch.base()) as own:
-        yield dict.fromkeys(("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base", *memory), str(own))
+        yield dict.fromkeys((*sockets, *horovod.OPEN_MPI_MEMORY), str(own))
 
 
 def exit_codes(text: str) -> dict[int, int]:

@@ -77,9 +77,9 @@ def _of_order(question: Question, rows: Sequence[Row]) -> Iterator[str]:
     if not question.is_about_speed:
         yield from repeated_seeds(seeds, where="rounds")
     last = max(rounds, default=-1)
-    for number in range(last):
-        if rounds.get(number, {}).keys() != {0, 1}:
-            yield f"round {number + 1} is incomplete, and later ones were run"
+    incomplete = next((number for number in range(last) if rounds.get(number, {}).keys() != {0, 1}), None)
+    if incomplete is not None:
+        yield f"round {incomplete + 1} is incomplete, and later ones were run"
 
 
 def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:

@@ -17,13 +17,12 @@ from manyheads.runner.judge.judgement import FILE, Judgement
 from manyheads.runner.judge.numerics import tolerances_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.revision import Revision
-from manyheads.runner.judge.rows import Row
+from manyheads.runner.judge.rows import Row, is_sealed
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.judge.session import Session
 from manyheads.runner.judge.terms import Terms
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by
-from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import exclusive, in_turn, make_folder
 from manyheads.runner.run.progress import keeping, say
@@ -69,13 +68,15 @@ def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
     """
     path = _file_of(path)
     content, asked, _ = _read(path)
+    is_own = is_sealed(content["lines"])
     if asked.revision is not None:
+        its = "" if is_own else ", with those of its overrides that you trust"
         raise ConfigurationError(
-            f"{path} judges code: base ran commit {asked.revision}. In a clone of that repository, run "
-            f"{invocation.command('judge', *asked.overrides, '--code', asked.revision)}"
+            f"{printable(path)} judges code: base ran commit {printable(asked.revision)}. In a clone of that "
+            f"repository, run{its}: {invocation.command('judge', *_words_of_code(asked, is_own=is_own))}"
         )
     words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
-    arms = recorded_arms(asked, words, path, is_own=_is_own(content))
+    arms = recorded_arms(asked, words, path, is_own=is_own)
     terms = replace(
         terms, on=asked.on, allow_changed_numerics=False, least=asked.least, alpha=asked.alpha, test=asked.test
     )
@@ -91,11 +92,14 @@ def check(path: Path) -> CheckedJudgement:
         wrong = faults(content)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    words = ["--again", path]
-    if question.revision is not None:
-        words = [*question.overrides, "--code", question.revision]
-    command = invocation.command("judge", *words)
-    return CheckedJudgement(path, len(rows), wrong, _is_own(content), command)
+    is_own = is_sealed(content["lines"])
+    words = ["--again", path] if question.revision is None else _words_of_code(question, is_own=is_own)
+    return CheckedJudgement(path, len(rows), wrong, is_own, invocation.command("judge", *words))
+
+
+def _words_of_code(question: Question, *, is_own: bool) -> list[str]:
+    """What asks a question about code again: without somebody else's overrides, since what is typed is trusted."""
+    return [*(question.overrides if is_own else ()), "--code", str(question.revision)]
 
 
 def _file_of(path: Path) -> Path:
@@ -111,12 +115,6 @@ def _read(path: Path) -> tuple[Mapping[str, Any], Question, list[Row]]:
         raise ConfigurationError(f"{path}: {error.strerror}.") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
-
-
-def _is_own(content: Mapping[str, Any]) -> bool:
-    """Whether the user recorded all lines of the ledger."""
-    own = seal.keyed("judgement", content["lines"])
-    return own is not None and content.get("seal") == own
 
 
 def _question(
@@ -164,6 +162,11 @@ def _decide(
 def _asked(runs: Runs, question: Question, session: Session | None, terms: Terms) -> tuple[Question, Question]:
     """The question with its error rate in the session; and as the ledger has it, which is created if necessary."""
     before = Question.of(runs.ledger.question()) if runs.ledger.exists() else None
+    if before is not None and not runs.ledger.is_own():
+        raise ConfigurationError(
+            f"{RunFolder(runs.folder)} holds runs of this judgement that you did not record. Remove it, or name "
+            f"another folder with {SWEEP_DIR}<folder>."
+        )
     if session is not None:
         number, alpha = session.ask((before or question).draw, question.change, terms.alpha)
         question = replace(question, alpha=alpha)

@@ -23,7 +23,6 @@ from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_task import StepFiles
-from manyheads.runner.run import seal
 from manyheads.runner.run.files import remove, write_whole
 from manyheads.runner.run.progress import say
 from manyheads.runner.run.run_folder import RunFolder
@@ -70,7 +69,7 @@ class Judgement:
     def write(self, claims: Claims) -> None:
         """Write judgement.json, which holds the whole ledger, and a page for people."""
         lines = self.runs.ledger.lines()
-        content = {"lines": lines, "claims": claims.to_json(), "seal": seal.keyed("judgement", lines)}
+        content = {"lines": lines, "claims": claims.to_json()}
         write_whole(self.runs.folder / FILE, json.dumps(content, indent=2) + "\n")
         page = as_page(self.question, self.runs.ledger.rows(), claims, faults(content))
         write_whole(self.runs.folder / PAGE, page)

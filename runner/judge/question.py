@@ -19,6 +19,7 @@ from manyheads.runner.option.locate import Section
 FORMAT = 3
 TRIAL_UPDATES = 10
 FLOOR_ROUNDS = 5
+LARGEST = 1e300  # of a number in a question
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,26 @@ class Question:
             raise ConfigurationError(f"it is not a judgement: {error}.") from None
         if found.format != FORMAT:
             raise ConfigurationError(f"it has format {found.format}, but this version reads {FORMAT}.")
-        numbers = [found.least, found.alpha, *(found.tolerances if isinstance(found.tolerances, list) else [None])]
-        sound = all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
-        known = found.test in TESTS and isinstance(found.draw, str) and len(numbers) == 5
-        arms = isinstance(found.base, dict) and isinstance(found.changed, dict) and isinstance(found.files, list)
-        if not (sound and known and arms and 0 < found.alpha < 1):
+        if not found._is_sound():
             raise ConfigurationError("it is not a judgement: a value of its question has another type.")
-        aims_of(str(found.on))
+        aims_of(found.on)
         return found
+
+    def _is_sound(self) -> bool:
+        lists = self.tolerances, self.overrides, self.files
+        if not all(isinstance(each, list) for each in lists):
+            return False
+        numbers = (self.least, self.alpha, *self.tolerances)
+        texts = (self.change, self.on, self.test, self.code, self.draw, "" if self.revision is None else self.revision)
+        return (
+            all(type(each) in (int, float) and abs(each) < LARGEST for each in numbers)
+            and all(isinstance(each, str) for each in (*texts, *self.overrides, *self.files))
+            and isinstance(self.base, dict)
+            and isinstance(self.changed, dict)
+            and len(self.tolerances) == 3
+            and self.test in TESTS
+            and 0 < self.alpha < 1
+        )
 
     @property
     def id(self) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.rank.at_revision import AtRevision
+from manyheads.runner.option.locate import Section, files_named, packages_named
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.provenance.git import blobs, edited, git
 from manyheads.runner.run import scratch
@@ -87,6 +89,11 @@ class Revision:
         at = 0
         for name in known:
             head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
+            if head.endswith(b" missing"):
+                raise ConfigurationError(
+                    f"--code: the repository lacks the content of {name} at {self.commit[:10]}. Fetch it with git.",
+                    key="--code",
+                )
             size = int(head.split()[2])
             if name.is_absolute() or ".." in name.parts:
                 raise ConfigurationError(f"--code: {name} points outside the repository.", key="--code")
@@ -115,12 +122,17 @@ class BaseCode:
             return config
         return f"{self.tree / file.path.relative_to(self.project)}:{file.name}"
 
-    def folders(self, is_base: bool) -> list[str]:
-        """Where ranks of an arm look for the user's packages first.
+    def folders(self, config: Section) -> list[str]:
+        """Where ranks of base look for the user's packages first; none if ``config`` names no code of the repository.
 
-        Of manyheads itself nothing is among them: in its own checkout, both arms run the code that judges.
+        Somebody may have sent it, and whatever torch tries to import would be found there. Of manyheads itself nothing
+        is among them: in its own checkout, both arms run the code that judges.
         """
         here = Path.cwd().resolve()
         within = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()
-        found = dict.fromkeys(str(self.tree / each) for each in (within, "", "src"))
-        return [*found] if is_base else []
+        found = [*dict.fromkeys(str(self.tree / each) for each in (within, "", "src"))]
+        finder = AtRevision(found, str(self.project))
+        is_named = any(file.path.is_relative_to(self.tree) for file in files_named(config).values()) or any(
+            finder.find_spec(package) for package in packages_named(config)
+        )
+        return found if is_named else []

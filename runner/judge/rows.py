@@ -1,21 +1,24 @@
 """The ledger of a judgement: one line for each run that starts and one for its end, each with a digest over all before.
 
-Only the parent writes it. A line that is changed, removed or inserted later breaks the chain of digests behind it.
+Only the parent writes it, and seals each line with the user's key. A line that is changed, removed or inserted later
+breaks the chain of digests behind it.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
 
 NAME = "judgement.jsonl"
 MOST_BYTES = 2**26
+SEALED = "judgement"  # the purpose of the seals
 # What a run is started for.
 FACTS, STEPS, EXACT, TRIAL, FLOOR, ROUND = "facts", "steps", "exact", "trial", "floor", "round"
 BASE, CHANGE = "base", "change"
@@ -110,8 +113,13 @@ class Rows:
         """All runs as they stand, in the order in which they were started."""
         return latest(self.lines())
 
+    def is_own(self) -> bool:
+        """Whether the user recorded all lines. Raises ConfigurationError."""
+        return is_sealed(self.lines())
+
     def _append(self, content: Mapping[str, Any], *, before: str) -> None:
-        line = json.dumps({"content": content, "digest": digest(content, before)}) + "\n"
+        now = digest(content, before)
+        line = json.dumps({"content": content, "digest": now, "seal": seal.keyed(SEALED, now)}) + "\n"
         with open(self.path, "ab", opener=no_link) as file:
             self._cut(file.fileno())
             file.write(line.encode())
@@ -128,6 +136,13 @@ class Rows:
 def digest(content: Mapping[str, Any], before: str) -> str:
     """The digest of a line that follows one with the digest ``before``."""
     return hashlib.sha256(f"{before}\n{json.dumps(content, sort_keys=True)}".encode()).hexdigest()
+
+
+def is_sealed(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the user recorded all lines, each of which has a seal over its digest."""
+    if broken(lines) is not None or seal.keyed(SEALED, "") is None:
+        return False
+    return all(line.get("seal") == seal.keyed(SEALED, line["digest"]) for line in lines)
 
 
 def broken(lines: Iterable[Any]) -> str | None:

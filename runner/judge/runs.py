@@ -70,7 +70,8 @@ class Runs:
         folder.write_config(RunConfig.of(config).written)
         purpose.prepare(folder)
         if base:
-            write_code_task(folder, CodeTask(purpose.rank, str(base.project), base.folders(row.arm == BASE)))
+            folders = base.folders(config) if row.arm == BASE else []
+            write_code_task(folder, CodeTask(purpose.rank, str(base.project), folders))
         with output_to(str(folder.path / "console.log")):
             launch(prepare(folder, apart=True), main=AT_REVISION if base else purpose.rank)
         findings = purpose.read(folder, folder.read_result() or {})

@@ -58,15 +58,24 @@ class Session:
     def _lines(self) -> list[Mapping[str, Any]]:
         try:
             lines: list[Mapping[str, Any]] = [parse_json(line) for line in read_text(self.path).splitlines()]
-            other = [line for line in lines if "alpha" in line and line["rate"] != self.is_rate]
-            sound = all(isinstance(line["draw"], str) for line in lines)
-        except (ValueError, TypeError, KeyError):
+            sound = all(map(_is_sound, lines))
+        except (ValueError, TypeError, KeyError, RecursionError):
             sound = False
         if not sound:
             raise ConfigurationError.at(
                 "--session", self.path, " is not the file of a session. Name another."
             ) from None
-        if other:
+        if any("alpha" in line and line["rate"] != self.is_rate for line in lines):
             bound = "the chance of any wrong verdict" if self.is_rate else "the rate of false keeps"
             raise ConfigurationError.at("--session", self.path, f" bounds {bound}. Name another, or ask as before.")
         return lines
+
+
+def _is_sound(line: Mapping[str, Any]) -> bool:
+    """Whether it is a judgement that was asked, or a verdict. Raises TypeError, KeyError for what is neither."""
+    if not isinstance(line["draw"], str):
+        return False
+    if "alpha" not in line:
+        return isinstance(line["verdict"], str)
+    number, alpha = line["number"], line["alpha"]
+    return type(number) is int and type(alpha) is float and 0 < alpha < 1 and isinstance(line["rate"], bool)

@@ -16,6 +16,8 @@ from manyheads.runner.run.program import Program
 
 BUILD = invocation.command("install-horovod")
 NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
+# Variables for the folders of Open MPI's shared memory, by default /dev/shm, where others can guess the names.
+OPEN_MPI_MEMORY = tuple(f"OMPI_MCA_{part}_backing_directory" for part in ("btl_vader", "btl_sm", "osc_sm", "osc_rdma"))
 # Names that stand in the library's tables when a feature was compiled in.
 MARKS = {
     "gloo": b"GlooController",

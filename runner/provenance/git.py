@@ -1,4 +1,4 @@
-"""Asks git about a repository. Nothing that the repository or its configuration names is run."""
+"""Asks git about a repository. Nothing that the repository or its configuration names is run, and nothing fetched."""
 
 import os
 from collections.abc import Mapping
@@ -6,14 +6,16 @@ from pathlib import Path, PurePosixPath
 
 from manyheads.runner.run.program import Program
 
-GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "fetch.bundleURI=")
+# Otherwise git fetches objects that a repository says to lack, by the program that the repository names.
+OFFLINE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
 REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
 
 
 def git(folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
     """What git prints; empty if it fails or is not installed. ``given``: its input; ``variables``: further ones."""
     try:
-        answer = Program([*GIT, *arguments], {**os.environ, **(variables or {})}, folder).ask(given=given)
+        answer = Program([*GIT, *arguments], {**os.environ, **OFFLINE, **(variables or {})}, folder).ask(given=given)
     except OSError:
         return b""
     return answer.output if answer.code == 0 else b""

@@ -51,9 +51,8 @@ class Heartbeat:
     @classmethod
     def of_rank(cls, place: RankInfo, otherwise: Path) -> "Heartbeat":
         """A rank's own, from where its launcher says; ``otherwise``: the run folder's."""
-        base = os.environ.get(PLACE)
-        path = otherwise if base is None else Path(f"{base}{place.rank - place.local_rank}", "heartbeat")
-        return cls(path, rank=place.rank)
+        own = machine_folder(place)
+        return cls(otherwise if own is None else own / "heartbeat", rank=place.rank)
 
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
@@ -157,6 +156,12 @@ class Heartbeat:
             return json.loads(self._map[start + _LENGTH : start + _LENGTH + length]) if length else None
         except ValueError:
             return None
+
+
+def machine_folder(place: RankInfo) -> Path | None:
+    """The run's folder on this machine alone, which only the user can enter; None for a run on one machine."""
+    base = os.environ.get(PLACE)
+    return None if base is None else Path(f"{base}{place.rank - place.local_rank}")
 
 
 def _size(ranks: int) -> int:

@@ -1,6 +1,7 @@
 """Checkpoints: what they hold, when they are written, how damage is noticed."""
 
 import errno
+import io
 import os
 import random
 import threading
@@ -284,6 +285,25 @@ def test_another_kind_of_file_is_refused(tmp_path, content):
         load(path)
 
 
+def test_an_error_says_what_is_wrong_in_words_and_nothing_of_libraries(tmp_path):
+    claims = b'{"w":{"dtype":"F32","shape":[274877906944],"data_offsets":[0,1099511627776]}}'
+    archive = io.BytesIO()
+    torch.save({"model": {"w": torch.zeros(2)}}, archive)
+    for content in (
+        len(claims).to_bytes(8, "little") + claims,
+        (2**40).to_bytes(8, "little") + claims,
+        b"X\xff\xff\xff\x7f",
+        b"\x8d" + (2**40).to_bytes(8, "little"),
+        b"(S'\xe9'\n.",
+        b"I\xe9\n.",
+        b"not a checkpoint",
+        archive.getvalue()[:-40],
+    ):
+        (tmp_path / "last.pt").write_bytes(content)
+        with pytest.raises(ConfigurationError, match=r"is damaged or not a checkpoint: torch cannot read it\.$"):
+            load(tmp_path / "last.pt")
+
+
 def test_a_damaged_checkpoint_is_noticed_or_changes_nothing(saved):
     """Bytes overwritten anywhere: an error of ours, or (in padding and names) no change of the weights."""
     path = saved.last_checkpoint
@@ -312,7 +332,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path):
             return os.mkdir, (str(witness),)
 
     torch.save({"model": Evil()}, path)
-    with pytest.raises(ConfigurationError, match="damaged or not a checkpoint"):
+    with pytest.raises(ConfigurationError, match=r"damaged or not a checkpoint: it names posix.mkdir, and only"):
         load(path)
     assert not witness.exists()
 

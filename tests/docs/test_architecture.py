@@ -19,7 +19,7 @@ def test_it_fits_on_two_screens_with_few_words():
     assert len(words) == len(set(words))
 
 
-@pytest.mark.parametrize("page", ["architecture.md", "internals.md"])
+@pytest.mark.parametrize("page", ["architecture.md", "internals.md", "security.md"])
 def test_the_files_that_it_names_are_there(page: str):
     named = re.findall(r"\b[a-z_]+(?:/[a-z_]+)+\.py\b", (ROOT / "docs" / page).read_text())
     assert named

@@ -117,13 +117,25 @@ def test_from_python_it_gives_the_same_answer(judged, content, monkeypatch):
 
 
 def test_of_a_judgement_by_somebody_else_nothing_untrusted_is_run(content, tmp_path):
-    (tmp_path / "judgement.json").write_text(json.dumps({**content, "seal": None}))
+    for line in content["lines"]:
+        line["seal"] = None
+    (tmp_path / "judgement.json").write_text(json.dumps(content))
     done = judge("--check", "judgement.json", cwd=tmp_path)
     assert "The rows were recorded by somebody else." in done.out
     done = judge("--again", "judgement.json", cwd=tmp_path)
     assert done.code == 2
     assert "names code outside the allowed classes" in done.err
     assert not list(tmp_path.rglob("runs"))
+
+
+def test_runs_that_somebody_else_recorded_are_not_continued(judged, tmp_path):
+    _, asked, place = judged
+    shutil.copytree(place / "judged", tmp_path / "judged")
+    ledger = tmp_path / "judged" / NAME
+    ledger.write_text(ledger.read_text().replace('"seal": "', '"seal": "0'))
+    done = judge(*asked, cwd=tmp_path)
+    assert done.code == 2
+    assert "holds runs of this judgement that you did not record" in done.err
 
 
 @pytest.mark.tail

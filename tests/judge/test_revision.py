@@ -60,13 +60,58 @@ def test_the_files_of_a_revision_are_those_that_were_committed_and_nothing_of_th
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.parametrize("protocol", ["file", "ext"])
+def test_objects_that_a_repository_lacks_are_not_fetched_by_a_program_that_it_names(project, tmp_path, protocol):
+    name = subprocess.run(["git", "rev-parse", "HEAD:filed.py"], cwd=project, capture_output=True, text=True).stdout
+    (project / ".git/objects" / name[:2] / name[2:].strip()).unlink()
+    run = f"touch {tmp_path}/executed; false"
+    url = {"file": ".", "ext": f"ext::sh -c 'touch% {tmp_path}/executed'"}[protocol]
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "evil",
+        "remote.evil.promisor": "true",
+        "remote.evil.url": url,
+        "remote.evil.uploadpack": run,
+        f"protocol.{protocol}.allow": "always",
+    }.items():
+        git(project, "config", key, value)
+    revision = Revision.named("HEAD")
+    assert revision.changed_files() == ["filed.py", "mine/net.py"]
+    with pytest.raises(ConfigurationError, match="lacks the content of filed.py"), revision.files():
+        pass
+    assert not (tmp_path / "executed").exists()
+
+
+NAMED = {"model": {"_target_": "mine.net.Net"}}
+
+
 def test_only_packages_of_the_project_are_imported_from_the_revision(project):
     with Revision.named("HEAD").files() as base:
-        finder = AtRevision(base.folders(True), str(project))
+        finder = AtRevision(base.folders(NAMED), str(project))
         assert finder.find_spec("mine").origin == str(base.tree / "mine/__init__.py")
         assert finder.find_spec("numpy") is None
         assert finder.find_spec("json") is None
-        assert base.folders(False) == []
+
+
+def test_nothing_is_imported_from_the_revision_if_the_config_names_no_code_of_it(project):
+    """Whatever libraries try to import would be found there."""
+    with Revision.named("HEAD").files() as base:
+        named = {"model": {"_target_": f"{base.tree}/filed.py:Net"}}
+        assert base.folders(named) == base.folders(NAMED) != []
+        for target in ("torch.nn.Identity", "/elsewhere/filed.py:Net"):
+            assert base.folders({"model": {"_target_": target}}) == []
+
+
+def test_packages_of_an_environment_within_the_project_are_not_imported_from_the_revision(project, monkeypatch):
+    place = project / ".venv/lib/python3/site-packages"
+    for folder in (place / "library", project / "library"):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+    git(project, "add", "library")
+    git(project, "commit", "--quiet", "-m", "library")
+    monkeypatch.syspath_prepend(place)
+    with Revision.named("HEAD").files() as base:
+        assert AtRevision(base.folders(NAMED), str(project)).find_spec("library") is None
 
 
 @pytest.mark.parametrize(

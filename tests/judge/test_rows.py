@@ -51,6 +51,17 @@ def test_a_broken_chain_is_not_continued(rows, change):
         rows.rows()
 
 
+def test_rows_are_own_if_each_was_written_with_the_users_key(rows, tmp_path, monkeypatch):
+    assert rows.is_own()
+    with monkeypatch.context() as other:
+        other.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+        assert not rows.is_own()
+        rows.write(row(3))
+        assert not rows.is_own()
+    rows.write(row(4))
+    assert not rows.is_own()
+
+
 @pytest.mark.parametrize("wrong", [{"state": "done"}, {"seed": "1"}, {"findings": []}, {"arm": "other"}, {"more": 1}])
 def test_a_row_with_other_types_is_refused(wrong):
     with pytest.raises(ConfigurationError, match="cannot be read"):

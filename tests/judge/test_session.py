@@ -1,5 +1,7 @@
 """The error rate of a session."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,21 @@ def test_another_file_is_refused(tmp_path):
     with pytest.raises(ConfigurationError, match="is not the file of a session"):
         Session(path).ask("a", "change", 0.05)
     assert path.read_text() == "hello\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["7", "[]", '"alpha"', "[" * 2000, '{"draw": "a"}', '{"draw": 1, "verdict": "keep"}', '{"verdict": "keep"}']
+)
+def test_lines_of_another_type_are_refused(tmp_path, line):
+    path = tmp_path / "session.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(ConfigurationError, match="is not the file of a session"):
+        Session(path).ask("a", "change", 0.05)
+
+
+@pytest.mark.parametrize("wrong", [{"number": "1"}, {"alpha": "0.05"}, {"alpha": 1.5}, {"rate": 0}])
+def test_values_of_another_type_are_refused(tmp_path, wrong):
+    path = tmp_path / "session.jsonl"
+    path.write_text(json.dumps({"number": 1, "draw": "a", "change": "", "alpha": 0.05, "rate": False, **wrong}) + "\n")
+    with pytest.raises(ConfigurationError, match="is not the file of a session"):
+        Session(path).ask("a", "change", 0.05)

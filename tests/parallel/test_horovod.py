@@ -1,6 +1,7 @@
 """The real Horovod, its ranks started by the real horovodrun: what its options do, and that its ranks agree."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute
 from tests.in_process import rows, small, train
@@ -156,3 +158,18 @@ def test_collectives(trained: Trained, ranks: int, controller: str) -> None:
 def test_no_case_is_forgotten() -> None:
     assert {*SHARED, *NEUTRAL, *CHANGED} <= set(cases(2, "gloo"))
     assert set(ADASUM) <= set(cases(2, "mpi"))
+
+
+def test_open_mpis_shared_memory_is_in_the_runs_folder_on_each_of_several_machines(monkeypatch, tmp_path):
+    from manyheads.runner.parallel.rank import horovod
+
+    found = {}
+    settings = {"op": "average", "compression": "none", "gradient_predivide_factor": 1.0, "sync_batchnorm": False}
+    numbers = {"timeout": 30, "backward_passes_per_step": 1, "num_groups": 0, "fusion_threshold": 1, "cycle_time": 1}
+    place = {"rank": 3, "local_rank": 1, "world_size": 4, "device_type": "cpu"}
+    strategy = horovod.Horovod(**settings, **numbers, **place, timeline=None)
+    monkeypatch.setattr(os, "environ", {**os.environ, PLACE: f"{tmp_path}/manyheads-1-"})
+    for name, result in {"init": lambda: found.update(os.environ), "rank": lambda: 3, "size": lambda: 4}.items():
+        monkeypatch.setattr(horovod.hvd, name, result)
+    strategy.join()
+    assert found["OMPI_MCA_btl_vader_backing_directory"] == f"{tmp_path}/manyheads-1-2"

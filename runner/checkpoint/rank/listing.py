@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from manyheads.runner.checkpoint.page import CheckpointFile, CheckpointPage, ListedTensor
-from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.checkpoint.rank.load import load, refusal
 from manyheads.runner.checkpoint.sharded import index as index_file
+from manyheads.runner.checkpoint.sharded.index import Damaged
 from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, tensors
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.data_files import no_link
 
 
@@ -26,8 +26,8 @@ def _folder(path: Path) -> Found:
     """As its index says; a digest is compared where the checkpoint is loaded."""
     try:
         index = index_file.read(path)
-    except (ValueError, OSError) as error:
-        raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {error}.") from None
+    except (Damaged, OSError) as error:
+        raise refusal(path, error) from None
     rows = []
     for key, (kind, pieces) in index.tensors.items():
         where = list(dict.fromkeys(piece.file for piece in pieces))

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickletools
+import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import IO
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.sharded.index import Damaged
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened, refuse_tensor_bombs
 from manyheads.runner.errors import ConfigurationError
@@ -19,6 +21,7 @@ from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.data_files import no_link
 
 VERSION = 1
+_CODE = re.compile(r"GLOBAL ([\w.]+)")  # in an error of torch's unpickler
 PICKLES = 4  # of torch's format before 1.6: a number, the version, the machine, the content
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
@@ -43,8 +46,7 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
     except FileNotFoundError:
         raise ConfigurationError(f"the checkpoint {path} does not exist.") from None
     except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason}") from None
+        raise refusal(path, error) from None
     if not isinstance(state, dict):
         raise ConfigurationError(f"the checkpoint {path} holds no named weights.")
     return _of_this_version(state, path)
@@ -54,15 +56,30 @@ def load_folder(path: Path, ranks: RankGroup | None) -> StateDict:
     """A sharded checkpoint's content. Raises ConfigurationError with the one before it that is whole."""
     try:
         return opened(path, ranks)
-    except (ValueError, OSError) as error:
-        reason = str(error)
+    except (Damaged, OSError) as error:
+        refused = refusal(path, error)
     steps = [*checkpoint_places.by_step(path.parent).values()]
     for older in reversed(steps[: steps.index(path)] if path in steps else []):
-        with suppress(ValueError, OSError):
+        with suppress(Damaged, OSError):
             if older.is_dir() and opened(older):
-                reason += f". The previous one is intact: set checkpoint.resume={older}, or remove this one to resume"
-                break
-    raise ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason}.")
+                intact = f"The previous one is intact: set checkpoint.resume={older}, or remove this one to resume."
+                raise ConfigurationError(f"{refused} {intact}")
+    raise refused
+
+
+def refusal(path: str | Path, error: Exception) -> ConfigurationError:
+    """The error for a checkpoint whose reading ended with ``error``."""
+    if isinstance(error, (Damaged, ConfigurationError)):
+        reason = str(error)
+    elif isinstance(error, OSError):
+        reason = error.strerror or str(error)
+    elif code := _CODE.search(str(error)):
+        reason = f"it names {code[1]}, and only tensors and plain values are read"
+    elif "can't allocate memory" in str(error):
+        reason = "there is not enough memory for it"
+    else:
+        reason = "torch cannot read it"
+    return ConfigurationError(f"the checkpoint {path} is damaged or not a checkpoint: {reason.rstrip('.')}.")
 
 
 def _of_this_version(state: StateDict, path: str | Path) -> StateDict:
@@ -93,7 +110,7 @@ def _refuse_archive_bombs(file: IO[bytes]) -> None:
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > os.fstat(file.fileno()).st_size:
-                raise ValueError("it would unpack to more than its own size")
+                raise Damaged("it would unpack to more than its own size")
     file.seek(0)
 
 
@@ -105,7 +122,7 @@ def _refuse_pickle_bombs(file: IO[bytes]) -> None:
     for pickled in _pickles(file):
         for operation, argument, _ in pickletools.genops(pickled):
             if operation.name == "GLOBAL" and str(argument).endswith((" bytearray", " encode")):
-                raise ValueError(f"it calls {str(argument).replace(' ', '.')}")
+                raise Damaged(f"it calls {str(argument).replace(' ', '.')}")
     file.seek(0)
 
 
@@ -125,7 +142,7 @@ def _compare_checksums(file: IO[bytes]) -> None:
     """Torch writes a checksum of each part, but does not compare it when it loads."""
     with zipfile.ZipFile(file) as archive:
         if damaged := archive.testzip():
-            raise ValueError(f"the checksum of {damaged} is wrong")
+            raise Damaged(f"the checksum of {damaged} is wrong")
 
 
 def weights_sha256(weights: dict[str, Tensor]) -> str:

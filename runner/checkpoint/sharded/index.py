@@ -22,6 +22,10 @@ MOST_BYTES = 2**29  # of an index: some hundred bytes for each piece
 CHUNK = 2**22
 
 
+class Damaged(ValueError):
+    """What is wrong with a checkpoint, as a clause."""
+
+
 class Piece(NamedTuple):
     """A piece of a tensor. ``box``: its position in the tensor; ``begin``: the offset of its first byte in ``file``."""
 
@@ -76,19 +80,21 @@ class Index:
 
 
 def read(folder: Path) -> Index:
-    """Read the index in a folder. Raises ValueError if it is damaged or from a newer version; OSError."""
+    """Read the index in a folder. Raises Damaged, also if it is from a newer version; OSError."""
     try:
         most = min(MOST_BYTES, (folder / INDEX).stat().st_size)  # this much memory is allocated for it
         content = json.loads(read_bytes(folder / INDEX, most=most))
         version, digest = content["version"], content.pop("sha256")
         if isinstance(version, int) and version > VERSION:
-            raise ValueError("it was written by a newer version of manyheads. Update it")
+            raise Damaged("it was written by a newer version of manyheads. Update it")
         if hashlib.sha256(_text(content)).hexdigest() != digest:
-            raise ValueError(f"the sha256 of {INDEX} is wrong")
+            raise Damaged(f"the sha256 of {INDEX} is wrong")
         index = _parsed(content)
         _check(index)
-    except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError):
-        raise ValueError(f"{INDEX} is not the index of a checkpoint") from None
+    except Damaged:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
+        raise Damaged(f"{INDEX} is not the index of a checkpoint") from None
     return index
 
 
@@ -118,7 +124,7 @@ def _of_other_save(path: Path, index: Index) -> str | None:
     try:
         with open(path, "rb", opener=no_link) as file:
             about = safetensors_file.about(file)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if about.get("generation", index.generation) == index.generation:
         return None
@@ -143,24 +149,24 @@ def _whole(numbers: Any) -> tuple[int, ...]:
 
 
 def _check(index: Index) -> None:
-    """Raises ValueError for pieces that do not make up their tensors, or are outside their files."""
+    """Raises Damaged for pieces that do not make up their tensors, or are outside their files."""
     for name in index.files:
         if Path(name).name != name or not name.endswith(safetensors_file.SUFFIX):
-            raise ValueError(f"{INDEX} names a file {name!r}, which is not allowed")
+            raise Damaged(f"{INDEX} names a file {name!r}, which is not allowed")
     for key, (kind, pieces) in index.tensors.items():
         if kind.dtype not in ITEM_BYTES:
-            raise ValueError(f"{key} has the unknown type {kind.dtype!r}")
+            raise Damaged(f"{key} has the unknown type {kind.dtype!r}")
         box = Box.whole(kind.shape)
         for piece in pieces:
             end = piece.begin + piece.box.numel * ITEM_BYTES[kind.dtype]
             if piece.file not in index.files or piece.begin < 0 or end > index.files[piece.file].size:
-                raise ValueError(f"a piece of {key} lies outside its file")
+                raise Damaged(f"a piece of {key} lies outside its file")
             if len(piece.box.shape) != len(kind.shape) or (piece.box.numel and piece.box.overlap(box) != piece.box):
-                raise ValueError(f"a piece of {key} lies outside its tensor")
+                raise Damaged(f"a piece of {key} lies outside its tensor")
         if sum(piece.box.numel for piece in pieces) != box.numel:
-            raise ValueError(f"{key} is not complete")
+            raise Damaged(f"{key} is not complete")
     if index.size > (most := sum(part.size for part in index.files.values())):
-        raise ValueError(f"its tensors would take {index.size:,} bytes, and its files have {most:,}")
+        raise Damaged(f"its tensors would take {index.size:,} bytes, and its files have {most:,}")
 
 
 def _text(content: Any) -> bytes:

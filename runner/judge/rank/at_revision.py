@@ -26,9 +26,14 @@ class AtRevision(MetaPathFinder):
             return None
         usual = PathFinder.find_spec(fullname)
         places = [] if usual is None else [usual.origin, *(usual.submodule_search_locations or ())]
-        if any(place and not Path(place).is_relative_to(self._project) for place in places):
+        if any(place and not self._is_own(Path(place)) for place in places):
             return None
         return PathFinder.find_spec(fullname, self._folders)
+
+    def _is_own(self, place: Path) -> bool:
+        """Whether it is the project's own code, and not installed in an environment within it."""
+        is_installed = {"site-packages", "dist-packages"} & {*place.parts}
+        return place.is_relative_to(self._project) and not is_installed
 
 
 def main(path: str) -> NoReturn:

@@ -15,7 +15,10 @@ from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.horovod import GROUP_MB
+from manyheads.runner.parallel.horovod_installation import OPEN_MPI_MEMORY
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
+from manyheads.runner.run.heartbeat import machine_folder
+from manyheads.runner.run.rank_info import RankInfo
 
 COMPRESSIONS = {"none": hvd.Compression.none, "fp16": hvd.Compression.fp16}
 GROUP_BYTES = GROUP_MB * 2**20
@@ -69,7 +72,9 @@ class Horovod(Parallel):
 
     def join(self) -> None:
         super().join()
-        os.environ.update(self.settings)  # read when Horovod starts
+        own = machine_folder(RankInfo(self.rank, self.local_rank, self.world_size))
+        memory = {} if own is None else dict.fromkeys(OPEN_MPI_MEMORY, str(own))
+        os.environ.update({**memory, **self.settings})  # read when Horovod starts
         hvd.init()
         if (hvd.rank(), hvd.size()) != (self.rank, self.world_size):
             raise ConfigurationError(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Index, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import Damaged, Index, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     DTYPES,
     Lazy,
@@ -105,8 +105,8 @@ def real(value: Any) -> Any:
 def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
     """A checkpoint's state, with the tensors of its LARGE parts as Stored, after verifying all its files.
 
-    ``ranks``: those that open it together, each of which verifies a part of the files. Raises ValueError that says
-    what is wrong, the same on each rank; OSError.
+    ``ranks``: those that open it together, each of which verifies a part of the files. Raises Damaged, the same on
+    each rank; OSError.
     """
     index, wrong = None, None
     try:
@@ -114,31 +114,31 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
         wrong = index_file.wrong_with(folder, index, _mine(index, ranks))
     except FileNotFoundError:
         wrong = f"{INDEX} is missing"
-    except ValueError as error:
+    except Damaged as error:
         wrong = str(error)
     found = [wrong] if ranks is None else ranks.gather(wrong)
     if any(found) or index is None:
-        raise ValueError(next(filter(None, found)))
+        raise Damaged(next(filter(None, found)))
     stored = {key: Stored(folder, entry) for key, entry in index.tensors.items()}
     try:
         state = from_json(index.state, stored)
         if isinstance(versions := state.pop("versions", None), dict):
             state["model"] = with_versions(state["model"], versions)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        raise ValueError(f"{INDEX} is not the index of a checkpoint") from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        raise Damaged(f"{INDEX} is not the index of a checkpoint") from None
     refuse_tensor_bombs(state, sum(part.size for part in index.files.values()))
     return {name: value if name in LARGE else real(value) for name, value in state.items()}
 
 
 def refuse_tensor_bombs(state: Any, size: int) -> None:
-    """Raises ValueError for tensors far larger than the files, of ``size`` bytes, that they are in.
+    """Raises Damaged for tensors far larger than the files, of ``size`` bytes, that they are in.
 
     Strides, and pieces that are in a file once, let a few bytes be a tensor with any number of entries, all of which a
     copy of it would write. Weights that are shared are in a file once too, with several names.
     """
     total = sum(math.prod(each.shape) * each.dtype.itemsize for _, each in tensors(state))
     if total > MOST_SHARED * size:
-        raise ValueError(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
+        raise Damaged(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
 
 
 def _mine(index: Index, ranks: RankGroup | None) -> list[str]:
