@@ -78,6 +78,7 @@ class Judgement:
 
     def examine(self) -> None:
         """What comes before the rounds, as long as the arms may be compared."""
+        self._remove_steps()
         about_speed = (self._steps, self._exact, self._trial) if self.question.is_about_speed else ()
         for ask in (self._facts, *about_speed):
             if self.claims().verdict == UNDECIDED:
@@ -102,15 +103,20 @@ class Judgement:
             self._compare(purposes.exact)
 
     def _compare(self, purpose: Callable[..., Purpose]) -> None:
-        """Take the steps of base, then those of the change from the same states."""
-        row = self._run(purpose(baseline=None), BASE)
-        baseline = RunFolder(self.runs.folder / row.folder)
+        """Take the steps of base, then those of the change from the same states, which are removed in the end."""
         try:
+            row = self._run(purpose(baseline=None), BASE)
             if row.state == COMPLETED:
-                self._run(purpose(baseline=baseline), CHANGE)
+                self._run(purpose(baseline=RunFolder(self.runs.folder / row.folder)), CHANGE)
         finally:
-            with blocked_signals():
-                remove(StepFiles.of(baseline).folder)
+            self._remove_steps()
+
+    def _remove_steps(self) -> None:
+        """Remove what was kept of base's steps, also by attempts that were killed."""
+        with blocked_signals():
+            for row in self.runs.ledger.rows():
+                if row.purpose in (STEPS, EXACT) and row.arm == BASE:
+                    remove(StepFiles.of(RunFolder(self.runs.folder / row.folder)).folder)
 
     def _trial(self) -> None:
         if not self._rows(TRIAL, BASE):

@@ -1,0 +1,61 @@
+"""A judgement's course, with runs that only seem to be made."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from manyheads.runner.errors import Interrupted
+from manyheads.runner.judge import purposes
+from manyheads.runner.judge.judgement import Judgement
+from manyheads.runner.judge.rows import BASE, CHANGE, FACTS
+from manyheads.runner.judge.runs import Runs
+from manyheads.runner.parity.parity_task import StepFiles
+from manyheads.runner.run.run_folder import RunFolder
+from tests.judge.test_claims import SAME, question, row
+
+
+class Played(Runs):
+    """Base leaves its steps, as its ranks do; the runs of the change end as ``ends`` says."""
+
+    def __init__(self, folder, ends):
+        super().__init__(folder)
+        self.ends = ends
+
+    def start(self, config, purpose, *, arm, round=0, place=0):
+        number = len(self.ledger.rows())
+        made = replace(row(number, purpose.name, place, arm, {"per_epoch": 1}), folder=f"runs/{number}")
+        steps = StepFiles.of(RunFolder(self.folder / made.folder)).folder
+        if arm == BASE:
+            steps.mkdir(parents=True)
+            (steps / "step_0.pt").touch()
+        self.ledger.write(made)
+        if arm != BASE and (error := self.ends.pop(0)) is not None:
+            raise error
+        return made
+
+
+@pytest.mark.parametrize("end", [None, Interrupted(2)])
+def test_steps_that_were_compared_are_removed(tmp_path, end):
+    config = {"seed": 1, "logger": {}, "checkpoint": {}, "trainer": {}}
+    asked = question(on="speed", base=config, changed=config)
+    runs = Played(tmp_path, [end])
+    runs.ledger.create(asked.to_json())
+    runs.start(config, purposes.steps(tolerance=0, baseline=None, trace=False), arm=BASE)  # and killed after that
+    assert [*tmp_path.rglob("step_0.pt")]
+    with suppress(Interrupted):
+        Judgement(runs, asked, 60)._compare(purposes.exact)
+    assert not [*tmp_path.rglob("step_0.pt")]
+
+
+def test_what_a_killed_attempt_left_is_removed_if_nothing_is_compared_anymore(tmp_path):
+    asked = question(on="val_loss", base={}, changed={})
+    runs = Played(tmp_path, [])
+    runs.ledger.create(asked.to_json())
+    runs.start({}, purposes.steps(tolerance=0, baseline=None, trace=False), arm=BASE)
+    for arm in (BASE, CHANGE):
+        runs.ledger.write(
+            replace(row(1, FACTS, 0, arm, {**SAME, "batch_statistics": False}), number=len(runs.ledger.rows()))
+        )
+    Judgement(runs, asked, 60).examine()
+    assert not [*tmp_path.rglob("step_0.pt")]
