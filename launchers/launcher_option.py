@@ -6,13 +6,29 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import AUTO, TEXT, choice, either, list_of, number, text, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import COMPUTE, Tunable, always, cores_of_a_rank, never, powers_of_two
 from manyheads.runner.run.hosts import count_nodes, read_hosts
 from manyheads.runner.run.run_folder import RunFolder
 
 FEWEST_AND_MOST = text("fewest:most", r"\d+:\d+")
+
+
+def _ranks(run: RunConfig) -> Sequence[int] | str:
+    """As many as devices are used well, if the batch divides among them."""
+    if run.parallel.one_process or run.launcher.one_process:
+        return "all is in one process; another parallel= has several ranks"
+    if run.launcher.machines:
+        return "launcher.hosts or launcher.hostfile says how many ranks each machine has"
+    most = len(hardware.gpu_names()) if run.on_gpus else hardware.cpu_cores()
+    return [count for count in powers_of_two(most, least=2) if run.fits(count)]
+
+
+def _threads(run: RunConfig) -> Sequence[int] | str:
+    return "the devices are GPUs" if run.on_gpus else powers_of_two(cores_of_a_rank(run))
 
 
 class Standing(NamedTuple):
@@ -56,6 +72,12 @@ class LauncherOption(Option):
         *("node_timeout", "start_timeout", "max_restarts"),
     )
     derived: ClassVar[tuple[str, ...]] = ("threads_per_rank", "wait_policy")
+    tunable: ClassVar = {
+        "nproc_per_node": Tunable(COMPUTE, _ranks),
+        "threads_per_rank": Tunable(COMPUTE, _threads),
+        "wait_policy": Tunable(COMPUTE, always("default", "brief")),
+        "numa": Tunable(COMPUTE, never("ranks are bound to the cores near their devices where that matters")),
+    }
     group = "launcher"
     has_own_class = True
     one_process: ClassVar[bool] = False

@@ -1,5 +1,6 @@
-"""The allowed values of the keys that every run has; those of an option's keys are part of its declaration."""
+"""The keys that every run has: their allowed values, and which may be tuned. An option declares that of its own."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY, STEPS
@@ -17,6 +18,8 @@ from manyheads.runner.option.rules import (
     text,
     whole,
 )
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import COMPUTE, Tunable, always, never
 
 SHARE = Rule(
     "a number from 0 to 1",
@@ -132,6 +135,40 @@ RULES: dict[str, Rule] = {
     "checkpoint.load": TEXT,
     "checkpoint.resume": TEXT,
     "checkpoint.monitor": text("auto, or a column that an evaluation measures, such as val_loss", r"auto|val_[\s\S]*"),
+}
+
+
+MOST_MICRO_BATCHES = 8
+
+
+def _micro_batches(run: RunConfig) -> list[int]:
+    """Numbers of micro-batches into which the global batch can be divided."""
+    parts = run.data.batch_size // run.data_shares
+    return [count for count in range(1, MOST_MICRO_BATCHES + 1) if parts % count == 0]
+
+
+def _compiled(run: RunConfig) -> list[str]:
+    return ["none", "default", *(["reduce-overhead", "max-autotune"] if run.on_gpus else [])]
+
+
+def _units(run: RunConfig) -> Sequence[list[str]] | str:
+    return "trainer.compile=none compiles nothing" if run.trainer.compile == "none" else [[], ["auto"]]
+
+
+def _formats(run: RunConfig) -> Sequence[bool] | str:
+    return "the data has no images" if run.data.image_size is None else [True, False]
+
+
+# Keys that change how the same updates are computed. BatchNorm's statistics are over a micro-batch, though.
+TUNABLE: dict[str, Tunable] = {
+    "trainer.channels_last": Tunable(COMPUTE, _formats),
+    "trainer.compile": Tunable(COMPUTE, _compiled),
+    "trainer.compile_units": Tunable(COMPUTE, _units),
+    "trainer.grad_accumulation": Tunable(COMPUTE, _micro_batches),
+    "trainer.recompute": Tunable(COMPUTE, never("recomputing saves memory, and takes time")),
+    "trainer.deterministic": Tunable(COMPUTE, never("it is asked for, or torch chooses what is fastest")),
+    "trainer.detect_anomaly": Tunable(COMPUTE, always(False)),
+    "trainer.device": Tunable(COMPUTE, never("another device is another machine")),
 }
 
 

@@ -15,6 +15,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import AUTO, BOOLEAN, TEXT, Rule, choice, either, number, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import DATA, Tunable, cores_of_a_rank, powers_of_two
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
@@ -123,6 +124,18 @@ class TokenBlocks:
     digest: str
 
 
+def _workers(run: RunConfig) -> Sequence[int] | str:
+    if run.data.on_device:
+        return "the images are in the device's memory, and batches are made there"
+    return [0, *powers_of_two(min(run.data.most_workers, cores_of_a_rank(run)))]
+
+
+def _on_device(run: RunConfig) -> Sequence[bool] | str:
+    if run.data.transform or run.data.val_transform:
+        return "data.transform and data.val_transform are of samples in the host's memory"
+    return [True]
+
+
 class Dataset(Protocol):
     """A map-style data set, collated by its own ``collate_fn(samples)`` if it has one, else by torch's default.
 
@@ -151,6 +164,10 @@ class DataOption(Option):
     group = "data"
     derived = ("num_workers",)
     without_effect = ("root", "num_workers", "fingerprint")
+    tunable: ClassVar = {
+        "num_workers": Tunable(DATA, _workers),
+        "on_device": Tunable(DATA, _on_device, needs={"data.num_workers": 0}),
+    }
     most_workers: ClassVar[int] = 16
     repeating: ClassVar[str] = "fold"
     rules: ClassVar = {

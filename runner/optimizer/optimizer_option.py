@@ -4,16 +4,14 @@ from typing import ClassVar
 
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import choice, list_of, number, whole
+from manyheads.runner.option.tunable import OPTIMIZER, Tunable, always
 
 
 class OptimizerOption(Option):
-    """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size.
-
-    ``layout``: keys that change how an update is computed, but not its result up to rounding.
-    """
+    """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size."""
 
     group = "optimizer"
-    layout: ClassVar[tuple[str, ...]] = ("fused",)
+    tunable: ClassVar = {"fused": Tunable(OPTIMIZER, always(True, False))}
     rules: ClassVar = {
         "lr": number(above=0),
         "lr_scaling": choice("none", "linear", "sqrt"),

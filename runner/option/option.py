@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import TARGET, Section, arguments_of, call, locate
 from manyheads.runner.option.rules import Rule
+from manyheads.runner.option.tunable import Tunable
 
 if TYPE_CHECKING:
     from manyheads.runner.option.run_config import RunConfig
@@ -23,9 +24,9 @@ class Option:
     Class attributes declare what the class adds to its bases. ``rules``: allowed values of its keys. ``steering``: keys
     whose free text becomes part of a command line, names a machine or a file to write, or that download something, so
     that somebody else's config may set them only to null or false. ``derived``: keys that ``resolved`` derives from
-    others. ``without_effect``: keys that cannot change a run's results. ``leaves``: files and folders that it writes
-    into a run's folder, by their names there. ``has_own_class``: no other option has the same class, so that its name
-    identifies the code.
+    others. ``without_effect``: keys that cannot change a run's results. ``tunable``: keys that only change how the same
+    updates are computed, and values worth trying. ``leaves``: files and folders that it writes into a run's folder,
+    by their names there. ``has_own_class``: no other option has the same class, so that its name identifies the code.
     """
 
     group: ClassVar[str]
@@ -33,6 +34,7 @@ class Option:
     steering: ClassVar[tuple[str, ...]] = ()
     derived: ClassVar[tuple[str, ...]] = ()
     without_effect: ClassVar[tuple[str, ...]] = ()
+    tunable: ClassVar[Mapping[str, Tunable]] = {}
     leaves: ClassVar[tuple[str, ...]] = ()
     has_own_class: ClassVar[bool] = False
     fields: ClassVar[frozenset[str]] = frozenset({"name"})  # the keys that are attributes
@@ -111,6 +113,11 @@ class Option:
     def all_rules(cls) -> dict[str, Rule]:
         """The rules of the class and its bases, by key."""
         return {key: rule for kind in reversed(cls.__mro__) for key, rule in vars(kind).get("rules", {}).items()}
+
+    @classmethod
+    def all_tunable(cls) -> dict[str, Tunable]:
+        """What the class and its bases declare in ``tunable``, by key."""
+        return {key: found for kind in reversed(cls.__mro__) for key, found in vars(kind).get("tunable", {}).items()}
 
     @classmethod
     def every(cls, attribute: str) -> set[str]:

@@ -6,6 +6,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import apex_installation
 from manyheads.runner.option.rules import whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import COMMUNICATION, Tunable, always
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
 
@@ -13,6 +14,10 @@ class ApexDistributedDataParallelOption(ParallelOption):
     """Apex's DistributedDataParallel, for GPUs."""
 
     rules: ClassVar = {"message_size": whole(1)}
+    tunable: ClassVar = {
+        "message_size": Tunable(COMMUNICATION, always(2_000_000, 10_000_000, 40_000_000)),
+        "delay_allreduce": Tunable(COMMUNICATION, always(False)),
+    }
     color = "#009e73"
 
     def unavailable(self) -> str | None:

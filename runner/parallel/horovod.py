@@ -9,6 +9,7 @@ from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import COMMUNICATION, Tunable, always
 from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
@@ -28,6 +29,11 @@ class HorovodOption(ParallelOption):
     }
     steering = ("timeline",)
     derived = ("backward_passes_per_step",)
+    tunable: ClassVar = {
+        "num_groups": Tunable(COMMUNICATION, always("auto", 0, 1)),
+        "fusion_threshold": Tunable(COMMUNICATION, always(16, 64, 128)),
+        "cycle_time": Tunable(COMMUNICATION, always(0.5, 1.0, 3.0)),
+    }
     color = "#d55e00"
     changes_gradients: ClassVar = {"compression": "none", "op": "average"}
     op: str

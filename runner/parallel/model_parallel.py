@@ -1,12 +1,13 @@
 """What model-parallel strategies declare: the layout of their ranks, and the settings that it does not work with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.software import too_old
 from manyheads.runner.option.rules import TEXT, choice, either, list_of, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import COMMUNICATION, COMPUTE, Tunable, always, never, powers_of_two
 from manyheads.runner.parallel.mesh_layout import Layout, filled
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
@@ -144,6 +145,24 @@ def refusal_table() -> str:
     return "\n".join(lines)
 
 
+def _schedules(run: RunConfig) -> Sequence[str]:
+    return [name for name, has_several in SCHEDULES.items() if has_several == (run.parallel.stages_per_rank > 1)]
+
+
+def _size(dimension: str) -> Tunable:
+    """A dimension of the mesh: the sizes that leave whole numbers for the others."""
+
+    def sizes(run: RunConfig) -> Sequence[int] | str:
+        if run.parallel.remainder is None:
+            return "the sizes of a mesh are set together"
+        if run.parallel.remainder == dimension:
+            return "it is what the other sizes leave"
+        ranks = run.launcher.ranks
+        return [size for size in powers_of_two(ranks) if ranks % size == 0]
+
+    return Tunable(COMMUNICATION, sizes)
+
+
 class MeshOption(ParallelOption):
     """A strategy whose ranks form a mesh, over torch.distributed. Its sizes are the section's keys of a Layout.
 
@@ -160,6 +179,18 @@ class MeshOption(ParallelOption):
         "schedule": choice("auto", *SCHEDULES),
         "stages": either(choice("auto"), list_of(TEXT)),
         "stages_per_rank": whole(1),
+    }
+    tunable: ClassVar = {
+        **{dimension: _size(dimension) for dimension in Layout._fields},
+        "units": Tunable(COMMUNICATION, never("which modules are gathered together is a matter of the model")),
+        "reshard": Tunable(COMMUNICATION, always("after_forward", "after_backward")),
+        "prefetch": Tunable(COMMUNICATION, always("auto", 1, 2)),
+        "recompute": Tunable(COMPUTE, never("recomputing saves memory, and takes time")),
+        "plan": Tunable(COMMUNICATION, never("which layers are split is a matter of the model")),
+        "sequence": Tunable(COMMUNICATION, always(True, False)),
+        "schedule": Tunable(COMMUNICATION, _schedules),
+        "stages": Tunable(COMMUNICATION, never("where stages begin is a matter of the model")),
+        "stages_per_rank": Tunable(COMMUNICATION, never("it needs another schedule, such as interleaved")),
     }
     color = "#882255"
     changes_gradients: ClassVar = {"param_dtype": "none", "reduce_dtype": "none"}

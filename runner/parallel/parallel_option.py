@@ -8,6 +8,7 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import choice, number
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import COMMUNICATION, Tunable, never
 
 ROUNDED = {"fp16": 1e-2, "bf16": 5e-2}  # by parallel.compression, what rounding gradients to it explains
 
@@ -32,6 +33,7 @@ class ParallelOption(Option):
     }
     group = "parallel"
     without_effect = ("timeout",)
+    tunable: ClassVar = {"backend": Tunable(COMMUNICATION, never("auto chooses the device's own"))}
     has_own_class = True
     one_process: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = False

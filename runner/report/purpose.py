@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
-from manyheads.runner.config.lookup import ABOUT
-from manyheads.runner.optimizer.optimizer_option import OptimizerOption
-from manyheads.runner.option.declared import ENTRIES
+from manyheads.runner.config.lookup import ABOUT, own_sections
+from manyheads.runner.config.run_rules import TUNABLE
+from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import varies
 from manyheads.runner.report.rows import ReportRow
@@ -58,19 +59,20 @@ def doubts(rows: Sequence[ReportRow], objective: ShownMetric) -> list[str]:
     ]
 
 
-GROUPS = ("parallel", "launcher", "precision")
-# Other keys that change how updates are computed, but not their results.
-LAYOUT = {
-    *(f"trainer.{key}" for key in ("device", "grad_accumulation", "compile", "compile_units", "recompute")),
-    *("trainer.channels_last", "trainer.deterministic"),
-    *(f"optimizer.{key}" for key in OptimizerOption.layout),
-}
+BACKENDS = ("parallel", "launcher", "precision")
 
 
 def is_layout(key: str) -> bool:
     """Whether a swept key is a backend, or determines how a run is distributed over devices and computed there."""
     plain = key in without_effect() and key not in (*ABOUT, *ENTRIES)
-    return plain or key in LAYOUT or key.partition(".")[0] in GROUPS
+    return plain or key in _tunable() or key.partition(".")[0] in BACKENDS
+
+
+@cache
+def _tunable() -> frozenset[str]:
+    """Keys that change how updates are computed, but not their results."""
+    known = ((group, declared_class(group, section)) for group in GROUPS for section in own_sections(group))
+    return frozenset(TUNABLE).union(f"{group}.{key}" for group, kind in known for key in kind.all_tunable())
 
 
 def compares_speed(rows: Sequence[ReportRow], swept: Iterable[str]) -> bool:
@@ -78,4 +80,4 @@ def compares_speed(rows: Sequence[ReportRow], swept: Iterable[str]) -> bool:
     if any(map(is_layout, swept)):
         return True
     configs = [row.first.run.config for row in rows if row.first.run.config]
-    return "experiment" in swept and any(varies(configs, f"{group}.name") for group in GROUPS)
+    return "experiment" in swept and any(varies(configs, f"{group}.name") for group in BACKENDS)

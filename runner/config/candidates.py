@@ -1,0 +1,74 @@
+"""What may be tried to make a run faster without changing what it computes, as its options declare it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from manyheads.runner.config.freeze import completed
+from manyheads.runner.config.run_rules import TUNABLE
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tunable import Tunable
+
+
+class Candidate(NamedTuple):
+    """A key, and a value for it that this run does not have.
+
+    ``part``: of an update's time, as in ``Tunable``; ``change``: overrides in one string, as for ``judge --change``;
+    empty if nothing can be tried, for this ``reason``.
+    """
+
+    key: str
+    part: str
+    change: str
+    reason: str = ""
+
+
+def candidates(run: RunConfig) -> Iterator[Candidate]:
+    """Everything that its options declare, in the order of run.yaml's groups. ``run``: complete, for this machine.
+
+    Values that are refused together with the rest of the config are reported with the reason for that.
+    """
+    for key, tunable in _declared(run):
+        found = tunable.values(run)
+        if isinstance(found, str):
+            yield Candidate(key, tunable.part, "", found)
+            continue
+        yield from (_candidate(run, key, tunable, value) for value in found if value != _value(run, key))
+
+
+def _declared(run: RunConfig) -> Iterator[tuple[str, Tunable]]:
+    yield from TUNABLE.items()
+    for group in GROUPS:
+        option = getattr(run, group)
+        yield from ((f"{group}.{key}", each) for key, each in option.all_tunable().items() if key in option.section)
+
+
+def _candidate(run: RunConfig, key: str, tunable: Tunable, value: Any) -> Candidate:
+    settings = {key: value, **{name: other for name, other in tunable.needs.items() if _value(run, name) != other}}
+    change = " ".join(f"{name}={_typed(each)}" for name, each in settings.items())
+    try:
+        completed(run.changed(**_sections(settings)))
+    except ConfigurationError as error:
+        return Candidate(key, tunable.part, "", f"{change} is refused: {error}")
+    return Candidate(key, tunable.part, change)
+
+
+def _value(run: RunConfig, key: str) -> Any:
+    section, _, name = key.partition(".")
+    return run.written[section][name]
+
+
+def _sections(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        found.setdefault(section, {})[name] = value
+    return found
+
+
+def _typed(value: Any) -> str:
+    """A value as it is typed in an override."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_typed, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
