@@ -16,20 +16,25 @@ def refusals(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
     if {BASE, CHANGE} <= facts.keys():
         differing = config_differences(question.base, question.changed)
         found += unlike_facts(facts[BASE], facts[CHANGE], differing, steps=question.is_about_speed)
+        asks_for_data = question.revision is not None or any(key.startswith("data.") for key in differing)
+        if not question.is_about_speed and not asks_for_data and facts[CHANGE]["train"] != facts[BASE]["train"]:
+            found.append("the change trains on other samples than base, although it changes no key of data")
     if question.is_about_speed:
         found += [*_of_steps(question, rows), *_of_pace(question, completed)]
     return tuple(found)
 
 
 def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
-    """Runs by other code, by other versions, or on other devices than those before."""
-    codes: dict[str, Row] = {}
+    """Runs by other code, by other versions, on other devices or other data than those before."""
+    known: dict[str, Row] = {}
     for row in completed:
-        first = codes.setdefault(row.arm, row)
+        first = known.setdefault(row.arm, row)
         if row.machine != completed[0].machine:
             yield f"run {row.number} has other versions, devices or code than run {completed[0].number}"
         elif row.code != first.code:
             yield f"run {row.number} has other code than run {first.number}: a file was edited meanwhile"
+        elif row.data != first.data:
+            yield f"run {row.number} has other data than run {first.number}: files were changed meanwhile"
 
 
 def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:

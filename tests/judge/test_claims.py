@@ -155,3 +155,16 @@ def test_options_state_their_tolerances():
     assert tolerances_of(alone, ddp) == [1e-3, 1e-3, 2.0]
     assert tolerances_of(ddp, rounded) == [1e-3, 5e-2, 0.0]
     assert tolerances_of(rounded, ddp) == [5e-2, 5e-2, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "revision", "is_refused"),
+    [({}, None, True), ({"data": {"root": "other"}}, None, False), ({}, "0" * 40, False)],
+)
+def test_training_samples_differ_only_if_that_is_asked_for(changed, revision, is_refused):
+    facts = [(BASE, {**SAME, "batch_statistics": False}), (CHANGE, {**SAME, "batch_statistics": False, "train": "c"})]
+    found = [row(number, FACTS, 0, arm, each) for number, (arm, each) in enumerate(facts)]
+    asked = question(on="val_loss", base=ARM, changed={**ARM, **changed}, revision=revision)
+    claims = claims_of(asked, found)
+    assert (claims.verdict == REFUSED) == is_refused
+    assert any("changes no key of data" in each for each in claims.reasons) == is_refused
