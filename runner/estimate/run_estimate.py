@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -21,7 +20,7 @@ from manyheads.runner.estimate.estimate_picture import draw
 from manyheads.runner.estimate.findings import Device, Estimate
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.files import whole_file
+from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.progress import working
 
 RANKS = "launcher.nproc_per_node"
@@ -90,7 +89,6 @@ def _values(override: Override) -> Iterator[str]:
 
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-PICTURES = (".png", ".svg")
 
 
 def estimate(
@@ -102,8 +100,7 @@ def estimate(
 ) -> Estimates:
     """Estimate each configuration. Raises ConfigurationError."""
     device = _device(device_memory)
-    if picture is not None and Path(picture).suffix not in PICTURES:
-        raise ConfigurationError.at("--picture", picture, f": its name must end in {' or '.join(PICTURES)}.")
+    image = None if picture is None else PictureFile.named(picture)
     line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     planned = plan(line, origin)
     found = []
@@ -112,8 +109,11 @@ def estimate(
             work.next(each.label or "one update, without its numbers")
             found.append(estimated(each, alone=len(planned) == 1))
             work.advance()
-    if picture is not None:
-        _write(Path(picture), found, device)
+    if image is not None:
+        drawn = draw(found, device, form=image.form)
+        if drawn is None:
+            raise Unavailable.at("--picture", picture, ": there is nothing to draw, since all of them were refused.")
+        image.write(drawn)
         print(f"wrote {picture}", file=sys.stderr)
     return Estimates.of(found, device)
 
@@ -151,14 +151,3 @@ def _device(typed: str | None) -> Device | None:
     if match is None or match[2].lower() not in UNITS or float(match[1]) == 0:
         raise not_allowed("--device-memory", typed, "a size such as 80GB or 79.2GiB")
     return Device(int(float(match[1]) * UNITS[match[2].lower()]))
-
-
-def _write(path: Path, found: list[Estimate], device: Device | None) -> None:
-    image = draw(found, device, form=path.suffix.removeprefix("."))
-    if image is None:
-        raise Unavailable.at("--picture", path, ": there is nothing to draw, since all of them were refused.")
-    try:
-        with whole_file(path.resolve()) as file:
-            file.write(image)
-    except OSError as error:
-        raise ConfigurationError.at("--picture", path, f" can't be written: {error.strerror}.") from None

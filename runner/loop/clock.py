@@ -6,6 +6,8 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
+from manyheads.runner.parallel.rank.parallel import Parallel
+
 T = TypeVar("T")
 WARMUP_UPDATES = 5
 
@@ -135,3 +137,10 @@ def moment() -> torch.cuda.Event:
 def clock_of(device: torch.device) -> Clock:
     """The clock that times the work of this device."""
     return DeviceClock() if device.type == "cuda" else Clock()
+
+
+def wait_for_all(parallel: Parallel) -> None:
+    """Wait until the devices of all ranks have done everything that they were given."""
+    if parallel.device.type == "cuda":
+        torch.cuda.synchronize(parallel.device)
+    parallel.reduce(torch.zeros(1, device=parallel.device), "max").item()

@@ -68,6 +68,7 @@ class ResultJson(TypedDict, total=False):
     flops_per_sample: float
     mfu: float
     parity: Any
+    floors: dict[str, list[float]]
 
 
 class MachineJson(TypedDict, total=False):

@@ -44,6 +44,7 @@ TRIED = {
     "manifest": ["--for", "kubernetes", "--image", "x", "--volume", "y", "hydra.run.dir={out}/run"],
     "record": ["--check", "{out}/record.json"],
     "parity": ["parallel=ddp", *FAST, "--steps", "1"],
+    "explain": [*FAST],
     "install-horovod": ["--nonsense"],
     "watch": ["{run}"],
     "init": ["{out}"],
@@ -225,6 +226,8 @@ MISTAKES = [
     ("record trainer.tta=flop --target val_acc1=1", "WrongValue", "trainer.tta", "flop"),
     ("resume {run} trainer.max_steps=3 trainer.tta=flop", "WrongValue", "trainer.tta", "flop"),
     ("judge trainer.epochs=1", "ConfigurationError", "--change", None),
+    ("explain --picture a.jpg", "ConfigurationError", "--picture", "a.jpg"),
+    ("explain nowhere", "ConfigurationError", None, None),
     ("trust {run}", "ConfigurationError", "--yes", None),
     ("init repository", "ConfigurationError", "--model", None),
 ]

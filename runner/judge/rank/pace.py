@@ -4,13 +4,12 @@ import time
 from contextlib import closing
 from typing import Any, NoReturn
 
-import torch
-
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.judge.task import BEGAN, ENDED, WARM_UP, read_task
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
+from manyheads.runner.loop.clock import wait_for_all
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
@@ -34,19 +33,14 @@ class Stopwatch:
     def __call__(self, step: int) -> bool:
         """Whether a checkpoint is due after this update: never."""
         if step == WARM_UP:
-            self._wait_for_all()
+            wait_for_all(self._parallel)
             self._mark(BEGAN)
             self._began = time.perf_counter()
         elif step == self._last:
-            self._wait_for_all()
+            wait_for_all(self._parallel)
             self.seconds = time.perf_counter() - self._began
             self._mark(ENDED)
         return False
-
-    def _wait_for_all(self) -> None:
-        if self._parallel.device.type == "cuda":
-            torch.cuda.synchronize(self._parallel.device)
-        self._parallel.reduce(torch.zeros(1, device=self._parallel.device), "max").item()
 
     def _mark(self, name: str) -> None:
         if self._parallel.records:

@@ -1,0 +1,103 @@
+"""What the command ``explain`` answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from manyheads.runner.commands.explain.limits import (
+    BUSY,
+    UPDATE,
+    WHAT,
+    Limit,
+    Seconds,
+    milliseconds,
+    variation,
+    waits_for_data,
+)
+from manyheads.runner.config.candidates import Candidate
+from manyheads.runner.machine import invocation
+from manyheads.runner.option.tunable import DATA
+from manyheads.runner.run.answer import Answer
+
+
+@dataclass(frozen=True)
+class Try:
+    """A change that computes the same updates in another way."""
+
+    key: str
+    part: Annotated[str, "of an update's time that it may change: data, compute, communication or optimizer"]
+    change: Annotated[str, "overrides, as for judge --change; empty if nothing can be tried"]
+    reason: Annotated[str, "why nothing can be tried; else empty"]
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> "Try":
+        """``candidate``: as the options declare it."""
+        return cls(candidate.key, candidate.part, candidate.change, candidate.reason)
+
+
+@dataclass(frozen=True)
+class Explanation(Answer):
+    """What limits the speed of a run, measured on this machine."""
+
+    folder: Annotated[Path, "of the measurement"]
+    ranks: int
+    seconds: Annotated[dict[str, Seconds], "of an update, and of each part of it alone that this strategy has"]
+    spent: Annotated[dict[str, float], "seconds of an update by what the rank was doing, as in result.json's time"]
+    limit: Limit
+    tries: Annotated[list[Try], "what may make it faster at the same numerics, and what cannot be tried here"]
+    base: Annotated[list[str], "the overrides that were explained; empty for a recorded run"]
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        rounds: Mapping[str, Sequence[float]],
+        time: Mapping[str, float],
+        *,
+        ranks: int,
+        candidates: Sequence[Candidate],
+        base: Sequence[str],
+    ) -> "Explanation":
+        """``rounds``: seconds by name and round; ``time``: seconds of all updates by what they were spent on."""
+        seconds = {name: Seconds.of(each) for name, each in rounds.items()}
+        scale = seconds[UPDATE].median / (sum(time.values()) or 1.0)
+        spent = {part: scale * value for part, value in time.items() if value}
+        return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*map(Try.of, candidates)], [*base])
+
+    def show(self) -> None:
+        console = Console(highlight=False)
+        console.print(self._table())
+        for line in self._lines():
+            console.print(Text(line), soft_wrap=True)
+
+    def _table(self) -> Table:
+        table = Table(title="Each part alone, in ms per update", title_justify="left")
+        table.add_column("")
+        for name in ("median", "least", "most"):
+            table.add_column(name, justify="right")
+        for name, each in self.seconds.items():
+            cells = (WHAT[name], *map(milliseconds, (each.median, each.low, each.high)))
+            table.add_row(*map(Text, cells), style="bold" if name == self.limit.name else "")
+        return table
+
+    def _lines(self) -> Iterator[str]:
+        spent = ", ".join(f"{part} {milliseconds(value)}" for part, value in self.spent.items())
+        yield f"In an update, the rank spends (ms): {spent}."
+        yield self.limit.sentence
+        if waits := waits_for_data(self.seconds):
+            yield waits
+        if (found := variation(self.seconds)) > BUSY:
+            yield f"Updates took up to {100 * found:.0f} % longer in one round than in another: the machine was busy."
+        worth: dict[str, list[str]] = {}
+        for each in self.tries:
+            if each.change and (each.part == self.limit.part or (waits and each.part == DATA)):
+                worth.setdefault(each.key, []).append(each.change)
+        if worth:
+            first, *_ = (change for changes in worth.values() for change in changes)
+            yield f"Worth trying: {'; '.join(' or '.join(changes) for changes in worth.values())}."
+            yield f"Whether it helps: {invocation.command('judge', *self.base, '--change', first)}"

@@ -1,0 +1,102 @@
+"""``manyheads explain``: freeze a run, let its ranks measure their updates and the parts of them, show what limits."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.parent_signals import interrupt
+from manyheads.runner.commands.explain.answer import Explanation
+from manyheads.runner.commands.explain.explanation_picture import draw
+from manyheads.runner.config import saved
+from manyheads.runner.config.candidates import candidates
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.composing import run_config
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.process import handled_by
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.source_file import source_file
+from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
+from manyheads.runner.report.picture_file import PictureFile
+from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.progress import working
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values
+from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+
+EXPLANATIONS = Path("outputs") / "explanations"
+RANK = "manyheads.runner.commands.explain.rank.floors"
+
+
+class Subject(NamedTuple):
+    """``run``: complete, for this machine; ``overrides``: that compose it from conf/; none for a recorded run."""
+
+    run: RunConfig
+    overrides: list[str]
+
+
+def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str | None = None) -> Explanation:
+    """Measure what limits a run. ``words``: overrides, as for train; or the folder of a run, and changes to its config.
+
+    Raises ConfigurationError, and RunFailed if the run fails.
+    """
+    image = None if picture is None else PictureFile.named(picture)
+    is_recorded = bool(words) and "=" not in words[0] and source_file(words[0]) is None
+    subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
+    for key, value in (
+        ("trainer.evaluate_only", subject.run.trainer.evaluate_only),
+        ("checkpoint.resume", subject.run.checkpoint.resume),
+    ):
+        if value:
+            raise ConfigurationError.at(key, value, ": an explanation trains from the start. Leave it out.")
+    folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
+    folder.write_config(_measured(subject.run).written)
+    kept = f"{folder} holds nothing but its logs"
+    with handled_by(interrupt), log_file(folder.log), working("updates, and their parts alone", kept=kept):
+        launch(prepare(folder, apart=True), main=RANK)
+    result = folder.read_result() or {}
+    found = Explanation.of(
+        folder.path,
+        result["floors"],
+        result["time"],
+        ranks=subject.run.launcher.ranks,
+        candidates=[*candidates(subject.run)],
+        base=subject.overrides,
+    )
+    if image is not None:
+        image.write(draw(found, form=image.form))
+        print(f"wrote {image.path}", file=sys.stderr)
+    return found
+
+
+def _composed(overrides: Sequence[str], config_dir: str | None) -> Subject:
+    line, origin = resolve_origin(CommandLine.of(list(overrides), config_dir))
+    return Subject(run_config(list(line.overrides), line, origin), [*overrides])
+
+
+def _recorded(path: str, overrides: Sequence[str]) -> Subject:
+    """The config of a past run with changes. Raises ConfigurationError for what is no run, or not trusted."""
+    past = RunFolder(path)
+    packages, typed = split_typed(list(overrides))
+    past.pin_config()  # first of all, or there is no run to be trusted
+    config = past.read_config()
+    refuse_untrusted_run(past, packages)
+    find_where_started(past)
+    line, files = offer_files(CommandLine(tuple(typed)))
+    plain = [*overrides_of(copies(past, config, chosen=line.chosen)), *line.overrides]
+    trust = None if past.is_own() else Trust(trusted_packages(packages), (*files, *typed_values(plain)), past.path)
+    composed, folders = saved.composed(config, ["checkpoint.resume=null", *plain], chosen=line.chosen)
+    return Subject(checked(composed, trust=trust, folders=folders), [])
+
+
+def _measured(run: RunConfig) -> RunConfig:
+    """The run without what happens between epochs, and without trackers."""
+    trainer = {"evaluate_every": 0, "test": False, "patience": None, "max_time": None, "swa_start": None}
+    changed = run.changed(trainer=trainer, checkpoint={"every": "0"})
+    return RunConfig.of({**changed.written, "logger": {}})

@@ -1,0 +1,36 @@
+"""The file that a command draws a picture into."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.files import whole_file
+
+FORMS = (".png", ".svg")
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """What ``--picture`` names."""
+
+    path: Path
+
+    @classmethod
+    def named(cls, name: str) -> "PictureFile":
+        """Raises ConfigurationError for a name from which the form of the picture does not follow."""
+        if Path(name).suffix not in FORMS:
+            raise ConfigurationError.at("--picture", name, f": its name must end in {' or '.join(FORMS)}.")
+        return cls(Path(name))
+
+    @property
+    def form(self) -> str:
+        """What the picture is to be: "png" or "svg"."""
+        return self.path.suffix.removeprefix(".")
+
+    def write(self, image: bytes) -> None:
+        """Write it completely, or not at all. Raises ConfigurationError."""
+        try:
+            with whole_file(self.path.resolve()) as file:
+                file.write(image)
+        except OSError as error:
+            raise ConfigurationError.at("--picture", self.path, f" can't be written: {error.strerror}.") from None
