@@ -8,9 +8,22 @@ from typing import Any, ClassVar, NamedTuple
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import AUTO, TEXT, choice, either, list_of, number, text, whole
+from manyheads.runner.option.rules import (
+    AUTO,
+    COMPUTE,
+    TEXT,
+    Tunable,
+    always,
+    choice,
+    either,
+    list_of,
+    never,
+    number,
+    powers_of_two,
+    text,
+    whole,
+)
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import COMPUTE, Tunable, always, cores_of_a_rank, never, powers_of_two
 from manyheads.runner.run.hosts import count_nodes, read_hosts
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -28,7 +41,9 @@ def _ranks(run: RunConfig) -> Sequence[int] | str:
 
 
 def _threads(run: RunConfig) -> Sequence[int] | str:
-    return "the devices are GPUs" if run.on_gpus else powers_of_two(cores_of_a_rank(run))
+    return (
+        "the devices are GPUs" if run.on_gpus else powers_of_two(hardware.cores_for_each(run.launcher.nproc_per_node))
+    )
 
 
 class Standing(NamedTuple):

@@ -1,14 +1,14 @@
 """What may be tried to make a run faster without changing what it computes, as its options declare it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from manyheads.runner.config.freeze import completed
 from manyheads.runner.config.run_rules import TUNABLE
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.rules import Tunable
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import Tunable
 
 
 class Candidate(NamedTuple):
@@ -47,8 +47,12 @@ def _declared(run: RunConfig) -> Iterator[tuple[str, Tunable]]:
 def _candidate(run: RunConfig, key: str, tunable: Tunable, value: Any) -> Candidate:
     settings = {key: value, **{name: other for name, other in tunable.needs.items() if _value(run, name) != other}}
     change = " ".join(f"{name}={_typed(each)}" for name, each in settings.items())
+    changed = run
+    for name, other in settings.items():
+        section, _, own = name.partition(".")
+        changed = changed.changed(**{section: {own: other}})
     try:
-        completed(run.changed(**_sections(settings)))
+        completed(changed)
     except ConfigurationError as error:
         return Candidate(key, tunable.part, "", f"{change} is refused: {error}")
     return Candidate(key, tunable.part, change)
@@ -57,14 +61,6 @@ def _candidate(run: RunConfig, key: str, tunable: Tunable, value: Any) -> Candid
 def _value(run: RunConfig, key: str) -> Any:
     section, _, name = key.partition(".")
     return run.written[section][name]
-
-
-def _sections(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for key, value in settings.items():
-        section, _, name = key.partition(".")
-        found.setdefault(section, {})[name] = value
-    return found
 
 
 def _typed(value: Any) -> str:

@@ -7,19 +7,22 @@ from manyheads.runner.checkpoint.retention import EVERY, STEPS
 from manyheads.runner.option.rules import (
     AUTO,
     CLASS,
+    COMPUTE,
     DURATION,
     TEXT,
     Rule,
+    Tunable,
+    always,
     choice,
     either,
     is_whole,
     list_of,
+    never,
     number,
     text,
     whole,
 )
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import COMPUTE, Tunable, always, never
 
 SHARE = Rule(
     "a number from 0 to 1",

@@ -13,9 +13,20 @@ from manyheads.runner.data.partition import Partition
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import AUTO, BOOLEAN, TEXT, Rule, choice, either, number, whole
+from manyheads.runner.option.rules import (
+    AUTO,
+    BOOLEAN,
+    DATA,
+    TEXT,
+    Rule,
+    Tunable,
+    choice,
+    either,
+    number,
+    powers_of_two,
+    whole,
+)
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import DATA, Tunable, cores_of_a_rank, powers_of_two
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
@@ -127,7 +138,7 @@ class TokenBlocks:
 def _workers(run: RunConfig) -> Sequence[int] | str:
     if run.data.on_device:
         return "the images are in the device's memory, and batches are made there"
-    return [0, *powers_of_two(min(run.data.most_workers, cores_of_a_rank(run)))]
+    return [0, *powers_of_two(min(run.data.most_workers, hardware.cores_for_each(run.launcher.nproc_per_node)))]
 
 
 def _on_device(run: RunConfig) -> Sequence[bool] | str:

@@ -78,5 +78,7 @@ class Runs:
         provenance = read_json(folder.provenance)
         machine = machine_of(provenance)
         code = base.commit if base and row.arm == BASE else digest_of(provenance.get("own_code"))
-        about = {"machine": machine, "code": code, "data": digest_of(provenance.get("data"))}
-        return replace(row, state=COMPLETED, findings=findings, **about, ended=time.time())
+        data = digest_of(provenance.get("data"))
+        return replace(
+            row, state=COMPLETED, findings=findings, machine=machine, code=code, data=data, ended=time.time()
+        )

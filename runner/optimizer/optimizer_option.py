@@ -3,8 +3,7 @@
 from typing import ClassVar
 
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import choice, list_of, number, whole
-from manyheads.runner.option.tunable import OPTIMIZER, Tunable, always
+from manyheads.runner.option.rules import OPTIMIZER, Tunable, always, choice, list_of, number, whole
 
 
 class OptimizerOption(Option):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import TARGET, Section, arguments_of, call, locate
-from manyheads.runner.option.rules import Rule
-from manyheads.runner.option.tunable import Tunable
+from manyheads.runner.option.rules import Rule, Tunable
 
 if TYPE_CHECKING:
     from manyheads.runner.option.run_config import RunConfig

@@ -1,10 +1,13 @@
-"""Which values a key of the run config may have: the kinds of rules, with the words that an error prints."""
+"""Which values a key of the run config may have, with the words that an error prints; and which are worth trying."""
 
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from manyheads.runner.option.run_config import RunConfig
 
 Schema = Mapping[str, Any]
 FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}  # what a JSON Schema can say of infinity
@@ -151,3 +154,37 @@ DURATION = Rule(
     lambda value: seconds(value) is not None,
     {"anyOf": [number(above=0).schema, {"type": "string", "pattern": f"^(?=.*[1-9]){_TEXT.pattern}$"}]},
 )
+
+
+DATA, COMPUTE, COMMUNICATION, OPTIMIZER = "data", "compute", "communication", "optimizer"
+PARTS = (DATA, COMPUTE, COMMUNICATION, OPTIMIZER)  # of an update's time
+Values = Callable[["RunConfig"], "Sequence[Any] | str"]
+
+
+class Tunable(NamedTuple):
+    """A key that changes how updates are computed, but not their result up to rounding.
+
+    ``part``: of an update's time that it changes, one of PARTS. ``values``: called with a resolved run config; what is
+    worth trying for it on this machine, the run's own value among it or not; a string says why nothing is. ``needs``:
+    keys that have to be set along with it.
+    """
+
+    part: str
+    values: Values
+    needs: Mapping[str, Any] = {}
+
+
+def always(*values: Any) -> Values:
+    """These values, whatever the run and the machine."""
+    return lambda run: values
+
+
+def never(reason: str) -> Values:
+    """No value: the key is left as it is, for this reason."""
+    return lambda run: reason
+
+
+def powers_of_two(most: int, *, least: int = 1) -> list[int]:
+    """Those from ``least`` to ``most``, and ``most`` itself."""
+    found = [2**power for power in range(most.bit_length()) if least <= 2**power]
+    return sorted({*found, most}) if most >= least else []

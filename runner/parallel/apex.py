@@ -4,9 +4,8 @@ from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import apex_installation
-from manyheads.runner.option.rules import whole
+from manyheads.runner.option.rules import COMMUNICATION, Tunable, always, whole
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import COMMUNICATION, Tunable, always
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
 

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.option.rules import AUTO, COMMUNICATION, TEXT, Tunable, always, choice, either, number, whole
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import COMMUNICATION, Tunable, always
 from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.parallel.parallel_option import ParallelOption
 

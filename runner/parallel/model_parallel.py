@@ -5,9 +5,20 @@ from typing import ClassVar, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.software import too_old
-from manyheads.runner.option.rules import TEXT, choice, either, list_of, whole
+from manyheads.runner.option.rules import (
+    COMMUNICATION,
+    COMPUTE,
+    TEXT,
+    Tunable,
+    always,
+    choice,
+    either,
+    list_of,
+    never,
+    powers_of_two,
+    whole,
+)
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import COMMUNICATION, COMPUTE, Tunable, always, never, powers_of_two
 from manyheads.runner.parallel.mesh_layout import Layout, filled
 from manyheads.runner.parallel.parallel_option import ParallelOption
 

@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import choice, number
+from manyheads.runner.option.rules import COMMUNICATION, Tunable, choice, never, number
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.tunable import COMMUNICATION, Tunable, never
 
 ROUNDED = {"fp16": 1e-2, "bf16": 5e-2}  # by parallel.compression, what rounding gradients to it explains
 

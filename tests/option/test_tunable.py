@@ -7,7 +7,7 @@ from manyheads.runner.config.lookup import CONF, options, read, read_option
 from manyheads.runner.config.run_rules import TUNABLE
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.locate import OPTION, TARGET
-from manyheads.runner.option.tunable import PARTS, powers_of_two
+from manyheads.runner.option.rules import PARTS, powers_of_two
 from manyheads.runner.provenance.provenance import WITHOUT_EFFECT
 from tests.in_process import typed
 

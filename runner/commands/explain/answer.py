@@ -21,7 +21,7 @@ from manyheads.runner.commands.explain.limits import (
 )
 from manyheads.runner.config.candidates import Candidate
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.tunable import DATA
+from manyheads.runner.option.rules import DATA
 from manyheads.runner.run.answer import Answer
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Annotated
 
-from manyheads.runner.option.tunable import COMMUNICATION, COMPUTE, DATA
-from manyheads.runner.option.tunable import OPTIMIZER as OPTIMIZER_PART
+from manyheads.runner.option.rules import COMMUNICATION, COMPUTE, DATA
+from manyheads.runner.option.rules import OPTIMIZER as OPTIMIZER_PART
 
 UPDATE, LOADER, BATCH, PASSES, OPTIMIZER, EXCHANGE = "update", "loader", "batch", "passes", "optimizer", "exchange"
 WHAT = {
