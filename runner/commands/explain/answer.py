@@ -50,7 +50,7 @@ class Explanation(Answer):
     spent: Annotated[dict[str, float], "seconds of an update by what the rank was doing, as in result.json's time"]
     limit: Limit
     tries: Annotated[list[Try], "what may make it faster at the same numerics, and what cannot be tried here"]
-    base: Annotated[list[str], "the overrides that were explained; empty for a recorded run"]
+    base: Annotated[list[str] | None, "the overrides that were explained; null for a recorded run"]
 
     @classmethod
     def of(
@@ -61,13 +61,13 @@ class Explanation(Answer):
         *,
         ranks: int,
         candidates: Sequence[Candidate],
-        base: Sequence[str],
+        base: list[str] | None,
     ) -> "Explanation":
         """``rounds``: seconds by name and round; ``time``: seconds of all updates by what they were spent on."""
         seconds = {name: Seconds.of(each) for name, each in rounds.items()}
         scale = seconds[UPDATE].median / (sum(time.values()) or 1.0)
         spent = {part: scale * value for part, value in time.items() if value}
-        return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*map(Try.of, candidates)], [*base])
+        return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*map(Try.of, candidates)], base)
 
     def show(self) -> None:
         console = Console(highlight=False)
@@ -89,7 +89,7 @@ class Explanation(Answer):
         spent = ", ".join(f"{part} {milliseconds(value)}" for part, value in self.spent.items())
         yield f"In an update, the rank spends (ms): {spent}."
         yield self.limit.sentence
-        if waits := waits_for_data(self.seconds):
+        if waits := waits_for_data(self.seconds, self.spent.get(DATA, 0.0)):
             yield waits
         if (found := variation(self.seconds)) > BUSY:
             yield f"Updates took up to {100 * found:.0f} % longer in one round than in another: the machine was busy."
@@ -98,6 +98,6 @@ class Explanation(Answer):
             if each.change and (each.part == self.limit.part or (waits and each.part == DATA)):
                 worth.setdefault(each.key, []).append(each.change)
         if worth:
-            first, *_ = (change for changes in worth.values() for change in changes)
             yield f"Worth trying: {'; '.join(' or '.join(changes) for changes in worth.values())}."
-            yield f"Whether it helps: {invocation.command('judge', *self.base, '--change', first)}"
+        if worth and self.base is not None:
+            yield f"Whether it helps: {invocation.command('judge', *self.base, '--change', next(iter(worth.values()))[0])}"

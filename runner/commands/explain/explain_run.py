@@ -35,10 +35,10 @@ RANK = "manyheads.runner.commands.explain.rank.floors"
 
 
 class Subject(NamedTuple):
-    """``run``: complete, for this machine; ``overrides``: that compose it from conf/; none for a recorded run."""
+    """``run``: complete, for this machine; ``overrides``: that compose it from conf/; None for a recorded run."""
 
     run: RunConfig
-    overrides: list[str]
+    overrides: list[str] | None
 
 
 def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str | None = None) -> Explanation:
@@ -92,7 +92,7 @@ def _recorded(path: str, overrides: Sequence[str]) -> Subject:
     plain = [*overrides_of(copies(past, config, chosen=line.chosen)), *line.overrides]
     trust = None if past.is_own() else Trust(trusted_packages(packages), (*files, *typed_values(plain)), past.path)
     composed, folders = saved.composed(config, ["checkpoint.resume=null", *plain], chosen=line.chosen)
-    return Subject(checked(composed, trust=trust, folders=folders), [])
+    return Subject(checked(composed, trust=trust, folders=folders), None)
 
 
 def _measured(run: RunConfig) -> RunConfig:

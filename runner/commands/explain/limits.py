@@ -71,14 +71,15 @@ class Limit:
         return cls(name, PART_OF[name], factor, sentence)
 
 
-def waits_for_data(seconds: Mapping[str, Seconds]) -> str:
-    """A sentence if updates wait for their batches for a notable time; otherwise empty."""
-    whole, computing = seconds[UPDATE].median, seconds[BATCH].median
-    if whole < NOTABLE * computing:
+def waits_for_data(seconds: Mapping[str, Seconds], waited: float) -> str:
+    """A sentence if updates wait for their batches for a notable time; otherwise empty. ``waited``: seconds of each."""
+    whole = seconds[UPDATE].median
+    factor = whole / max(whole - waited, seconds[BATCH].median)
+    if factor < NOTABLE:
         return ""
     return (
-        f"If batches were ready in time, it would take {milliseconds(computing)} ms: loading them sooner is worth at "
-        f"most a factor of {whole / computing:.2f}."
+        f"An update waits {milliseconds(waited)} ms for its batch: loading it sooner is worth a factor of about "
+        f"{factor:.2f}."
     )
 
 
