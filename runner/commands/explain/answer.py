@@ -93,11 +93,11 @@ class Explanation(Answer):
             yield waits
         if (found := variation(self.seconds)) > BUSY:
             yield f"Updates took up to {100 * found:.0f} % longer in one round than in another: the machine was busy."
-        worth: dict[str, list[str]] = {}
-        for each in self.tries:
-            if each.change and (each.part == self.limit.part or (waits and each.part == DATA)):
-                worth.setdefault(each.key, []).append(each.change)
+        parts = {self.limit.part, *([DATA] if waits else [])}
+        worth = [each for each in self.tries if each.change and each.part in parts]
         if worth:
-            yield f"Worth trying: {'; '.join(' or '.join(changes) for changes in worth.values())}."
+            keys = dict.fromkeys(each.key for each in worth)
+            changes = (" or ".join(each.change for each in worth if each.key == key) for key in keys)
+            yield f"Worth trying: {'; '.join(changes)}."
         if worth and self.base is not None:
-            yield f"Whether it helps: {invocation.command('judge', *self.base, '--change', next(iter(worth.values()))[0])}"
+            yield f"Whether it helps: {invocation.command('judge', *self.base, '--change', worth[0].change)}"
