@@ -45,8 +45,8 @@ def faults(content: Mapping[str, Any]) -> list[str]:
             *_of_clocks(question, rows),
         ]
         claims = claims_of(question, rows)
-    except (KeyError, TypeError, ValueError, ArithmeticError, LookupError, StopIteration) as error:
-        raise ConfigurationError(f"it is not a judgement: {type(error).__name__}: {error}.") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError, StopIteration):
+        raise ConfigurationError("it is not a judgement: a value of a run is missing, or has another type.") from None
     claimed = content.get("claims")
     if claims.verdict == REFUSED and not (isinstance(claimed, dict) and claimed.get("verdict") == REFUSED):
         found += claims.reasons

@@ -56,10 +56,10 @@ class Question:
         """A question of a file that anybody may have written. Raises ConfigurationError."""
         try:
             found = cls(**content)
-        except TypeError as error:
-            raise ConfigurationError(f"it is not a judgement: {error}.") from None
+        except TypeError:
+            raise ConfigurationError("it is not a judgement: its question has other keys.") from None
         if found.format != FORMAT:
-            raise ConfigurationError(f"it has format {found.format}, but this version reads {FORMAT}.")
+            raise ConfigurationError(f"it has format {found.format!r}, but this version reads {FORMAT}.")
         if not found._is_sound():
             raise ConfigurationError("it is not a judgement: a value of its question has another type.")
         aims_of(found.on)

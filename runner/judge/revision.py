@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.judge.rank.at_revision import AtRevision
 from manyheads.runner.option.locate import Section, files_named, packages_named
 from manyheads.runner.option.source_file import source_file
@@ -60,8 +60,8 @@ class Revision:
         for name in found:
             if conf is not None and (self.project / name).is_relative_to(conf.resolve()):
                 raise ConfigurationError(
-                    f"--code: {name} differs too, and both arms get the configs of the working tree. Restore it, or "
-                    "name the difference with --change instead.",
+                    f"--code: {printable(name)} differs too, and both arms get the configs of the working tree. "
+                    "Restore it, or name the difference with --change instead.",
                     key="--code",
                 )
         return found
@@ -91,15 +91,22 @@ class Revision:
             head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
             if head.endswith(b" missing"):
                 raise ConfigurationError(
-                    f"--code: the repository lacks the content of {name} at {self.commit[:10]}. Fetch it with git.",
+                    f"--code: the repository lacks the content of {printable(name)} at {self.commit[:10]}. Fetch it "
+                    "with git.",
                     key="--code",
                 )
             size = int(head.split()[2])
             if name.is_absolute() or ".." in name.parts:
-                raise ConfigurationError(f"--code: {name} points outside the repository.", key="--code")
-            make_folder((tree / name).parent)
-            with open(tree / name, "wb", opener=no_link) as file:
-                file.write(content[at : at + size])
+                raise ConfigurationError(f"--code: {printable(name)} points outside the repository.", key="--code")
+            try:
+                make_folder((tree / name).parent)
+                with open(tree / name, "wb", opener=no_link) as file:
+                    file.write(content[at : at + size])
+            except OSError as error:  # such as a folder and a file of the same name
+                raise ConfigurationError(
+                    f"--code: {printable(name)} of {self.commit[:10]} cannot be written: {error.strerror}.",
+                    key="--code",
+                ) from None
             at += size + 1
 
 

@@ -58,8 +58,8 @@ class Row:
         """A row of a file that anybody may have written. Raises ConfigurationError."""
         try:
             row = cls(**content)
-        except TypeError as error:
-            raise ConfigurationError(f"a row cannot be read: {error}.") from None
+        except TypeError:
+            raise ConfigurationError("a row cannot be read: it has other keys.") from None
         if not row._is_sound():
             raise ConfigurationError(f"row {row.number!r} cannot be read: a value in it has another type.")
         return row

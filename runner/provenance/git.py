@@ -36,7 +36,7 @@ def edited(folder: Path, known: Mapping[PurePosixPath, bytes]) -> list[PurePosix
 
     ``git status`` would pass them through the repository's filters, which are programs.
     """
-    present = [name for name in known if (folder / name).is_file() and "\n" not in str(folder / name)]
+    present = [name for name in known if os.path.isfile(folder / name) and "\n" not in str(folder / name)]
     paths = b"".join(os.fsencode(folder / name) + b"\n" for name in present)
     now = git(folder, "hash-object", "--no-filters", "--stdin-paths", given=paths).split()
     same = {name for name, blob in zip(present, now, strict=False) if known[name] == blob}

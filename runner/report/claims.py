@@ -22,11 +22,16 @@ def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
     elif isinstance(expected, (list, tuple)) and isinstance(claimed, list) and len(expected) == len(claimed):
         for number, (one, other) in enumerate(zip(expected, claimed, strict=True)):
             found += differences_of(one, other, f"{where}.{number}")
-    else:
-        numbers = all(type(each) in (int, float) for each in (expected, claimed))
-        if not (math.isclose(expected, claimed, rel_tol=CLOSE) if numbers else expected == claimed):
-            found.append(f"{where}: the file claims {claimed!r}, correct is {expected!r}")
+    elif not _are_same(expected, claimed):
+        found.append(f"{where}: the file claims {claimed!r}, correct is {expected!r}")
     return found
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    try:
+        return math.isclose(one, other, rel_tol=CLOSE)
+    except (TypeError, OverflowError):  # no numbers, or an integer beyond all floats
+        return bool(one == other)
 
 
 def repeated_seeds(seeds: Sequence[int], *, where: str) -> list[str]:

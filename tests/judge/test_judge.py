@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 import manyheads
 from manyheads.runner.commands.schema import schema_of_command
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.rows import NAME, digest
 from manyheads.runner.run.progress import EVENT
@@ -237,8 +238,34 @@ def other_seed(content):
     rows_of(content, "round")[0]["seed"] = 7
 
 
+def endless_claim(content):
+    content["claims"]["effects"][0]["low"] = 10**400
+
+
 def better_claim(content):
     content["claims"]["effects"][0]["low"] *= 2
+
+
+def untyped(content):
+    for row in rows_of(content, "facts"):
+        row["findings"]["dtypes"] = "float32"
+
+
+def without_updates(content):
+    del rows_of(content, "trial")[0]["findings"]["updates"]
+
+
+@pytest.mark.parametrize("change", [untyped, without_updates])
+def test_values_of_another_type_are_refused_in_words(content, change):
+    change(content)
+    with pytest.raises(ConfigurationError, match=r"a value of a run is missing, or has another type\.$"):
+        faults(content)
+
+
+def test_rounds_that_are_missing_are_counted_once(content):
+    """However many a file says there were."""
+    rows_of(content, "round")[-1]["round"] = 10**15
+    assert sum("is incomplete" in each for each in faults(content)) == 1
 
 
 @pytest.mark.parametrize(
@@ -258,11 +285,12 @@ def better_claim(content):
         (at_once, "had ended"),
         (other_seed, "has the seed 7"),
         (better_claim, "the file claims"),
+        (endless_claim, "the file claims"),
     ],
 )
 def test_a_cheat_is_found_even_if_the_chain_is_made_anew(content, cheat, said):
     cheat(content)
-    if cheat is not better_claim:
+    if cheat not in (better_claim, endless_claim):
         assert any("the ledger: line" in each for each in faults(content))
     before = ""
     for line in content["lines"]:

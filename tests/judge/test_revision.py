@@ -1,7 +1,9 @@
 """``judge --code``: base runs a revision of the user's repository, without what that repository could execute."""
 
+import hashlib
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -161,3 +163,26 @@ def test_the_working_tree_is_judged_against_a_revision_and_nothing_of_the_reposi
     (judgement,) = project.glob("outputs/judgements/*/judgement.json")
     assert execute(sys.executable, "-m", "manyheads.runner", "judge", "--check", str(judgement), cwd=project).code == 0
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("entries", [("100644 a", "40000 a"), ("40000 a", "100644 a"), (f"100644 {'n' * 300}.py",)])
+def test_a_revision_whose_files_cannot_all_be_written_is_refused_in_words(project, entries):
+    """Git itself would create none such."""
+    blob = stored(project, "blob", b"")
+    names = {"100644": blob, "40000": stored(project, "tree", b"100644 b.py\0" + bytes.fromhex(blob))}
+    tree = b"".join(each.encode() + b"\0" + bytes.fromhex(names[each.split()[0]]) for each in entries)
+    about = f"tree {stored(project, 'tree', tree)}\nauthor a <a@b> 0 +0000\ncommitter a <a@b> 0 +0000\n\nmessage\n"
+    revision = Revision.named(stored(project, "commit", about.encode()))
+    assert revision.changed_files()
+    with pytest.raises(ConfigurationError, match=r"cannot be written: .*\.$"), revision.files():
+        pass
+
+
+def stored(project, kind, content):
+    """The name of a new object, whatever it holds."""
+    content = f"{kind} {len(content)}\0".encode() + content
+    name = hashlib.sha1(content).hexdigest()
+    path = project / ".git/objects" / name[:2] / name[2:]
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(zlib.compress(content))
+    return name

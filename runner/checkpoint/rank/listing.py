@@ -8,7 +8,6 @@ from pathlib import Path
 from manyheads.runner.checkpoint.page import CheckpointFile, CheckpointPage, ListedTensor
 from manyheads.runner.checkpoint.rank.load import load, refusal
 from manyheads.runner.checkpoint.sharded import index as index_file
-from manyheads.runner.checkpoint.sharded.index import Damaged
 from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, tensors
 from manyheads.runner.run.data_files import no_link
 
@@ -26,7 +25,7 @@ def _folder(path: Path) -> Found:
     """As its index says; a digest is compared where the checkpoint is loaded."""
     try:
         index = index_file.read(path)
-    except (Damaged, OSError) as error:
+    except (ValueError, OSError) as error:
         raise refusal(path, error) from None
     rows = []
     for key, (kind, pieces) in index.tensors.items():

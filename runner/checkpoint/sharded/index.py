@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import ITEM_BYTES, TensorKind
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link, read_bytes
 
@@ -91,7 +92,7 @@ def read(folder: Path) -> Index:
             raise Damaged(f"the sha256 of {INDEX} is wrong")
         index = _parsed(content)
         _check(index)
-    except Damaged:
+    except (Damaged, ConfigurationError):
         raise
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
         raise Damaged(f"{INDEX} is not the index of a checkpoint") from None

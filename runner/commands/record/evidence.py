@@ -115,9 +115,9 @@ class Record:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Record":
         """Raises ConfigurationError for what is no record of ours."""
+        if content.get("format", FORMAT) != FORMAT:
+            raise ConfigurationError(f"it has format {content['format']!r}, but this version reads {FORMAT}.")
         try:
-            if content["format"] != FORMAT:
-                raise ConfigurationError(f"it has format {content['format']}, but this version reads {FORMAT}.")
             contenders = [
                 Contender(
                     **{key: each[key] for key in ("label", "signature", "config", "machine")},
@@ -128,8 +128,8 @@ class Record:
             found = cls(Target(**content["target"]), content["clock"]["name"], tuple(contenders))
             found.to_json()  # with numbers that are some
             [math.isfinite(attempt.wall_seconds) for each in contenders for attempt in each.attempts]
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-            raise ConfigurationError(f"it is not a record: {type(error).__name__}: {error}.") from None
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+            raise ConfigurationError("it is not a record: a value is missing, or has another type.") from None
         return found
 
 

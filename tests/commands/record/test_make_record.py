@@ -117,12 +117,23 @@ def test_a_forged_one_is_found_out(made, tmp_path, change, said):
     assert f"does not follow from the runs: {said}" in done.out
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 9}', '{"format": 1, "target": {}, "contenders": []}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": 9}',
+        '{"format": 1, "target": {}, "contenders": []}',
+        '{"format": 2, "target": {}, "contenders": [5]}',
+    ],
+)
 def test_what_is_no_record_is_refused(tmp_path, content):
     (tmp_path / "record.json").write_text(content)
     done = execute(*COMMAND, "--check", "record.json", cwd=tmp_path)
     assert done.code == 2
     assert done.err.startswith("error: record.json: ")
+    assert "Error: " not in done.err
 
 
 @pytest.mark.parametrize("case", [tail("again")])

@@ -114,7 +114,7 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
         wrong = index_file.wrong_with(folder, index, _mine(index, ranks))
     except FileNotFoundError:
         wrong = f"{INDEX} is missing"
-    except Damaged as error:
+    except ValueError as error:
         wrong = str(error)
     found = [wrong] if ranks is None else ranks.gather(wrong)
     if any(found) or index is None:
