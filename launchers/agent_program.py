@@ -5,17 +5,24 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+from manyheads.launchers.causes import error_of
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.processes import Ranks, supervise
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.program import Process, Program, ended_within
+from manyheads.runner.run.program import DISCARD, Process, Program, ended_within
 
 ExitCodes = dict[int, int]
+Refusal = Callable[[], ConfigurationError | None]
+PREFLIGHT = "manyheads.runner.loop.preflight"
 _RUN = "import manyheads, runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 
 
@@ -45,9 +52,42 @@ def run_agent(
     program = Program(command, environment)
     with (
         open(log, "wb", opener=no_link) as file,
+        _looking(job, environment) if job.is_untried else nullcontext(_nothing) as refusal,
         program.start(stdout=file if quiet else None, stderr=file) as agent,
     ):
-        supervise(AgentRanks(agent, log, read_exit_codes, job.heartbeat), job, stall_timeout=stall_timeout)
+        ranks = AgentRanks(agent, log, read_exit_codes, job.heartbeat, refusal)
+        supervise(ranks, job, stall_timeout=stall_timeout)
+
+
+def _nothing() -> None:
+    """No reason to refuse a run is known."""
+
+
+@contextmanager
+def _looking(job: Job, environment: Mapping[str, str]) -> Iterator[Refusal]:
+    """A context in which another process looks for what ranks would refuse; yields what it has found so far.
+
+    The ranks would find it themselves, but begin to import torch only after the agent has done so.
+    """
+    answer, theirs = Pipe(duplex=False)
+    look = [sys.executable, *as_module(PREFLIGHT), str(job.folder.path), str(theirs.fileno())]
+    with (
+        answer,
+        Program(look, environment).start(stdout=DISCARD, stderr=DISCARD, keep=[theirs.fileno()]) as process,
+    ):
+        theirs.close()
+        try:
+            yield partial(_found, answer)
+        finally:
+            process.kill()
+
+
+def _found(answer: Connection) -> ConfigurationError | None:
+    with suppress(EOFError, OSError):  # it had nothing to say, or was ended
+        if answer.poll() and (failure := answer.recv()) is not None:
+            found = error_of(failure)
+            return found if isinstance(found, ConfigurationError) else None
+    return None
 
 
 class AgentRanks(Ranks):
@@ -62,9 +102,13 @@ class AgentRanks(Ranks):
         log: Path,
         read_exit_codes: Callable[[str], ExitCodes],
         heartbeat: Heartbeat,
+        refusal: Refusal,
     ):
         super().__init__(heartbeat)
-        self._agent, self._log, self._read = agent, log, read_exit_codes
+        self._agent, self._log, self._read, self._refusal = agent, log, read_exit_codes, refusal
+
+    def refusal(self) -> ConfigurationError | None:
+        return self._refusal()
 
     def roots(self) -> list[int]:
         return [self._agent.pid]

@@ -18,6 +18,7 @@ from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
 from manyheads.runner.machine import hardware, invocation
+from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.files import disk_full, remove
@@ -34,13 +35,14 @@ log = logging.getLogger(__name__)
 class Plan:
     """A run that is ready to start: its folder and config, read once; its launcher; the variable that pins the config.
 
-    No rank reads another run.yaml than the one that ``pinned`` names.
+    No rank reads another run.yaml than the one that ``pinned`` names. ``apart``: as in ``prepare``.
     """
 
     folder: RunFolder
     run: RunConfig
     launcher: Launcher
     pinned: Mapping[str, str]
+    apart: bool
 
 
 def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
@@ -55,13 +57,13 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
     launcher = _launcher(run)
     launcher = launcher.as_child_process() if apart else launcher
     launcher.prepare(environment(launcher))
-    return Plan(folder, run, launcher, pinned)
+    return Plan(folder, run, launcher, pinned, apart)
 
 
 def refuse_early(run: RunConfig) -> None:
     """Raises ConfigurationError for what ranks would refuse, where a look delays nothing, or they begin much later.
 
-    Elsewhere they refuse it themselves within seconds, and leave no run.
+    Elsewhere they refuse it themselves within seconds, or a look meanwhile (``run_agent``), and leave no run.
     """
     launcher = _launcher(run)
     variables = environment(launcher)
@@ -85,6 +87,7 @@ def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -
     config was composed from.
     """
     folder, launcher = plan.folder, plan.launcher
+    is_untried = folder.is_planned() and main == TRAIN and not plan.apart and _names_own_code(plan.run)
     if folder.is_planned():  # for the first time, or an earlier start was killed before this
         with folder.locked():
             record(folder, plan.run, composed_from=composed_from)
@@ -96,13 +99,18 @@ def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -
                 raise ConfigurationError.at("launcher", launcher.name, " can only train from here. Choose another.")
             return launcher.launch_elsewhere(folder, plan.run, signals)
         try:
-            return _launch_here(plan, signals, main=main)
+            return _launch_here(plan, signals, main=main, is_untried=is_untried)
         except (RunFailed, Interrupted) as reason:
             launcher.ended(folder, reason)
             raise
 
 
-def _launch_here(plan: Plan, signals: list[int], *, main: str) -> ResultJson:
+def _names_own_code(run: RunConfig) -> bool:
+    """Whether the run has classes of the user's; what is of this project, or of torch, its options have checked."""
+    return any(not target.startswith(("manyheads.", "torch.", "auto")) for _, target in targets(run.written))
+
+
+def _launch_here(plan: Plan, signals: list[int], *, main: str, is_untried: bool) -> ResultJson:
     folder, run, launcher = plan.folder, plan.run, plan.launcher
     with folder.locked():
         sys.path += [each for each in PROJECT if each not in sys.path]
@@ -113,7 +121,7 @@ def _launch_here(plan: Plan, signals: list[int], *, main: str) -> ResultJson:
         recorder = flight_recorder(folder) if run.on_gpus else {}
         variables = {**environment(launcher), **plan.pinned, **recorder}
         common = folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main
-        job = Job(*common, run=run)
+        job = Job(*common, run=run, is_untried=is_untried)
         log.info("%s: %d x %s by %s", folder, launcher.ranks, run.parallel.name, launcher.name)
         with publishers(folder, run.logger, variables, signals) if main == TRAIN else nullcontext():
             try:

@@ -33,6 +33,7 @@ class Job:
     name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
     run: RunConfig | None = None  # None: no run, machines are only examined
     reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the heartbeat says
+    is_untried: bool = False  # nobody knows yet whether its ranks refuse the user's classes
 
     @property
     def watched(self) -> range:

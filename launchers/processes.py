@@ -7,7 +7,7 @@ from dataclasses import replace
 from manyheads.launchers.causes import error_of, first_failure, recorded, stalled, stopped, waited_for
 from manyheads.launchers.end_processes import dump_stacks, end, existing
 from manyheads.launchers.launcher import Job
-from manyheads.runner.errors import Interrupted, RunFailed
+from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 
 POLL_SECONDS = 0.2
@@ -45,6 +45,10 @@ class Ranks:
         """Exit code of each rank that has ended; negative: the signal that killed it; None: unknown."""
         return {}
 
+    def refusal(self) -> ConfigurationError | None:
+        """What the ranks will refuse, where another process has found it before them."""
+        return None
+
     def dump_stacks(self) -> None:
         """Make each rank write its current stack to its log."""
         dump_stacks(self._heartbeat)
@@ -56,6 +60,9 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     try:
         silent = watch(ranks, job, signals, Watchdog(job, stall_timeout, ranks.dump_stacks))
         exit_codes, patience = ranks.exit_codes(), ranks.patience_to_report
+    except ConfigurationError:
+        patience = 0.0  # no rank has begun
+        raise
     finally:
         end(ranks.roots(), patience=patience)
         end(_left(job), patience=0)
@@ -77,11 +84,14 @@ def _left(job: Job) -> list[int]:
 def watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
     """Wait until all have ended or must be ended; returns the ranks that had exited silently when one first failed.
 
-    Raises RunFailed for a run that stalls or takes too long, Interrupted after ``signals``.
+    Raises RunFailed for a run that stalls or takes too long, Interrupted after ``signals``, ConfigurationError for one
+    that its ranks will refuse.
     """
     silent, failed_at = None, 0.0
     while ranks.running():
         ranks.wait(POLL_SECONDS)
+        if not job.heartbeat.beats() and (refused := ranks.refusal()):
+            raise refused
         if signals and (len(signals) > 1 or not job.heartbeat.beats()):  # before the first update nothing is lost
             raise Interrupted(signals[0])
         if signals:

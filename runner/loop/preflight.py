@@ -6,6 +6,7 @@ may have caused is confirmed with real tensors.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -22,8 +23,10 @@ from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
 from manyheads.runner.option.locate import Section, locate, targets
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.build_task import build_task
 
+CPU_SECONDS = 10  # a constructor may take any time; the ranks then find out themselves
 SAMPLES = 2
 CHANNELS = 3  # of images, which data sets in this project have whatever they are read from
 
@@ -98,3 +101,8 @@ def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
         with torch.no_grad(), torch.device("meta"):
             outputs = model.eval()(torch.zeros(SAMPLES, CHANNELS, side, side))
             task.loss(outputs, (None, torch.zeros(SAMPLES, dtype=torch.long)))
+
+
+if __name__ == "__main__":  # with a run's folder, and the descriptor for the answer
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # ends the process
+    main(RunConfig.read(RunFolder(sys.argv[1])).written, Connection(int(sys.argv[2])))

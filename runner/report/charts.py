@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 
 from manyheads.runner.report.chart_spec import Axis, Chart, axis_of
@@ -84,7 +85,7 @@ def _gpu_load(series: Series) -> Chart:
     return Chart("gpu_load", "GPU load against seconds", "", Axis("time (s)", from_zero=True), y, lines, most=8)
 
 
-def _top(losses: list[list[float]]) -> float | None:
+def _top(losses: list[Sequence[float]]) -> float | None:
     """Where the axis ends if a run has diverged: a multiple of the first losses; None if none has."""
     first = [each[0] for each in losses if each and math.isfinite(each[0]) and each[0] > 0]
     top = DIVERGED * statistics.median(first) if first else math.inf
@@ -96,7 +97,7 @@ def _thinned(lines: list[Line]) -> list[Line]:
     return [replace(line, x=_thin(line.x, most), y=_thin(line.y, most)) for line in lines]
 
 
-def _thin(values: list[float], most: int) -> list[float]:
+def _thin(values: Sequence[float], most: int) -> list[float]:
     """At most ``most`` points and the last one, rounded to six digits."""
     stride = math.ceil(len(values) / most) or 1
     kept = values[::stride] if (len(values) - 1) % stride == 0 else [*values[::stride], values[-1]]

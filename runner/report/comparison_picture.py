@@ -103,8 +103,10 @@ def draw_lines(axes: "Axes", chart: Chart) -> None:
 def _draw_line(axes: "Axes", line: Line) -> None:
     stroke: Any = {"linestyle": "" if line.mark == "points" else DASHES[line.dash], "color": line.colour}
     marker: Any = {"marker": "" if line.mark == "line" else "o", "markersize": 4, "linewidth": 1.4}
-    spread = line.spread or None
-    axes.errorbar(line.x, line.y, yerr=spread, capsize=3, elinewidth=1, alpha=0.9, **stroke, **marker)
+    if line.spread:
+        axes.errorbar(line.x, line.y, yerr=line.spread, capsize=3, elinewidth=1, alpha=0.9, **stroke, **marker)
+    else:  # as errorbar draws it, in a fifth of the time
+        axes.plot(line.x, line.y, alpha=0.9, **stroke, **marker)
 
 
 def _set(axes: "Axes", which: str, axis: Axis) -> None:

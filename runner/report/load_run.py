@@ -1,11 +1,13 @@
 """Reads a run folder leniently: the run may be in progress, killed, or older than some of the files."""
 
 import math
+import sys
 from array import array
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +67,11 @@ class Run:
         return RunFolder(self.folder).is_own()
 
 
-def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
-    """Load a run; what is missing or unreadable is left empty. ``steps``: columns of steps.csv, None for all."""
+def load_run(path: Path, *, steps: Collection[str] | None = None, without: Collection[str] = ()) -> Run:
+    """Load a run; what is missing or unreadable is left empty.
+
+    ``steps``: columns of steps.csv, None for all; ``without``: columns of epochs.csv that are not wanted.
+    """
     folder = RunFolder(path)
     texts = _texts(folder)
     config = frozen(texts.get(folder.config, ""))
@@ -77,7 +82,7 @@ def load_run(path: Path, *, steps: Collection[str] | None = None) -> Run:
         result=right(_mapping(texts.get(folder.result)), ResultJson),
         provenance=right(_mapping(texts.get(folder.provenance)), ProvenanceJson),
         steps=columns(texts.get(folder.steps, ""), steps),
-        epochs=columns(texts.get(folder.epochs, "")),
+        epochs=columns(texts.get(folder.epochs, ""), without=without),
         gpu=columns(texts.get(folder.gpu, "")),
     )
 
@@ -102,8 +107,8 @@ def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
         return {}
 
 
-def columns(text: str, names: Collection[str] | None = None) -> Columns:
-    """A table of numbers by column. ``names``: the columns to read, None for all.
+def columns(text: str, names: Collection[str] | None = None, *, without: Collection[str] = ()) -> Columns:
+    """A table of numbers by column. ``names``: the columns to read, None for all but those ``without``.
 
     Empty cells are NaN. Incomplete lines, as a killed writer leaves them, are skipped. Arrays take a quarter of the
     memory of lists.
@@ -112,10 +117,14 @@ def columns(text: str, names: Collection[str] | None = None) -> Columns:
         return {}
     first, *lines = text[: text.rfind("\n") + 1].split("\n")
     header, lines = first.strip().split(","), lines[:-1]
-    wanted = {name: index for index, name in enumerate(header) if names is None or name in names}
+    wanted = {
+        sys.intern(name): index
+        for index, name in enumerate(header)
+        if name not in without and (names is None or name in names)
+    }
     if not lines:
         return {name: array("d") for name in wanted}
-    if all(line.count(",") == len(header) - 1 for line in lines):
+    if {*map(methodcaller("count", ","), lines)} == {len(header) - 1}:
         cells = ",".join(lines).split(",")
         try:  # twice as fast
             return {name: array("d", map(float, cells[index :: len(header)])) for name, index in wanted.items()}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError, Failure
+from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.report.load_run import Run, load_run, read_overrides
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -14,6 +15,9 @@ SEED, FOLD = "seed", f"data.{DataOption.repeating}"
 REPEATING = (SEED, FOLD)  # keys that repeat a job rather than define another one
 # Of steps.csv; for long runs, parsing numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
+# What a comparison does not show: of epochs.csv, and what takes most of the memory of the other files.
+UNCOMPARED = ("val_samples", *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")))
+OF_PROVENANCE, OF_RESULT = ("packages", "environment"), ("files", "data_sha256", "time")
 
 
 @dataclass(frozen=True)
@@ -137,9 +141,12 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> SweepJob:
 
 
 def _compared(folder: Path) -> Run:
-    """A run without the list of installed packages, which would take most of the memory and is not compared."""
-    run = load_run(folder, steps=COMPARED)
-    run.provenance.pop("packages", None)
+    """A run without what is not compared."""
+    run = load_run(folder, steps=COMPARED, without=UNCOMPARED)
+    for name in OF_PROVENANCE:
+        run.provenance.pop(name, None)  # type: ignore[misc]
+    for name in OF_RESULT:
+        run.result.pop(name, None)  # type: ignore[misc]
     return run
 
 

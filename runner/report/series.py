@@ -1,7 +1,7 @@
 """Computes what comparison.png and comparison.html draw, as plain numbers, so that both only draw it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -15,7 +15,7 @@ BATCH = "data.batch_size"
 ALONE = "#0072b2"  # the colour of a single line
 MOST_NAME = 60  # characters in the name of a line through several rows
 
-Points = list[tuple[float, float]]
+Points = tuple[Sequence[float], Sequence[float]]  # x and y; of a run's tables, without a copy
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Line:
     name: str
     colour: str
     dash: str
-    x: list[float]
-    y: list[float]
+    x: Sequence[float]
+    y: Sequence[float]
     mark: str = "line"
     spread: list[float] = field(default_factory=list)
 
@@ -79,7 +79,8 @@ class Series:
         def points(run: Run) -> Points:
             times, values = run.epochs.get("train_seconds", []), run.epochs.get(column, [])
             x = accumulate(times) if against_time else run.epochs.get("epoch", [])
-            return [(time, value) for time, value in zip(x, values, strict=False) if math.isfinite(value)]
+            points = [(time, value) for time, value in zip(x, values, strict=False) if math.isfinite(value)]
+            return [time for time, _ in points], [value for _, value in points]
 
         return self._lines(points, mark="both")
 
@@ -128,10 +129,11 @@ class Series:
         lines = []
         for index, row in enumerate(self._rows):
             gpu = row.first.run.gpu
-            samples = list(zip(gpu.get("device", []), _points(gpu, "time", "utilisation_percent"), strict=False))
-            start = min((time for _, (time, _) in samples), default=0.0)
-            for device in sorted({device for device, _ in samples}):
-                points = [(time - start, load) for own, (time, load) in samples if own == device]
+            samples = list(zip(gpu.get("device", []), *_points(gpu, "time", "utilisation_percent"), strict=False))
+            start = min((time for _, time, _ in samples), default=0.0)
+            for device in sorted({device for device, *_ in samples}):
+                own = [(time - start, load) for each, time, load in samples if each == device]
+                points = [time for time, _ in own], [load for _, load in own]
                 lines.append(self._line(index, points, f", GPU {device:.0f}", "line"))
         return lines
 
@@ -144,16 +146,18 @@ class Series:
     def _lines(self, points_of: Callable[[Run], Points], suffix: str = "", mark: str = "line") -> list[Line]:
         """A line for each run that has points: runs of a row differ only in the seed or the fold."""
         found = [(index, points_of(job.run)) for index, row in enumerate(self._rows) for job in row.jobs]
-        return [self._line(index, points, suffix, mark) for index, points in found if points]
+        return [self._line(index, points, suffix, mark) for index, points in found if points[0]]
 
     def _line(self, index: int, points: Points, suffix: str, mark: str) -> Line:
         colour, dash = self.palette.of(self._rows[index])
         name = self.palette.names[index] + suffix
-        return Line(index, name, colour, dash, [x for x, _ in points], [y for _, y in points], mark)
+        return Line(index, name, colour, dash, *points, mark)
 
 
 def _points(columns: Columns, x: str, y: str) -> Points:
-    return list(zip(columns.get(x, []), columns.get(y, []), strict=False))
+    both = columns.get(x, ()), columns.get(y, ())
+    count = min(map(len, both))
+    return both if count == max(map(len, both)) else (both[0][:count], both[1][:count])
 
 
 def _batch(row: ReportRow) -> int:

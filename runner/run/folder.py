@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple, Self
 
@@ -108,11 +109,14 @@ class Folder:
 
     def read(self, name: str | PurePath, *, most: int = MOST_BYTES) -> bytes:
         """A file's content. Raises ConfigurationError for more than ``most`` bytes."""
-        with self.open(name) as file:
-            size = os.fstat(file.fileno()).st_size
-            content: bytes = file.read(min(size, most) + 1)  # Python makes room for as much as it is told to read
+        handle = self.plain(name, os.O_RDONLY)
+        try:
+            size = os.fstat(handle).st_size
+            content = _up_to(min(size, most) + 1, handle)  # Python makes room for as much as it is told to read
             if len(content) > size:  # it has grown since
-                content += file.read(max(0, most + 1 - len(content)))
+                content += _up_to(max(0, most + 1 - len(content)), handle)
+        finally:
+            os.close(handle)
         if len(content) > most:
             raise ConfigurationError(f"{printable(self.path / name)} has more than {most} bytes, and is not read.")
         return content
@@ -217,9 +221,20 @@ def _replaced(path: Path) -> ConfigurationError:
     return ConfigurationError(f"{printable(path)} was replaced while it was being examined, and stays. Try again.")
 
 
+def _up_to(count: int, handle: int) -> bytes:
+    """So many bytes of a file, or all that are left."""
+    found = os.read(handle, count)
+    while len(found) < count and (more := os.read(handle, count - len(found))):
+        found += more
+    return found
+
+
+_path = lru_cache(maxsize=256)(PurePath)  # the same few files are read in every run
+
+
 def _inside(name: str | PurePath, folder: Path) -> PurePath:
     """Raises ConfigurationError for a name that leads outside the folder."""
-    path = PurePath(name)
+    path = _path(name)
     if path.is_absolute() or ".." in path.parts:
         raise ConfigurationError(f"{printable(path)} points outside {printable(folder)}. Allowed: names in it.")
     return path

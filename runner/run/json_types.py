@@ -1,6 +1,7 @@
 """Types of a run's JSON files: who reads one relies on them, whoever has written the file."""
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypedDict, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
@@ -9,6 +10,7 @@ from manyheads.runner.errors import ConfigurationError
 
 Numbers = dict[str, float | None]  # a row of a run's tables, by column; None for what was not measured
 Content = TypeVar("Content")
+Test = Callable[[Any], bool]
 
 
 class MetricJson(TypedDict, total=False):
@@ -122,14 +124,14 @@ class ProvenanceJson(MachineJson, total=False):
 
 def wrong_keys(content: Mapping[str, Any], kind: type) -> list[str]:
     """Keys of a TypedDict whose values are of another type, at any depth; null is of every type."""
-    hints = _hints(kind)
-    return [key for key, value in content.items() if key in hints and not _is(value, hints[key])]
+    tests = _tests(kind)
+    return [key for key, value in content.items() if key in tests and not tests[key](value)]
 
 
 def right(content: Mapping[str, Any], kind: type[Content]) -> Content:
     """The content without what has another type than its key has in the TypedDict."""
     wrong = wrong_keys(content, kind)
-    return cast(Content, {key: value for key, value in content.items() if key not in wrong})
+    return cast(Content, {sys.intern(key): value for key, value in content.items() if key not in wrong})
 
 
 def check(content: Mapping[str, Any], kind: type[Content], path: object) -> Content:
@@ -139,28 +141,36 @@ def check(content: Mapping[str, Any], kind: type[Content], path: object) -> Cont
     return cast(Content, content)
 
 
-def _is(value: Any, kind: Any) -> bool:
-    if value is None or type(value) in _plain(kind):
-        return True
-    if get_origin(kind) is UnionType:
-        return any(_is(value, each) for each in get_args(kind))
-    if is_typeddict(kind):
-        return isinstance(value, dict) and kind.__required_keys__ <= value.keys() and not wrong_keys(value, kind)
-    if get_origin(kind) is dict:
-        return isinstance(value, dict) and _are(value.values(), get_args(kind)[1])
-    if get_origin(kind) is list:
-        return isinstance(value, list) and _are(value, get_args(kind)[0])
-    return kind is Any
-
-
-def _are(values: Iterable[Any], kind: Any) -> bool:
-    """Whether all are; hundreds of packages are compared by their types, not one by one."""
-    return {*map(type, values)} <= _plain(kind) or all(_is(value, kind) for value in values)
+@cache
+def _tests(kind: type) -> dict[str, Test]:
+    """Of each key of a TypedDict."""
+    return {key: _test(hint) for key, hint in get_type_hints(kind).items()}
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _test(kind: Any) -> Test:
+    """Whether a value is of this type, as a function: thousands of files are read, and types are looked at once."""
+    origin, plain = get_origin(kind), _plain(kind)
+    if kind is Any:
+        return lambda _: True
+    if is_typeddict(kind):
+        required = kind.__required_keys__
+        return lambda value: (
+            value is None or (isinstance(value, dict) and required <= value.keys() and not wrong_keys(value, kind))
+        )
+    if origin is UnionType:
+        tests = [_test(each) for each in get_args(kind)]
+        return lambda value: type(value) in plain or any(test(value) for test in tests)
+    if origin in (dict, list):
+        inner, test = _plain(get_args(kind)[-1]), _test(get_args(kind)[-1])
+
+        def are(values: Collection[Any]) -> bool:  # hundreds of packages are compared by their types, not one by one
+            return {*map(type, values)} <= inner or all(map(test, values))
+
+        if origin is list:
+            return lambda value: value is None or (isinstance(value, list) and are(value))
+        return lambda value: value is None or (isinstance(value, dict) and are(value.values()))
+    return lambda value: value is None or type(value) in plain
 
 
 @cache

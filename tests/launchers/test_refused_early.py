@@ -8,6 +8,20 @@ from tests.tail import tail
 pytestmark = pytest.mark.processes
 
 
+WAITS = """
+import os, time
+import torch
+
+class Two(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        while "RANK" in os.environ:
+            time.sleep(1)
+        self.layer = torch.nn.Linear(192, 2)
+
+    def forward(self, images):
+        return self.layer(images.flatten(1))
+"""
 STRICT = ("model=net.py:Strict", "rejects its arguments: missing a required argument: 'depth'")
 
 
@@ -44,4 +58,16 @@ def test_what_ranks_refuse_leaves_no_run(run_command, tmp_path, launcher):
     done = run_command(STRICT[0], "data=synthetic", "data.image_size=8", "data.num_classes=3", *OWN, *words)
     assert done.code == 2, done.err
     assert STRICT[1] in done.err
+    assert not (tmp_path / "run").exists()
+
+
+@tail
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+def test_an_agents_ranks_need_not_have_begun(run_command, tmp_path, launcher):
+    """Another process finds it; the ranks wait for each other in a constructor until they are ended."""
+    (tmp_path / "net.py").write_text(WAITS)
+    data = ("data=synthetic", "data.image_size=8", "data.num_classes=3")
+    done = run_command("model=net.py:Two", *data, *OWN, "parallel=ddp", f"launcher={launcher}", "hydra.run.dir=run")
+    assert done.code == 2, done.err
+    assert "the model returns 2 outputs per sample, where the data has 3 classes" in done.err
     assert not (tmp_path / "run").exists()
