@@ -23,8 +23,10 @@ from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
 from manyheads.runner.option.locate import Section, locate, targets
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.build_task import build_task
+from manyheads.runner.task.rank.classification import Classification
 
 CPU_SECONDS = 10  # a constructor may take any time; the ranks then find out themselves
 SAMPLES = 2
@@ -87,7 +89,7 @@ def _optimizer(run: RunConfig) -> None:
 
 
 def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
-    """Build the model, and see what the loss says of its outputs for images."""
+    """Build the model, and see what the loss says of its outputs for images, if each has a class."""
     try:
         with torch.device("meta"):
             model = bare_model(run.model, data)
@@ -97,10 +99,10 @@ def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
     task = build_task(run.task, data, loss=run.loss, label_smoothing=run.trainer.label_smoothing)
     task.check_model(model)
     side: Any = getattr(data, "image_size", None)
-    if reads and side is not None and run.trainer.resize_from is None:
+    if reads and side is not None and isinstance(task, Classification) and run.trainer.resize_from is None:
         with torch.no_grad(), torch.device("meta"):
-            outputs = model.eval()(torch.zeros(SAMPLES, CHANNELS, side, side))
-            task.loss(outputs, (None, torch.zeros(SAMPLES, dtype=torch.long)))
+            batch = torch.zeros(SAMPLES, CHANNELS, side, side), torch.zeros(SAMPLES, dtype=torch.long)
+            task.loss(call(model.eval(), task.inputs(batch)), batch)
 
 
 if __name__ == "__main__":  # with a run's folder, and the descriptor for the answer

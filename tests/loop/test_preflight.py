@@ -30,6 +30,11 @@ class Branches(Net):
     def forward(self, images):
         return super().forward(images) if images.mean() > 0 else torch.zeros(1)
 
+class OwnLoss(Net):
+    def forward(self, images, targets=None):
+        outputs = super().forward(images)
+        return outputs, None if targets is None else nn.functional.cross_entropy(outputs, targets)
+
 class Refuses(Net):
     def __init__(self):
         from manyheads.runner.errors import ConfigurationError
@@ -65,6 +70,7 @@ def model(tmp_path):
         ("Net", (), ""),
         ("Values", (), ""),
         ("Branches", ("+model.classes=3",), ""),
+        ("OwnLoss", ("task=own_loss", "task.loss_over=samples"), ""),
         ("Refuses", (), ""),
         ("Crashes", (), ""),
     ],
@@ -87,3 +93,16 @@ def test_nothing_takes_memory(model, monkeypatch):
     monkeypatch.setattr(nn.Linear, "reset_parameters", lambda _: None)
     assert refusal(typed(*IMAGES, *model("Net"), f"+model.width={10**10}")) is None
     assert torch.empty(1).device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("task=multilabel", "data=shapes_multilabel"),
+        ("task=segmentation", "data=shapes", "model=lraspp_mobilenet_v3_large"),
+        ("task=own_loss", "data=stdlib_text", "model=gpt"),
+        ("task=regression", "data=diabetes", "model=mlp"),
+    ],
+)
+def test_labels_of_other_tasks_are_not_made_up(words):
+    assert refusal(typed(*words)) is None
