@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from manyheads.runner.config.freeze import completed
+from manyheads.runner.config import saved
+from manyheads.runner.config.freeze import checked, completed
+from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.run_rules import TUNABLE
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.rules import Tunable
+from manyheads.runner.option.declared import GROUPS, declared_class
+from manyheads.runner.option.rules import COMPUTE, Tunable
 from manyheads.runner.option.run_config import RunConfig
+
+STRATEGY = "parallel"
 
 
 class Candidate(NamedTuple):
@@ -25,9 +29,9 @@ class Candidate(NamedTuple):
 
 
 def candidates(run: RunConfig) -> Iterator[Candidate]:
-    """Everything that its options declare, in the order of run.yaml's groups. ``run``: complete, for this machine.
+    """Everything that its options declare, then the other exact strategies. ``run``: complete, for this machine.
 
-    Values that are refused together with the rest of the config are reported with the reason for that.
+    What is refused together with the rest of the config is reported with the reason for that.
     """
     for key, tunable in _declared(run):
         found = tunable.values(run)
@@ -35,6 +39,23 @@ def candidates(run: RunConfig) -> Iterator[Candidate]:
             yield Candidate(key, tunable.part, "", found)
             continue
         yield from (_candidate(run, key, tunable, value) for value in found if value != _value(run, key))
+
+    yield from _strategies(run)
+
+
+def _strategies(run: RunConfig) -> Iterator[Candidate]:
+    """Each with its own launcher, and as many ranks as it has by default."""
+    for name in options(STRATEGY):
+        if name == run.parallel.name or not declared_class(STRATEGY, read_option(STRATEGY, name)).is_exact:
+            continue
+        change = f"{STRATEGY}={name}"
+        try:
+            composed, folders = saved.composed(run.written, [change], chosen={STRATEGY})
+            checked(composed, folders=folders)
+        except ConfigurationError as error:
+            yield Candidate(STRATEGY, COMPUTE, "", f"{change} is refused: {error}")
+        else:
+            yield Candidate(STRATEGY, COMPUTE, change)
 
 
 def _declared(run: RunConfig) -> Iterator[tuple[str, Tunable]]:

@@ -105,6 +105,14 @@ def test_what_is_worth_trying_depends_on_the_run_and_the_machine(monkeypatch):
     assert not any(each.startswith("parallel.") for each in changes)
 
 
+def test_other_strategies_are_tried_with_launchers_of_their_own():
+    changes, _ = found("model=mlp", "data=digits", "data.batch_size=64")
+    assert {"parallel=ddp", "parallel=zero1"} <= changes
+    assert changes.isdisjoint({"parallel=single", "parallel=local_sgd"})
+    known = {each.reason for each in candidates(typed("model=mlp", "data=digits", "data.batch_size=63"))}
+    assert any("parallel=ddp is refused: data.batch_size=63" in reason for reason in known)
+
+
 def test_what_a_value_needs_is_set_with_it():
     changes, _ = found("data=synthetic", "data.num_workers=2")
     assert {"data.on_device=true data.num_workers=0", "data.num_workers=0"} <= changes

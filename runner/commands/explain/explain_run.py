@@ -55,6 +55,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
     ):
         if value:
             raise ConfigurationError.at(key, value, ": an explanation trains from the start. Leave it out.")
+    tries = [*candidates(subject.run)]
     folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
     folder.write_config(_measured(subject.run).written)
     kept = f"{folder} holds nothing but its logs"
@@ -66,7 +67,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
         result["floors"],
         result["time"],
         ranks=subject.run.launcher.ranks,
-        candidates=[*candidates(subject.run)],
+        candidates=tries,
         base=subject.overrides,
     )
     if image is not None:

@@ -20,7 +20,7 @@ WHAT = {
 PART_OF = {LOADER: DATA, BATCH: COMPUTE, PASSES: COMPUTE, OPTIMIZER: OPTIMIZER_PART, EXCHANGE: COMMUNICATION}
 LIMITS = {
     LOADER: "Loading data limits this run",
-    BATCH: "Computing, with what ranks exchange meanwhile, limits this run",
+    BATCH: "Computing, with what is exchanged meanwhile, limits this run",
     PASSES: "Computing limits this run",
     OPTIMIZER: "The optimizer's step limits this run",
     EXCHANGE: "Communication limits this run",

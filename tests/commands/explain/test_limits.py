@@ -37,7 +37,7 @@ def test_what_takes_longest_alone_limits(seconds, name, part, factor, said):
 def test_where_passes_communicate_an_update_without_loading_counts_as_computing():
     found = limit({name: value for name, value in RANKS.items() if name != "passes"})
     assert (found.name, found.part) == ("batch", "compute")
-    assert "with what ranks exchange meanwhile" in found.sentence
+    assert "with what is exchanged meanwhile" in found.sentence
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.0001, "0.1"), (0.00123, "1.23"), (0.0999, "99.9"), (1.5, "1,500")])

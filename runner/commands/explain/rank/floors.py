@@ -29,6 +29,7 @@ from manyheads.runner.run.run_folder import RunFolder
 ROUNDS = 5
 SECONDS = 0.3  # at least, that each part is repeated in each round
 FEWEST = 2  # repetitions
+LONGEST_PAUSE = 2.0  # seconds
 ENDLESS = 10**9
 Part = Callable[[int], float]  # repeats a part of an update so many times; returns the seconds of the slowest rank
 
@@ -119,7 +120,9 @@ class Parts:
         clock.start()
         for _ in islice(batches, count):
             self.trainer.heartbeat.beat()
-        return clock.stop()
+        seconds = clock.stop()
+        time.sleep(min(LONGEST_PAUSE, self._ahead * seconds / count))  # until loader processes have filled their queues
+        return seconds
 
     def update_with_kept(self) -> None:
         """An update whose batch is in memory."""
