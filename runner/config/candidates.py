@@ -1,7 +1,8 @@
 """What may be tried to make a run faster without changing what it computes, as its options declare it."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked, completed
@@ -15,17 +16,14 @@ from manyheads.runner.option.run_config import RunConfig
 STRATEGY = "parallel"
 
 
-class Candidate(NamedTuple):
-    """A key, and a value for it that this run does not have.
+@dataclass(frozen=True)
+class Candidate:
+    """A change that computes the same updates in another way; or why there is none for a key."""
 
-    ``part``: of an update's time, as in ``Tunable``; ``change``: overrides in one string, as for ``judge --change``;
-    empty if nothing can be tried, for this ``reason``.
-    """
-
-    key: str
-    part: str
-    change: str
-    reason: str = ""
+    key: Annotated[str, "such as trainer.compile, or parallel for another strategy"]
+    part: Annotated[str, "of an update's time that it may change: data, compute, communication or optimizer"]
+    change: Annotated[str, "overrides in one string, as for judge --change; empty if nothing can be tried"]
+    reason: Annotated[str, "why nothing can be tried; else empty"] = ""
 
 
 def candidates(run: RunConfig) -> Iterator[Candidate]:

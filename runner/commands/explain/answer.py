@@ -26,21 +26,6 @@ from manyheads.runner.run.answer import Answer
 
 
 @dataclass(frozen=True)
-class Try:
-    """A change that computes the same updates in another way."""
-
-    key: str
-    part: Annotated[str, "of an update's time that it may change: data, compute, communication or optimizer"]
-    change: Annotated[str, "overrides, as for judge --change; empty if nothing can be tried"]
-    reason: Annotated[str, "why nothing can be tried; else empty"]
-
-    @classmethod
-    def of(cls, candidate: Candidate) -> "Try":
-        """``candidate``: as the options declare it."""
-        return cls(candidate.key, candidate.part, candidate.change, candidate.reason)
-
-
-@dataclass(frozen=True)
 class Explanation(Answer):
     """What limits the speed of a run, measured on this machine."""
 
@@ -49,7 +34,7 @@ class Explanation(Answer):
     seconds: Annotated[dict[str, Seconds], "of an update, and of each part of it alone that this strategy has"]
     spent: Annotated[dict[str, float], "seconds of an update by what the rank was doing, as in result.json's time"]
     limit: Limit
-    tries: Annotated[list[Try], "what may make it faster at the same numerics, and what cannot be tried here"]
+    tries: Annotated[list[Candidate], "what may make it faster at the same numerics, and what cannot be tried here"]
     base: Annotated[list[str] | None, "the overrides that were explained; null for a recorded run"]
 
     @classmethod
@@ -67,7 +52,7 @@ class Explanation(Answer):
         seconds = {name: Seconds.of(each) for name, each in rounds.items()}
         scale = seconds[UPDATE].median / (sum(time.values()) or 1.0)
         spent = {part: scale * value for part, value in time.items() if value}
-        return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*map(Try.of, candidates)], base)
+        return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*candidates], base)
 
     def show(self) -> None:
         console = Console(highlight=False)

@@ -16,7 +16,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
-from manyheads.runner.loop.clock import WARMUP_UPDATES, wait_for_all
+from manyheads.runner.loop.clock import wait_for_all
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
@@ -28,7 +28,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 ROUNDS = 5
 SECONDS = 0.3  # at least, that each part is repeated in each round
-FEWEST = 2  # repetitions
+FEWEST = 1  # repetitions, for updates that take longer
 LONGEST_PAUSE = 2.0  # seconds
 ENDLESS = 10**9
 Part = Callable[[int], float]  # repeats a part of an update so many times; returns the seconds of the slowest rank
@@ -96,7 +96,7 @@ class Parts:
     def updates(self, count: int) -> float:
         """Updates by the training loop itself, its logging included."""
         progress, clock = self.trainer.progress, Stopwatch(self.parallel)
-        first = progress.step + WARMUP_UPDATES + self._ahead
+        first = progress.step + 1 + self._ahead
         progress.ended = None
 
         def watch(step: int) -> bool:
