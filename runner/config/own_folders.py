@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 from manyheads.runner.config.command_line import CommandLine
@@ -39,7 +40,12 @@ def with_project(line: CommandLine) -> CommandLine:
     if is_own_place(conf):
         return line.searching(conf)
     if not line.flags.shell_completion:
-        how = f"If it is yours, run once: {invocation.command('trust', '.')}"
-        unread = f"{printable(os.path.relpath(conf))} was not read, since you have not marked it as your own."
-        print(filled(f"{unread} {how}"), file=sys.stderr)
+        _tell_unread(conf)
     return line
+
+
+@cache  # a command that composes many configs says it once
+def _tell_unread(conf: Path) -> None:
+    how = f"If it is yours, run once: {invocation.command('trust', '.')}"
+    unread = f"{printable(os.path.relpath(conf))} was not read, since you have not marked it as your own."
+    print(filled(f"{unread} {how}"), file=sys.stderr)

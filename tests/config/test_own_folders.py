@@ -31,7 +31,7 @@ def project(folder: Path, *, conf: str = "conf") -> Path:
 def test_it_counts_once_it_is_trusted(here, capsys):
     conf = project(here)
     line = CommandLine(("seed=1",))
-    assert with_project(line) == line
+    assert with_project(line) == with_project(line) == line  # as of a command that composes several configs
     assert capsys.readouterr().err == (
         "conf was not read, since you have not marked it as your own. "
         "If it is yours, run once: python -m runner trust .\n"
