@@ -5,6 +5,7 @@
 
 import importlib.util
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -78,7 +79,7 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
 
     above: the options that include this one, which it cannot include in turn.
     """
-    folder = next((folder for folder in folders if (folder / group / f"{name}.yaml").is_file()), None)
+    folder = next((folder for folder in folders if os.path.isfile(folder / group / f"{name}.yaml")), None)
     if folder is None:
         raise no_such_option(group, name, folders)
     content = read(folder / group / f"{name}.yaml")
@@ -124,7 +125,7 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> Section | Non
 def refuse_hidden(group: str, section: Section, folders: Folders = OWN) -> None:
     """Raises ConfigurationError if another folder has a different class by that name, since Hydra took the first."""
     name, taken = section["name"], section["_target_"]
-    paths = [path for folder in folders if (path := folder / group / f"{name}.yaml").is_file()]
+    paths = [path for folder in folders if os.path.isfile(path := folder / group / f"{name}.yaml")]
     targets = {path: (content := read(path)).get(group, content).get("_target_", taken) for path in paths}
     if taken not in targets.values():  # the name is the user's choice among a library's, as of model=timm
         return

@@ -48,10 +48,16 @@ def read_saved(path: Path) -> Saved | None:
     if not isinstance(config, dict) or "defaults" in config:
         return None
     saved = without_format(config)
-    sections = [*(saved.get(group) for group in GROUPS), *(saved.get(name, {}) for name in SECTIONS)]
-    is_complete = all(isinstance(section, dict) for section in sections)
+    if missing_section(saved) is not None:
+        return None
     run, name = (folder.parent, RunFolder.COMPOSED) if folder.name == ".hydra" else (folder, path.name)
-    return Saved(saved, seal.is_own(run, {name: content})) if is_complete else None
+    return Saved(saved, seal.is_own(run, {name: content}))
+
+
+def missing_section(config: Section) -> str | None:
+    """The first section that a complete run's config lacks, or has with another type; None if it is complete."""
+    wanted = (*GROUPS, *(name for name in SECTIONS if name in config))
+    return next((name for name in wanted if not isinstance(config.get(name), dict)), None)
 
 
 def register_options(saved: Section, *, chosen: set[str]) -> None:

@@ -18,7 +18,6 @@ from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.question import Question
-from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
@@ -97,8 +96,8 @@ def recorded_arms(question: Question, overrides: Sequence[str], path: Path, *, i
     trust = None if is_own else Trust(trusted_packages(packages), own)
     found = []
     for config in (question.base, question.changed):
-        if missing := [group for group in (*GROUPS, "trainer") if not isinstance(config.get(group), dict)]:
-            raise ConfigurationError(f"{path} holds a config without {missing[0]}.")
+        if (missing := saved.missing_section(config)) is not None:
+            raise ConfigurationError(f"{path} holds a config without {missing}.")
         if not is_own:
             refuse_content(path, config)
         composed, folders = saved.composed(config, line.overrides, chosen=line.chosen)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.invocation import IS_CHECKOUT, ROOT
-from manyheads.runner.provenance.git import GIT, git
+from manyheads.runner.provenance.git import GIT, asked, git
 from manyheads.runner.run import scratch
 from manyheads.runner.run.program import Program
 
@@ -23,17 +23,23 @@ def code_at_start() -> tuple[str | None, bytes]:
 
 
 def code_state() -> tuple[str | None, bytes]:
-    """The project's commit and the diff from it, including untracked code files; (None, b"") without git."""
+    """The project's commit and the diff from it, including untracked code files.
+
+    (None, b"") without git, and if git fails, since changes that it does not name would count as none.
+    """
     commit = _git("rev-parse", "HEAD").decode().strip() or None
     index = _git("rev-parse", "--git-path", "index").decode().strip()
-    if commit is None or not (ROOT / index).exists():
+    if commit is None or not index:
+        return None, b""
+    if not (ROOT / index).exists():
         return commit, b""
     with scratch.folder() as own:  # whose copy of the index leaves the user's unchanged
         variables = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, str(own))}  # its time tells git which files to read
-        untracked = _git("ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
-        if new := [os.fsdecode(path) for path in untracked.split(b"\0") if path]:
-            _git("--literal-pathspecs", "add", "--intent-to-add", "--", *new, variables=variables)
-        return commit, _git("diff", "--binary", "HEAD", variables=variables)
+        found = asked(ROOT, "ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
+        if new := [os.fsdecode(path) for path in (found or b"").split(b"\0") if path]:
+            found = asked(ROOT, "--literal-pathspecs", "add", "--intent-to-add", "--", *new, variables=variables)
+        diff = asked(ROOT, "diff", "--binary", "HEAD", variables=variables)
+    return (None, b"") if found is None or diff is None else (commit, diff)
 
 
 def _git(*arguments: str, variables: dict[str, str] | None = None) -> bytes:

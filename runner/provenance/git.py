@@ -13,12 +13,25 @@ REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are ski
 
 
 def git(folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
-    """What git prints; empty if it fails or is not installed. ``given``: its input; ``variables``: further ones."""
+    """What git prints; empty as ``asked`` is None."""
+    return asked(folder, *arguments, given=given, variables=variables) or b""
+
+
+def asked(
+    folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None
+) -> bytes | None:
+    """What git prints; None if it fails, is killed, or is not installed.
+
+    ``given``: its input; ``variables``: further ones.
+    """
+    program = Program([*GIT, *arguments], {**os.environ, **OFFLINE, **(variables or {})}, folder)
     try:
-        answer = Program([*GIT, *arguments], {**os.environ, **OFFLINE, **(variables or {})}, folder).ask(given=given)
+        answer = program.ask(given=given)
+        if answer.code < 0:  # killed, perhaps by whoever makes room in memory
+            answer = program.ask(given=given)
     except OSError:
-        return b""
-    return answer.output if answer.code == 0 else b""
+        return None
+    return answer.output if answer.code == 0 else None
 
 
 def blobs(folder: Path, commit: str, *names: str) -> dict[PurePosixPath, bytes]:

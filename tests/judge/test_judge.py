@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from jsonschema import Draft202012Validator
 import manyheads
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.arms import recorded_arms
 from manyheads.runner.judge.audit import faults
+from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rows import NAME, digest
 from manyheads.runner.run.progress import EVENT
 from tests.conftest import ROOT, execute
@@ -260,6 +263,21 @@ def test_values_of_another_type_are_refused_in_words(content, change):
     change(content)
     with pytest.raises(ConfigurationError, match=r"a value of a run is missing, or has another type\.$"):
         faults(content)
+
+
+@pytest.mark.parametrize("section", ["checkpoint", "parameters", "data"])
+def test_a_config_whose_section_has_another_type_is_refused(content, section):
+    question = Question.of(content["lines"][0]["content"])
+    config = {**question.base, section: [5]}
+    with pytest.raises(ConfigurationError, match=f"holds a config without {section}"):
+        recorded_arms(replace(question, base=config), [], Path("judgement.json"), is_own=False)
+
+
+def test_an_option_whose_name_is_too_long_for_a_file_is_refused(content):
+    question = Question.of(content["lines"][0]["content"])
+    config = {**question.base, "launcher": {**question.base["launcher"], "name": "x" * 5000}}
+    with pytest.raises(ConfigurationError):
+        recorded_arms(replace(question, base=config), [], Path("judgement.json"), is_own=False)
 
 
 def test_rounds_that_are_missing_are_counted_once(content):

@@ -96,8 +96,8 @@ KILLED = """
 import os, signal, tempfile
 from pathlib import Path
 from manyheads.runner.provenance import code_state as module
-git, module.ROOT, tempfile.tempdir = module._git, Path({root!r}), {scratch!r}
-module._git = lambda *args, **env: os.kill(os.getpid(), signal.SIGKILL) if "diff" in args else git(*args, **env)
+git, module.ROOT, tempfile.tempdir = module.asked, Path({root!r}), {scratch!r}
+module.asked = lambda *args, **env: os.kill(os.getpid(), signal.SIGKILL) if "diff" in args else git(*args, **env)
 module.code_state()
 """
 
@@ -110,3 +110,21 @@ def test_a_process_that_is_killed_meanwhile_leaves_nothing_to_the_next(repositor
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     code_state()
     assert not [*scratch.iterdir()]
+
+
+@pytest.mark.parametrize("is_killed_again", [False, True])
+@pytest.mark.parametrize("word", ["--git-path", "ls-files", "add", "diff"])
+def test_changes_are_never_taken_for_none_because_git_was_killed(
+    repository, tmp_path, monkeypatch, word, is_killed_again
+):
+    (repository / "new.py").write_text("print('new')\n")
+    expected = code_state()
+    program, mark = tmp_path / "bin" / "git", tmp_path / "mark"
+    program.parent.mkdir()
+    once = "" if is_killed_again else f"[ ! -e {mark} ] && touch {mark} &&"
+    program.write_text(
+        f'#!/bin/sh\nfor each; do [ "$each" = {word} ] && {once} kill -9 $$; done\nexec {shutil.which("git")} "$@"\n'
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    assert code_state() == ((None, b"") if is_killed_again else expected)
