@@ -1,5 +1,7 @@
 """Each key of an option is declared to change how updates are computed, or is known to change more than that."""
 
+from typing import ClassVar
+
 import pytest
 
 from manyheads.runner.config.candidates import candidates
@@ -7,7 +9,8 @@ from manyheads.runner.config.lookup import CONF, options, read, read_option
 from manyheads.runner.config.run_rules import TUNABLE
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.locate import OPTION, TARGET
-from manyheads.runner.option.rules import PARTS, powers_of_two
+from manyheads.runner.option.rules import COMPUTE, PARTS, Tunable, always, powers_of_two
+from manyheads.runner.parallel.single import SingleOption
 from manyheads.runner.provenance.provenance import WITHOUT_EFFECT
 from tests.in_process import typed
 
@@ -111,6 +114,15 @@ def test_other_strategies_are_tried_with_launchers_of_their_own():
     assert changes.isdisjoint({"parallel=single", "parallel=local_sgd"})
     known = {each.reason for each in candidates(typed("model=mlp", "data=digits", "data.batch_size=63"))}
     assert any("parallel=ddp is refused: data.batch_size=63" in reason for reason in known)
+
+
+class Own(SingleOption):
+    tunable: ClassVar = {"pieces": Tunable(COMPUTE, always(2, 4), needs={"data.num_workers": 0})}
+
+
+def test_an_option_of_the_users_own_is_tuned_by_its_declaration_alone():
+    run = typed("model=mlp", "data=digits").changed(parallel={"_option_": f"{__name__}.Own", "pieces": 2})
+    assert [each.change for each in candidates(run) if each.key == "parallel.pieces"] == ["parallel.pieces=4"]
 
 
 def test_what_a_value_needs_is_set_with_it():
