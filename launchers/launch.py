@@ -17,6 +17,7 @@ from manyheads.launchers.load.host import host_load
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
+from manyheads.runner.logger.terminal import Terminal
 from manyheads.runner.machine import hardware, invocation
 from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig
@@ -113,6 +114,8 @@ def _names_own_code(run: RunConfig) -> bool:
 def _launch_here(plan: Plan, signals: list[int], *, main: str, is_untried: bool) -> ResultJson:
     folder, run, launcher = plan.folder, plan.run, plan.launcher
     with folder.locked():
+        if main == TRAIN:
+            Terminal().header({"run": str(folder)})  # now: ranks show the rest of it when they have imported torch
         sys.path += [each for each in PROJECT if each not in sys.path]
         folder.clear_attempt()
         spread = launcher.settings is not None

@@ -101,3 +101,11 @@ def test_what_starts_no_rank_imports_no_torch(tmp_path, command, code):
     assert returned == code
     assert "manyheads.runner.config.lookup" in modules
     assert modules & set(BANNED) == set()
+
+
+def test_a_runs_first_line_needs_no_torch(tmp_path):
+    """Which is not there, so that the run fails after it."""
+    code = f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(RUN)!r}, run_name='__main__')"
+    command = [sys.executable, "-c", code, "hydra.run.dir=first"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=NAMED)
+    assert (done.returncode, done.stdout) == (1, "run        first\n"), done.stderr

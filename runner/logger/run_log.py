@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from manyheads.runner.logger.rank.terminal import Display, Terminal
+from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.run.data_files import no_link
 
 WIDTH = 120  # of tables

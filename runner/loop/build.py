@@ -87,7 +87,6 @@ def build(
     samples = train.samples, evaluation.samples
     rows = header(
         run,
-        folder,
         parallel,
         precision,
         model=built.model,

@@ -1,4 +1,4 @@
-"""The first lines that a user sees: what is run, on what, and how the global batch comes about."""
+"""What a user sees before the training: what is run, on what, and how the global batch comes about."""
 
 import torch
 from torch import nn
@@ -14,12 +14,10 @@ from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.precision_option import PrecisionOption
 from manyheads.runner.precision.rank.precision import Precision
-from manyheads.runner.run.run_folder import RunFolder
 
 
 def header(
     run: RunConfig,
-    folder: RunFolder,
     parallel: Parallel,
     precision: Precision,
     *,
@@ -34,7 +32,6 @@ def header(
     lr = learning_rate(run.optimizer, run.data.batch_size)
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
-        "run": str(folder),
         **about(run),
         "model": f"{run.model.title}, {parameters:,} parameters",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),

@@ -10,8 +10,8 @@ from manyheads.runner.logger.logger import LoggedRun, Logger
 from manyheads.runner.logger.logger_option import LoggerOption
 from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.csv_of_replicas import Keeping
-from manyheads.runner.logger.rank.terminal import Display, Terminal
 from manyheads.runner.logger.run_log import Both, log_display
+from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.utilization import Utilization

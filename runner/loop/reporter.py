@@ -8,7 +8,7 @@ import torch
 
 from manyheads.runner.logger.csv import MFU
 from manyheads.runner.logger.rank.csv import NullWriter
-from manyheads.runner.logger.rank.terminal import Display
+from manyheads.runner.logger.terminal import Display
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.log_windows import LogRow
 from manyheads.runner.loop.meter import Sums

@@ -18,7 +18,7 @@ from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
-from manyheads.runner.logger.rank.terminal import Display
+from manyheads.runner.logger.terminal import Display
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores

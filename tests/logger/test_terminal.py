@@ -6,8 +6,8 @@ import sys
 import pytest
 from rich.cells import cell_len
 
-from manyheads.runner.logger.rank import terminal as display
-from manyheads.runner.logger.rank.terminal import Display, Terminal, fitting
+from manyheads.runner.logger import terminal as display
+from manyheads.runner.logger.terminal import Display, Terminal, fitting
 from tests.in_process import small, train
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -105,7 +105,7 @@ def test_plain_lines_where_there_is_no_terminal(terminal, capsys):
     assert "\x1b" not in output
     assert "\r" not in output
     lines = output.splitlines()
-    assert "run    outputs/2026-01-01/12-00-00" in [line.rstrip() for line in lines]
+    assert "run        outputs/2026-01-01/12-00-00" in [line.rstrip() for line in lines]
     assert any(each.startswith("step 2/100000  loss 1.2346  acc 12.3%  12.3 ms/step  123k samples/s") for each in lines)
     assert "epoch 1/90  train 1.2345 45.68%  val 0.9876 97.25%  12,346 samples/s" in lines
     assert "goes on from step 3" in lines

@@ -10,7 +10,7 @@ import torch
 
 from manyheads.runner.logger.csv import STEP_COLUMNS, epoch_columns
 from manyheads.runner.logger.rank.csv import NullWriter
-from manyheads.runner.logger.rank.terminal import Display
+from manyheads.runner.logger.terminal import Display
 from manyheads.runner.loop.log_windows import LogRow
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress

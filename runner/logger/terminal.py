@@ -1,4 +1,7 @@
-"""What rank 0 shows: a header, a live line while training, a line for each epoch, a table at the end."""
+"""What a run shows: a header, a live line while training, a line for each epoch, a table at the end.
+
+Rank 0 shows it, but for the first line, which is the parent's.
+"""
 
 import time
 from collections.abc import Mapping
@@ -15,13 +18,15 @@ PLAIN_SECONDS = 20.0
 WIDE = 100  # a terminal that has room for more words
 BAR_WIDTH = 4  # of the bar, at least
 LEFT_WIDTH = 14  # of the time that is left, with the spaces between columns
+NAME_WIDTH = 9  # of the names in a header, such as "precision"
 DISPENSABLE = ("metric", "pace", "speed", "loss")  # what a narrow terminal omits, in this order
 
 
 class Display:
     """Shows nothing: what every rank but the first has. ``Terminal`` is the other one."""
 
-    def header(self, lines: dict[str, str]) -> None: ...
+    def header(self, lines: dict[str, str]) -> None:
+        """Names and texts, in as many calls as there are parts of it."""
 
     def start(self, *, done: int, total: int) -> None:
         """Training starts, or continues, after ``done`` of ``total`` updates."""
@@ -61,9 +66,8 @@ class Terminal(Display):
         self._began = self._shown, 0  # when, and after how many updates
 
     def header(self, lines: dict[str, str]) -> None:
-        width = max(map(len, lines))
         grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="bold", width=width, no_wrap=True)
+        grid.add_column(style="bold", width=NAME_WIDTH, no_wrap=True)
         grid.add_column(overflow="fold")
         for name, text in lines.items():
             grid.add_row(name, text)
