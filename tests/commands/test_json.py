@@ -231,7 +231,10 @@ MISTAKES = [
     ("trust {run}", "ConfigurationError", "--yes", None),
     ("init repository", "ConfigurationError", "--model", None),
 ]
-TAIL = ("show", "list", "diff", "export", "reproduce", "doctor", "schema", "judge", "record", "resume {run}")
+TAIL = (
+    *("show", "list", "diff", "export", "reproduce", "doctor", "schema", "judge", "record", "resume {run}", "evaluate"),
+    *("estimate", "train trainer.tta", "train trainer.epoch=", "train +", "train --config-dir"),
+)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from manyheads.runner.option.run_config import RunConfig
 from tests.composing import composed
 from tests.in_process import completed_for_here as complete
 from tests.in_process import ranks
+from tests.tail import tail
 
 
 def config(*overrides):
@@ -150,7 +151,7 @@ def test_home_is_understood(machine, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("group", "option"), [(g, o) for g in ("parallel", "precision", "launcher") for o in options(g)]
 )
-@pytest.mark.parametrize("gpus", [0, 8])
+@pytest.mark.parametrize("gpus", [0, tail(8)])
 def test_what_is_unavailable_says_why_and_everything_else_completes(machine, group, option, gpus):
     machine(gpus=gpus)
     if reason := unavailable(group, option):

@@ -15,7 +15,7 @@ from manyheads.runner.config.composing import Compositions, RememberingLoader
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.option.declared import ENTRIES, GROUPS
 from tests import composing
-from tests.tail import tailed
+from tests.tail import tail, tailed
 
 VALUES = ["seed=7", "+loss.weight=[1,2]", "trainer.epochs=3", "~trainer.log_every", "hydra.run.dir=x"]
 OPTIONS = [
@@ -61,13 +61,13 @@ def test_each_option_with_values_is_what_hydra_composes(group, option):
     [
         ["optimizer=adamw", "optimizer.lr=0.3", "optimizer.lr=0.4"],
         ["model=my_own", "model._target_=a.b"],
-        ["experiment=debug", "data=custom", "data._target_=a.b"],
-        ["~experiment", "~optional"],
+        tail(["experiment=debug", "data=custom", "data._target_=a.b"]),
+        tail(["~experiment", "~optional"]),
         ["trainer.epoch=3"],
-        ["+trainer.epochs=3"],
+        tail(["+trainer.epochs=3"]),
         ["model={width: 3}"],
         ["trainer.epochs=1,2"],
-        ["seed=["],
+        tail(["seed=["]),
         ["hydra.job.name=other", "hydra.job.env_copy=[HOME]", "name=x"],
         ["hydra/job_logging=none", "data.root=${hydra:runtime.cwd}"],
     ],

@@ -17,15 +17,18 @@ from manyheads.runner.run import seal
 from tests import in_process
 from tests.data.conftest import crops
 from tests.in_process import attempt, opened, rows, small, train
-from tests.needs import missing
-
-if missing("datasets") is None:
-    import datasets
-
-    from manyheads.runner.data.hf_contents import DataFiles, read
 
 pytestmark = pytest.mark.needs("datasets")
 WORDS = {0: "cold snow and ice", 1: "warm sun and sand"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _imported():
+    """Here, since it takes a second, and one alone of xdist's workers runs this file."""
+    global datasets, DataFiles, read
+    import datasets
+
+    from manyheads.runner.data.hf_contents import DataFiles, read
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from manyheads.runner.judge.audit import read
 from manyheads.runner.judge.rounds import pairs
@@ -47,6 +46,8 @@ def _first(hits: np.ndarray) -> np.ndarray:
 
 def t_test_at_each_look(differences: np.ndarray) -> np.ndarray:
     """By series, after how many rounds a two-sided t-test is significant, from the third on."""
+    from scipy import stats  # here, since it takes a second, which each of xdist's workers would spend
+
     counts = np.arange(1, differences.shape[1] + 1)
     means = np.cumsum(differences, axis=1) / counts
     squares = np.cumsum(differences**2, axis=1) / counts - means**2
@@ -134,6 +135,8 @@ def live(measured: dict[str, np.ndarray], rounds: int) -> None:
     Blocks begin at every round, so neighbours share most of theirs; coins are those that were drawn. ``blocks`` counts
     them, ``apart`` those that share nothing.
     """
+    from scipy import stats
+
     length = FLOOR_ROUNDS + rounds
     measured = {name: each for name, each in measured.items() if len(each) >= length}
     for name, each in measured.items():

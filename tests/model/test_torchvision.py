@@ -69,7 +69,10 @@ def test_every_model_trains_on_its_smallest_images(name):
     assert logits(build(name, image_size=size), size).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in TOO_SMALL_32])
+DIGITS = [name for name in FAMILIES if name not in TOO_SMALL_32]
+
+
+@pytest.mark.parametrize("name", tailed(DIGITS, always=[name for name in DIGITS if smallest(name) > 16]))
 def test_a_model_of_every_family_takes_the_digits_32_pixels(name):
     assert logits(build(name, image_size=32), 32).shape == (2, 7)
 

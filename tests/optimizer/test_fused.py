@@ -9,6 +9,7 @@ from tests import apex_library
 from tests.apex_library import small
 from tests.in_process import attempt, rows, train
 from tests.in_process import small as plain
+from tests.tail import each_once
 
 pytestmark = [pytest.mark.usefixtures("apex"), *apex_library.marks]
 
@@ -45,8 +46,7 @@ def test_it_computes_what_torch_s_own_does(tmp_path, name, own, other):
         assert torch.allclose(run.state.weights()[key], value, rtol=1e-4, atol=1e-5), key
 
 
-@pytest.mark.parametrize("name", FUSED)
-@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize(("name", "level"), each_once(FUSED, ["O2", "O1"]))
 def test_it_goes_together_with_precision_apex(tmp_path, name, level):
     overrides = (*fused(name), "precision=apex", f"precision.opt_level={level}", "trainer.max_steps=25")
     if (name, level) == ("fused_novograd", "O2"):

@@ -11,7 +11,7 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.precision.rank.master_weights import MasterWeights
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 from tests.launchers.conftest import freeze
-from tests.tail import tail, tailed
+from tests.tail import each_once, tail, tailed
 
 O2 = ("precision=amp", "precision.level=O2")
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -78,9 +78,12 @@ def test_the_weights_are_their_masters_rounded_and_the_masters_begin_unrounded(t
     assert any(not torch.equal(weight, rounded[name].float()) for name, weight in trained.items())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "more", [(), ("trainer.grad_accumulation=2", "trainer.clip_norm=0.5"), ("optimizer=adamw", "optimizer.lr=0.001")]
+    ("more", "dtype"),
+    each_once(
+        [(), ("trainer.grad_accumulation=2", "trainer.clip_norm=0.5"), ("optimizer=adamw", "optimizer.lr=0.001")],
+        DTYPES,
+    ),
 )
 def test_results_are_near_those_of_fp32(tmp_path, dtype, more):
     shared = more if "optimizer=adamw" in more else ("optimizer.lr=0.01", *more)
@@ -128,8 +131,7 @@ def test_an_overflow_skips_the_step(tmp_path, fused):
     assert all(p.grad is None for p in [*run.trainer.update.model.parameters(), *run.trainer.update.parameters])
 
 
-@pytest.mark.parametrize("fused", ["false", "true"])
-@pytest.mark.parametrize("on_nan", ["error", "skip"])
+@pytest.mark.parametrize(("fused", "on_nan"), each_once(["false", "true"], ["error", "skip"]))
 def test_after_overflows_training_goes_on(tmp_path, on_nan, fused):
     scale = 2.0**24
     options = (f"precision.init_scale={scale}", f"trainer.on_nan={on_nan}", f"optimizer.fused={fused}")
@@ -151,8 +153,7 @@ def test_gradients_that_are_no_numbers_can_be_left_out_without_a_scaler(tmp_path
 class Killed(Exception): ...
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize(("dtype", "optimizer"), each_once(DTYPES, ["sgd", "adamw"]))
 def test_a_killed_run_resumes_to_the_same(tmp_path, dtype, optimizer):
     chosen = small(*o2(dtype), *RICH, f"optimizer={optimizer}", "optimizer.lr=0.01", "checkpoint.every=7")
     whole = train(tmp_path / "whole", chosen)

@@ -82,7 +82,9 @@ def test_formats(tmp_path, overrides, conv, norm, owned):
 
 
 @pytest.mark.parametrize("accumulation", [1, tail(4)])
-@pytest.mark.parametrize("overrides", [level("O0"), level("O0", STATIC), level("O1", STATIC), level("O1"), level("O2")])
+@pytest.mark.parametrize(
+    "overrides", [level("O0"), tail(level("O0", STATIC)), tail(level("O1", STATIC)), level("O1"), level("O2")]
+)
 def test_results_are_those_of_fp32(tmp_path, overrides, accumulation):
     shared = ("optimizer.lr=0.01", f"trainer.grad_accumulation={accumulation}", "trainer.clip_norm=1.0")
     shared = (*shared, "model=custom", "model._target_=tests.zoo.Normalized")

@@ -14,7 +14,7 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, RUN, execute
-from tests.tail import tail
+from tests.tail import each_once, tail
 from tests.trust.foreign import CUSTOM, OWN, REFUSED, assert_refused, given, snapshot
 
 TARGETS = {
@@ -29,8 +29,7 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("by", ["--config-path", "resume"])
+@pytest.mark.parametrize(("target", "by"), each_once(TARGETS, ["--config-path", "resume"]))
 def test_a_target_that_can_run_anything_is_refused(run_here, resume_here, here, config, target, by):
     config["model"] = {"_target_": target, "name": "custom", "num_classes": None, "pretrained": None, **TARGETS[target]}
     folder = given(here / "theirs", config)
@@ -181,8 +180,7 @@ HYDRA = {
 }
 
 
-@pytest.mark.parametrize("mode", ["--run", "--multirun"])
-@pytest.mark.parametrize("attack", HYDRA)
+@pytest.mark.parametrize(("attack", "mode"), each_once(HYDRA, ["--run", "--multirun"]))
 def test_hydras_own_section_is_refused(run_here, here, config, monkeypatch, attack, mode):
     """Each way to write it: test_content.py."""
     monkeypatch.syspath_prepend(str(here))
@@ -199,8 +197,7 @@ COMPOSED = {
 }
 
 
-@pytest.mark.parametrize("way", ["--config-path", "--config-dir", "search path"])
-@pytest.mark.parametrize("attack", COMPOSED)
+@pytest.mark.parametrize(("attack", "way"), each_once(COMPOSED, ["--config-path", "--config-dir", "search path"]))
 def test_a_folder_that_is_composed_is_refused_as_a_whole(run_here, here, attack, way):
     for name, content in COMPOSED[attack].items():
         given((here / "theirs" / name).parent, content, name=Path(name).name)
@@ -332,8 +329,7 @@ class TestASweepToGoOnWith:
 
         return write
 
-    @pytest.mark.parametrize("name", ["run.yaml", ".hydra/config.yaml"])
-    @pytest.mark.parametrize("second", ["1", "../elsewhere"])
+    @pytest.mark.parametrize(("second", "name"), each_once(["1", "../elsewhere"], ["run.yaml", ".hydra/config.yaml"]))
     def test_no_job_starts_if_one_is_refused(self, resume_here, here, sweep, second, name):
         folder = sweep(second, name)
         before = snapshot(here)
