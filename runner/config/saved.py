@@ -64,15 +64,16 @@ def register_options(saved: Section, *, chosen: set[str]) -> None:
     """Register the config with Hydra under this module's NAME, and its parts as options of that name.
 
     chosen: keys that are overridden. A strategy chosen without a launcher brings its own, not the saved one. Raises
-    ConfigurationError for a part with a key ``defaults``, which Hydra would take for a list of more files.
+    ConfigurationError for a key ``defaults``, of the config or of a part, which Hydra would take for a list of files.
     """
+    named = {"defaults": saved, **{f"{group}.defaults": saved[group] for group in GROUPS}}
+    for key in (key for key, section in named.items() if "defaults" in section):
+        message = f"{key}: a saved config cannot have a key of that name. Remove it."
+        raise ConfigurationError(message, key=key)
     base = copy.deepcopy(read(CONF / "config.yaml"))
     kept = [group for group in GROUPS if group != "launcher" or not ("parallel" in chosen and group not in chosen)]
     store = ConfigStore.instance()
     for group in kept:
-        if "defaults" in saved[group]:
-            message = f"{group}.defaults: a saved config cannot have a key of that name. Remove it."
-            raise ConfigurationError(message, key=f"{group}.defaults")
         store.store(group=group, name=NAME, node={**(option_of(group, saved[group]) or {}), **saved[group]})
     defaults: list[Any] = []
     for entry in base.pop("defaults"):

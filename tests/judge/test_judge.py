@@ -1,6 +1,7 @@
 """``judge`` with real runs: a gain that is found although the command was killed, checked, and cheats refused."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -15,11 +16,14 @@ from jsonschema import Draft202012Validator
 
 import manyheads
 from manyheads.runner.commands.schema import schema_of_command
+from manyheads.runner.config import saved
+from manyheads.runner.config.lookup import CONF
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.arms import recorded_arms
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rows import NAME, digest
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.progress import EVENT
 from tests.conftest import ROOT, execute
 from tests.judge import live
@@ -277,6 +281,17 @@ def test_an_option_whose_name_is_too_long_for_a_file_is_refused(content):
     question = Question.of(content["lines"][0]["content"])
     config = {**question.base, "launcher": {**question.base["launcher"], "name": "x" * 5000}}
     with pytest.raises(ConfigurationError):
+        recorded_arms(replace(question, base=config), [], Path("judgement.json"), is_own=False)
+
+
+def test_a_config_that_names_further_files_is_refused(content, tmp_path, monkeypatch):
+    """Hydra would compose them unchecked, with variables of the environment in them."""
+    monkeypatch.setenv("SECRET", "s3cret")
+    (tmp_path / "theirs.yaml").write_text("# @package _global_\nname: ${oc.env:SECRET}\n")
+    question = Question.of(content["lines"][0]["content"])
+    files = [*({group: saved.NAME} for group in GROUPS), "_self_", os.path.relpath(tmp_path / "theirs", CONF)]
+    config = {**question.base, "defaults": files}
+    with pytest.raises(ConfigurationError, match="^defaults: a saved config cannot have a key of that name"):
         recorded_arms(replace(question, base=config), [], Path("judgement.json"), is_own=False)
 
 
