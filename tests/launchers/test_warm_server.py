@@ -117,6 +117,7 @@ def test_variables_that_libraries_read_at_import(name: str, restarts: bool) -> N
     assert bool(warm.READ_AT_IMPORT.fullmatch(name)) is restarts
 
 
+@pytest.mark.tail  # it is timed
 @pytest.mark.processes
 def test_it_starts_in_the_background_and_once(monkeypatch) -> None:
     begun = time.monotonic()
