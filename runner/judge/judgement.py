@@ -51,9 +51,10 @@ class Judgement:
         """
         until = time.monotonic() + self.budget
         self.examine()
+        if self.claims().verdict == UNDECIDED and self.count(FLOOR):  # asked again
+            self._announce(until - time.monotonic())
+            self._run(purposes.facts(), BASE)  # the data may have changed since
         if self.claims().verdict == UNDECIDED:
-            if self.count(FLOOR):  # asked again
-                self._announce(until - time.monotonic())
             self._floor(until)
         while (claims := self.claims()).verdict == UNDECIDED and self._fits(until) and self.count(ROUND) < MOST_ROUNDS:
             self.round(ROUND, self.count(ROUND))

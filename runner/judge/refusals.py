@@ -16,16 +16,20 @@ def refusals(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
     if {BASE, CHANGE} <= facts.keys():
         differing = config_differences(question.base, question.changed)
         found += unlike_facts(facts[BASE], facts[CHANGE], differing, steps=question.is_about_speed)
+        found += _of_data([row for row in completed if row.purpose == FACTS])
         asks_for_data = question.revision is not None or any(key.startswith("data.") for key in differing)
         if not question.is_about_speed and not asks_for_data and facts[CHANGE]["train"] != facts[BASE]["train"]:
-            found.append("the change trains on other samples than base, although it changes no key of data")
+            found.append(
+                "the change trains on other samples than base, although it changes no key of data. (A data set with a "
+                "random generator of its own has to seed it.)"
+            )
     if question.is_about_speed:
         found += [*_of_steps(question, rows), *_of_pace(question, completed)]
     return tuple(found)
 
 
 def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
-    """Runs by other code, by other versions, on other devices or other data than those before."""
+    """Runs by other code, by other versions, or on other devices than those before."""
     known: dict[str, Row] = {}
     for row in completed:
         first = known.setdefault(row.arm, row)
@@ -33,8 +37,18 @@ def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
             yield f"run {row.number} has other versions, devices or code than run {completed[0].number}"
         elif row.code != first.code:
             yield f"run {row.number} has other code than run {first.number}: a file was edited meanwhile"
-        elif row.data != first.data:
-            yield f"run {row.number} has other data than run {first.number}: files were changed meanwhile"
+
+
+def _of_data(facts: Sequence[Row]) -> Iterator[str]:
+    """Samples of base that are others when a judgement is continued; ``facts``: of both arms, and of base again.
+
+    Only of splits that are the same in both arms: others may be drawn anew each time.
+    """
+    base, change = (next(row for row in facts if row.arm == arm) for arm in (BASE, CHANGE))
+    fixed = [split for split in ("train", "val") if base.findings[split] == change.findings[split]]
+    for row in facts:
+        if row.arm == BASE and any(row.findings[split] != base.findings[split] for split in fixed):
+            yield f"run {row.number} reads other samples than run {base.number}: the data were changed meanwhile"
 
 
 def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:

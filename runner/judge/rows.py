@@ -32,8 +32,7 @@ class Row:
     """One run. ``purpose``: what it was started for; ``round``: counted from 0; ``place``: 0 if it ran first in it.
 
     ``findings``: what the run measured; ``machine``: a digest of versions, devices and this project's code; ``code``:
-    of the user's own; ``data``: of the files that samples are read from; ``began``, ``ended``: seconds since 1970 by
-    the parent's clock.
+    of the user's own; ``began``, ``ended``: seconds since 1970 by the parent's clock.
     """
 
     number: int
@@ -49,7 +48,6 @@ class Row:
     signature: str | None = None
     machine: str | None = None
     code: str | None = None
-    data: str | None = None
     findings: Mapping[str, Any] = field(default_factory=dict)
     reason: str | None = None
 
@@ -66,7 +64,7 @@ class Row:
 
     def _is_sound(self) -> bool:
         whole = (self.number, self.round, self.place, self.seed)
-        about = (self.signature, self.machine, self.code, self.data, self.reason)
+        about = (self.signature, self.machine, self.code, self.reason)
         texts = (self.folder, *(each or "" for each in about))
         numbers = (self.began, self.ended or 0.0)
         return (

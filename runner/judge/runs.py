@@ -78,7 +78,4 @@ class Runs:
         provenance = read_json(folder.provenance)
         machine = machine_of(provenance)
         code = base.commit if base and row.arm == BASE else digest_of(provenance.get("own_code"))
-        data = digest_of(provenance.get("data"))
-        return replace(
-            row, state=COMPLETED, findings=findings, machine=machine, code=code, data=data, ended=time.time()
-        )
+        return replace(row, state=COMPLETED, findings=findings, machine=machine, code=code, ended=time.time())

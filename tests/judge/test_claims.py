@@ -168,3 +168,12 @@ def test_training_samples_differ_only_if_that_is_asked_for(changed, revision, is
     claims = claims_of(asked, found)
     assert (claims.verdict == REFUSED) == is_refused
     assert any("changes no key of data" in each for each in claims.reasons) == is_refused
+
+
+@pytest.mark.parametrize(("of_change", "later", "is_refused"), [("a", "a", False), ("a", "c", True), ("b", "c", False)])
+def test_data_must_not_change_before_a_judgement_is_continued(of_change, later, is_refused):
+    trains = [(BASE, "a"), (CHANGE, of_change), (BASE, later)]
+    facts = [(arm, {**SAME, "batch_statistics": False, "train": train}) for arm, train in trains]
+    found = [row(number, FACTS, 0, arm, each) for number, (arm, each) in enumerate(facts)]
+    claims = claims_of(question(on="val_loss", base=ARM, changed={**ARM, "data": {"root": "other"}}), found)
+    assert any("the data were changed meanwhile" in each for each in claims.reasons) == is_refused

@@ -225,10 +225,6 @@ def edited_meanwhile(content):
     rows_of(content, "round")[-1]["code"] = "0" * 16
 
 
-def other_data(content):
-    rows_of(content, "round")[-1]["data"] = "0" * 16
-
-
 def other_weights(content):
     rows_of(content, "round")[-1]["findings"]["weights_sha256"] = "0" * 64
 
@@ -312,7 +308,6 @@ def test_rounds_that_are_missing_are_counted_once(content):
         (other_config, "has another config than change"),
         (other_code, "has other versions, devices or code"),
         (edited_meanwhile, "a file was edited meanwhile"),
-        (other_data, "has other data than run"),
         (other_weights, "has other weights than base after its updates"),
         (fewer_samples, "samples in its updates"),
         (at_once, "had ended"),

@@ -5,26 +5,26 @@ from dataclasses import replace
 
 import pytest
 
-from manyheads.runner.errors import Interrupted
+from manyheads.runner.errors import ConfigurationError, Interrupted
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.judgement import Judgement
-from manyheads.runner.judge.rows import BASE, CHANGE, FACTS
+from manyheads.runner.judge.rows import BASE, CHANGE, FACTS, FLOOR
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.run.run_folder import RunFolder
-from tests.judge.test_claims import SAME, question, row
+from tests.judge.test_claims import SAME, question, row, trained
 
 
 class Played(Runs):
-    """Base leaves its steps, as its ranks do; the runs of the change end as ``ends`` says."""
+    """Base leaves its steps, as its ranks do. ``ends``: how runs of the change end; ``found``: what all runs find."""
 
-    def __init__(self, folder, ends):
+    def __init__(self, folder, ends=(), found=None):
         super().__init__(folder)
-        self.ends = ends
+        self.ends, self.found = [*ends], found or {"per_epoch": 1}
 
     def start(self, config, purpose, *, arm, round=0, place=0):
         number = len(self.ledger.rows())
-        made = replace(row(number, purpose.name, place, arm, {"per_epoch": 1}), folder=f"runs/{number}")
+        made = replace(row(number, purpose.name, place, arm, self.found), folder=f"runs/{number}")
         steps = StepFiles.of(RunFolder(self.folder / made.folder)).folder
         if arm == BASE:
             steps.mkdir(parents=True)
@@ -59,3 +59,18 @@ def test_what_a_killed_attempt_left_is_removed_if_nothing_is_compared_anymore(tm
         )
     Judgement(runs, asked, 60).examine()
     assert not [*tmp_path.rglob("step_0.pt")]
+
+
+def test_a_judgement_is_not_continued_with_other_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(Judgement, "write", lambda self, claims: None)
+    known, config = {**SAME, "batch_statistics": False}, {"trainer": {}, "checkpoint": {}, "seed": 1}
+    asked = question(on="val_loss", base=config, changed=config)
+    runs = Played(tmp_path, found={**known, "val": "other"})
+    runs.ledger.create(asked.to_json())
+    for number, arm in enumerate((BASE, CHANGE)):
+        runs.ledger.write(row(number, FACTS, 0, arm, known))
+    for number in range(2, 12):
+        runs.ledger.write(row(number, FLOOR, number % 2, BASE, trained(90, number)))
+    with pytest.raises(ConfigurationError, match="run 12 reads other samples than run 0: the data were changed"):
+        Judgement(runs, asked, 60).decide()
+    assert len(runs.ledger.rows()) == 13
