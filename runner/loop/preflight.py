@@ -73,8 +73,8 @@ def _checks(run: RunConfig) -> Iterator[Callable[[], None]]:
     is_own = run.data.target.startswith("manyheads.")
     if not is_own:
         yield lambda: check_custom(run.data)
-    yield lambda: _optimizer(run)
     yield lambda: _model(run, build_data(run.data) if is_own else Unread(run.data.num_classes), reads=is_own)
+    yield lambda: _optimizer(run)  # for which torch imports two seconds more
 
 
 def _locate_all(config: Section) -> None:

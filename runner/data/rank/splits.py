@@ -21,7 +21,7 @@ from manyheads.runner.data.data_option import (
 from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.rank import torchvision as torchvision_files
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
-from manyheads.runner.data.rank.wrappers import DatasetWrapper
+from manyheads.runner.data.rank.wrappers import DatasetWrapper, Transformed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
 
@@ -38,8 +38,6 @@ def build_split(data: Data, split: str, option: DataOption) -> Dataset:
     transforms = getattr(option, name)
     if not transforms:
         return dataset
-    from manyheads.runner.data.rank.wrappers import Transformed  # imports torchvision, which is slow
-
     return Transformed(dataset, arguments_of("data", {name: transforms})[name])
 
 

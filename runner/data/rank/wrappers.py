@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
-from torchvision import tv_tensors
 
 from manyheads.runner.data.data_option import Dataset
 from manyheads.runner.errors import ConfigurationError
@@ -47,6 +46,8 @@ class Transformed(DatasetWrapper):
             for transform in self.transforms:
                 image = transform(image)
             return image, target, *rest
+        from torchvision import tv_tensors  # it takes two seconds, and few runs need it
+
         image, target = tv_tensors.Image(image), tv_tensors.Mask(target)
         for transform in self.transforms:
             image, target = transform(image, target)

@@ -14,9 +14,9 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import DTYPES, Description, Steps, numbers, read
-from manyheads.runner.serve.rank.preprocess import CPU
 from manyheads.runner.task.rank.build_task import build_task
 
+CPU = torch.device("cpu")
 SHOWN = 5  # classes in a message
 
 
