@@ -349,8 +349,9 @@ def test_open_mpi_uses_no_folder_that_another_user_can_create_first(started, kin
 def test_ranks_of_open_mpi_join_with_a_session_folder_of_their_own():
     """Its settings come from mpirun and from the environment, and those of a rank must not contradict each other."""
     joined = (
-        "from ctypes import *; print(CDLL('libmpi.so.40', RTLD_GLOBAL).MPI_Init(None, None), "
-        "*{line.split()[-1] for line in open('/proc/self/maps') if 'vader_segment' in line})"
+        "import os; from ctypes import *; code = CDLL('libmpi.so.40', RTLD_GLOBAL).MPI_Init(None, None); "
+        "found = {line.split()[-1] for line in open('/proc/self/maps') if 'vader_segment' in line}; "
+        "os.write(1, ' '.join([str(code), *found, chr(10)]).encode())"  # at once: the ranks' lines could mix
     )
     options = ["--allow-run-as-root", "--oversubscribe", "--mca", "btl_tcp_if_include", "lo", "-np", "2"]
     with own_session() as session:
