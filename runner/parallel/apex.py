@@ -6,7 +6,11 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import apex_installation
 from manyheads.runner.option.rules import COMMUNICATION, Tunable, always, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
+from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.parallel_option import ParallelOption
+
+FP32 = 4  # bytes
 
 
 class ApexDistributedDataParallelOption(ParallelOption):
@@ -18,6 +22,12 @@ class ApexDistributedDataParallelOption(ParallelOption):
         "delay_allreduce": Tunable(COMMUNICATION, always(False)),
     }
     color = "#009e73"
+    message_size: int
+    delay_allreduce: bool
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        bucket = self.message_size * FP32  # elements, of weights in fp32
+        return Exchanges(Layout(replicate=devices), overlaps=not self.delay_allreduce, bucket_bytes=bucket)
 
     def unavailable(self) -> str | None:
         return apex_installation.unavailable("parallel")

@@ -7,6 +7,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.rules import list_of, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
+from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
 
@@ -51,6 +53,9 @@ class DataParallelOption(ParallelOption):
                 "replicas, whatever dtype autocast is set to. Set precision=amp precision.dtype=float16, or "
                 "parallel=ddp.",
             )
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        return Exchanges(Layout(replicate=devices), copies=True)
 
     def gpus_used(self, *, ranks: int) -> int:
         return (

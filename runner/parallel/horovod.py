@@ -10,7 +10,9 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.rules import AUTO, COMMUNICATION, TEXT, Tunable, always, choice, either, number, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel import horovod_installation as horovod
-from manyheads.runner.parallel.parallel_option import ParallelOption
+from manyheads.runner.parallel.exchanges import MEGABYTE, Exchanges
+from manyheads.runner.parallel.mesh_layout import Layout
+from manyheads.runner.parallel.parallel_option import SENT, ParallelOption
 
 GROUP_MB = 25  # as large as DistributedDataParallel's buckets
 
@@ -41,6 +43,7 @@ class HorovodOption(ParallelOption):
     num_groups: int | str
     gradient_predivide_factor: float
     fusion_threshold: float
+    cycle_time: float
     timeout: float
     timeline: str | None
 
@@ -81,6 +84,18 @@ class HorovodOption(ParallelOption):
             "sync_batchnorm": False,
         }
         return ParallelOption(section)
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        if self.op == "adasum":
+            raise self.unpredictable("Adasum's own reduction was not modelled", key="parallel.op", value=self.op)
+        together = GROUP_MB if self.num_groups == "auto" else self.fusion_threshold
+        return Exchanges(
+            Layout(replicate=devices),
+            overlaps=True,
+            bucket_bytes=max(1, together * MEGABYTE),
+            cycle=self.cycle_time / 1000,
+            gradient_scale=SENT[self.compression],
+        )
 
     def resolved(self, run: RunConfig) -> RunConfig:
         run = self.accumulating(run) if self.section["backward_passes_per_step"] == "auto" else run

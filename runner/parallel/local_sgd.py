@@ -1,10 +1,12 @@
 """What parallel=local_sgd declares."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.replicas import ReplicasOption
 
 
@@ -14,6 +16,11 @@ class LocalSGDOption(ReplicasOption):
     rules: ClassVar = {"period": whole(1), "start": whole(0)}
     color = "#999933"
     is_exact = False
+    period: int
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        """After the first ``start`` updates, which are those of ``ddp``."""
+        return replace(super().exchanges(devices=devices), period=self.period)
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)

@@ -1,5 +1,6 @@
 """What model-parallel strategies declare: the layout of their ranks, and the settings that it does not work with."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -19,6 +20,7 @@ from manyheads.runner.option.rules import (
     whole,
 )
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout, filled
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
@@ -30,7 +32,9 @@ SCHEDULES = {
 }  # whether it needs several stages per rank
 # The lowest torch that a dimension works with, if higher than the project's own minimum; found by running on CPUs.
 LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.10"}
-DTYPES = choice("none", "float16", "bfloat16", "float32")
+BYTES = {"none": 4, "float16": 2, "bfloat16": 2, "float32": 4}  # of a number; weights are in fp32
+DTYPES = choice(*BYTES)
+SUMS = 4  # of a block's activations over the ranks of a tensor group: after attention and after its MLP, in both passes
 
 
 class Mesh(NamedTuple):
@@ -253,6 +257,23 @@ class MeshOption(ParallelOption):
 
     def data_shares(self, *, ranks: int) -> int:
         return self.layout(ranks).data_size
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        layout, dtypes = self.layout(devices), {key: self.section.get(key, "none") for key in self.changes_gradients}
+        weights = BYTES[dtypes["param_dtype"]]
+        gradients = weights if dtypes["reduce_dtype"] == "none" else BYTES[dtypes["reduce_dtype"]]
+        again = self.section.get("reshard") == "after_forward"
+        return Exchanges(
+            layout,
+            overlaps=layout.shard > 1,
+            bucket_bytes=math.inf,
+            gradient_scale=gradients / BYTES["none"],
+            weight_scale=weights / BYTES["none"],
+            gathers=(2 if again else 1) if layout.shard > 1 else 0,
+            activation_sums=SUMS if layout.tensor > 1 else 0,
+            schedule=self.schedule,
+            stages_per_rank=self.stages_per_rank,
+        )
 
 
 class FSDPOption(MeshOption):

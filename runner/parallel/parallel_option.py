@@ -8,8 +8,10 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import COMMUNICATION, Tunable, choice, never, number
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
 
 ROUNDED = {"fp16": 1e-2, "bf16": 5e-2}  # by parallel.compression, what rounding gradients to it explains
+SENT = {"none": 1.0, "fp16": 0.5, "bf16": 0.5}  # by parallel.compression, bytes sent for each byte of fp32 gradients
 
 
 class ParallelOption(Option):
@@ -92,6 +94,18 @@ class ParallelOption(Option):
         ``unused``: a statement that some parameters get no gradient, such as "fc.bias gets no gradient"; else empty.
         """
         return ""
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        """What is exchanged in an update on this number of devices, by which ``runner/scale`` predicts its time.
+
+        Raises ConfigurationError with the reason if that cannot be predicted, or the number does not fit the strategy.
+        """
+        raise self.unpredictable("it does not declare what its ranks exchange (ParallelOption.exchanges)")
+
+    def unpredictable(self, reason: str, *, key: str = "parallel", value: object = None) -> ConfigurationError:
+        """The error for a strategy, or a key of it, whose time on more devices cannot be predicted."""
+        found = self.name if value is None else value
+        return ConfigurationError.at(key, found, f" cannot be predicted for other numbers of devices: {reason}.")
 
     def stand_in(self) -> "ParallelOption":
         """A strategy that holds and sends the same amount, if this one needs its library; else this one itself."""

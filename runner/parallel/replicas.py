@@ -3,7 +3,9 @@
 from typing import ClassVar
 
 from manyheads.runner.option.rules import AUTO, BOOLEAN, COMMUNICATION, Tunable, always, either, never, number
-from manyheads.runner.parallel.parallel_option import ParallelOption
+from manyheads.runner.parallel.exchanges import MEGABYTE, Exchanges
+from manyheads.runner.parallel.mesh_layout import Layout
+from manyheads.runner.parallel.parallel_option import SENT, ParallelOption
 
 UNFINISHED = "Expected to have finished reduction"  # how torch begins to say it
 
@@ -18,6 +20,19 @@ class ReplicasOption(ParallelOption):
         "static_graph": Tunable(COMMUNICATION, always(True)),
         "find_unused_parameters": Tunable(COMMUNICATION, never("who sets it has parameters without gradients")),
     }
+
+    bucket_cap_mb: float
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        if self.compression not in SENT:
+            reason = "how many bytes it sends depends on the shapes of the weights"
+            raise self.unpredictable(reason, key="parallel.compression", value=self.compression)
+        return Exchanges(
+            Layout(replicate=devices),
+            overlaps=True,
+            bucket_bytes=self.bucket_cap_mb * MEGABYTE,
+            gradient_scale=SENT[self.compression],
+        )
 
     def cause_of(self, error: str, *, unused: str) -> str:
         if UNFINISHED not in error:

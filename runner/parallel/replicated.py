@@ -6,6 +6,7 @@ from typing import ClassVar
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import BOOLEAN, choice, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.model_parallel import Mesh, refuse
 from manyheads.runner.parallel.parallel_option import ParallelOption
@@ -53,6 +54,9 @@ class ReplicatedOption(ParallelOption):
 
     def data_shares(self, *, ranks: int) -> int:
         return 1  # of whatever size, for as many as there are
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        raise self.unpredictable("its replicas come and go, and their exchange by torchft was not modelled")
 
     def stand_in(self) -> ParallelOption:
         target = "manyheads.runner.parallel.rank.replicated.stand_in"

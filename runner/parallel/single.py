@@ -1,5 +1,6 @@
 """What parallel=single declares."""
 
+from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
 
@@ -9,3 +10,8 @@ class SingleOption(ParallelOption):
     one_process = True
     is_baseline = True
     color = "#56646e"
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        if devices != 1:
+            raise self.unpredictable("it has one device. Set parallel=ddp, for example")
+        return Exchanges()

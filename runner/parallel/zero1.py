@@ -1,7 +1,10 @@
 """What parallel=zero1 declares."""
 
+from dataclasses import replace
+
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.replicas import ReplicasOption
 
 
@@ -9,6 +12,9 @@ class Zero1Option(ReplicasOption):
     """Replicas, of which each has the optimizer's state for a part of the parameters."""
 
     color = "#56b4e9"
+
+    def exchanges(self, *, devices: int) -> Exchanges:
+        return replace(super().exchanges(devices=devices), shards_optimizer=True)
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)

@@ -1,0 +1,1 @@
+"""What more devices would bring: a step described as data, replayed on networks that are described as data."""

@@ -1,0 +1,53 @@
+"""Streams that do one thing after another, as devices and networks do what is given to them."""
+
+from dataclasses import dataclass
+
+COMPUTE, NETWORK = "compute", "network"
+
+
+@dataclass(frozen=True)
+class Span:
+    """One thing that a stream does, in seconds since the update's beginning."""
+
+    stream: str
+    what: str
+    start: float
+    end: float
+
+
+class Timeline:
+    """What happens in one update."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._free: dict[str, float] = {}
+
+    def free(self, stream: str) -> float:
+        """When the stream has done all that it was given."""
+        return self._free.get(stream, 0.0)
+
+    def run(self, stream: str, what: str, seconds: float, *, ready: float = 0.0) -> float:
+        """Give something to a stream that can begin at ``ready``. Returns when it is done."""
+        start = max(ready, self.free(stream))
+        end = self._free[stream] = start + seconds
+        if seconds > 0:
+            self.spans.append(Span(stream, what, start, end))
+        return end
+
+    def busy(self, stream: str, *, what: str | None = None) -> float:
+        """Seconds that a stream works in all, or at one thing."""
+        found = (each for each in self.spans if each.stream == stream and what in (None, each.what))
+        return sum(each.end - each.start for each in found)
+
+    def overlap(self) -> float:
+        """Seconds in which devices compute while something is exchanged."""
+        computing = [(each.start, each.end) for each in self.spans if each.stream == COMPUTE]
+        found, at = 0.0, 0
+        for span in (each for each in self.spans if each.stream == NETWORK):
+            while at < len(computing) and computing[at][1] <= span.start:
+                at += 1
+            for start, end in computing[at:]:
+                if start >= span.end:
+                    break
+                found += max(0.0, min(end, span.end) - max(start, span.start))
+        return found
