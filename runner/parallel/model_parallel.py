@@ -128,6 +128,13 @@ REFUSALS = [
     ),
     Refusal(
         "shard",
+        "trainer.channels_last",
+        lambda run, mesh: run.trainer.channels_last,
+        "FSDP shards contiguous weights only",
+        "Set trainer.channels_last=false, or parallel=ddp.",
+    ),
+    Refusal(
+        "shard",
         "a backend other than the device's own",
         lambda run, mesh: run.parallel.backend == "gloo" and run.on_gpus,
         "NCCL gathers the shards if the weights are on GPUs",
