@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import EVENT
 from manyheads.runner.run.run_folder import RunFolder
+
+Term = str | float | bool | Path  # what a flag of a command is set to
 
 
 def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Result:
@@ -51,6 +53,18 @@ def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
         raise ConfigurationError(f'{overrides!r} is a string. Allowed: a list of overrides, such as ["{overrides}"].')
     typed = (*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf))))
     return CommandLine(typed)
+
+
+def as_flags(terms: Mapping[str, Term]) -> list[str]:
+    """Keyword arguments as the flags of a command."""
+    found = []
+    for name, value in terms.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            found += [flag] * value
+        else:
+            found += [flag, str(value)]
+    return found
 
 
 @dataclass(frozen=True)

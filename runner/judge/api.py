@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.api import as_typed, call
+from manyheads.runner.api import Term, as_flags, as_typed, call
 from manyheads.runner.errors import ExitCode
 
 DECIDED = (ExitCode.DONE, ExitCode.NO, ExitCode.UNDECIDED)
@@ -30,9 +30,7 @@ class Verdict:
         return self.verdict == "keep"
 
 
-def judge(
-    overrides: Sequence[str] = (), *, change: str, conf: str | Path | None = None, **terms: str | float | bool | Path
-) -> Verdict:
+def judge(overrides: Sequence[str] = (), *, change: str, conf: str | Path | None = None, **terms: Term) -> Verdict:
     """Judge a change like ``manyheads judge <overrides> --change <change>``, in a separate process.
 
     overrides: of base. conf: a folder with your own configs, like --config-dir. terms: the command's other flags, such
@@ -42,17 +40,9 @@ def judge(
     RunFailed if base fails, and KeyboardInterrupt if it was stopped.
     """
     line = as_typed(overrides, conf)
-    flags = [word for name, value in terms.items() for word in _flag(name, value)]
-    ended = call("judge", *line.arguments, "--change", change, *flags)
+    ended = call("judge", *line.arguments, "--change", change, *as_flags(terms))
     if ended.code not in DECIDED or not ended.result:
         raise ended.error()
     path, claims = Path(ended.result["path"]).absolute(), ended.result["claims"]
     first = claims["effects"][0] if claims["effects"] else {}
     return Verdict(claims["verdict"], first.get("low"), first.get("high"), path, claims)
-
-
-def _flag(name: str, value: str | float | bool | Path) -> list[str]:
-    flag = f"--{name.replace('_', '-')}"
-    if isinstance(value, bool):
-        return [flag] if value else []
-    return [flag, str(value)]

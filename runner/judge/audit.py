@@ -12,7 +12,20 @@ from manyheads.runner.judge.claims import REFUSED, claims_of
 from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question, config_digest
 from manyheads.runner.judge.rounds import updates_of
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, Row, broken, latest
+from manyheads.runner.judge.rows import (
+    BASE,
+    CHANGE,
+    COMPLETED,
+    FACTS,
+    FLOOR,
+    PURPOSES,
+    ROUND,
+    STEPS,
+    TRIAL,
+    Row,
+    broken,
+    latest,
+)
 from manyheads.runner.report.claims import differences_of, repeated_seeds
 
 # Seconds between a rank's clock and the file system's, plus a fraction of what is timed. Of 2,500 runs on two cores at
@@ -30,7 +43,10 @@ def read(content: Any) -> tuple[Question, list[Row]]:
         or not all(isinstance(line, dict) and isinstance(line.get("content"), dict) for line in lines)
     ):
         raise ConfigurationError("it is not a judgement: it has no rows.")
-    return Question.of(lines[0]["content"]), latest(lines)
+    question, rows = Question.of(lines[0]["content"]), latest(lines)
+    if other := next((row for row in rows if row.purpose not in PURPOSES or row.arm not in (BASE, CHANGE)), None):
+        raise ConfigurationError(f"it is not a judgement: run {other.number} is of no arm, or for no purpose, of one.")
+    return question, rows
 
 
 def faults(content: Mapping[str, Any]) -> list[str]:

@@ -72,8 +72,8 @@ class Row:
             and all(isinstance(each, str) for each in texts)
             and all(type(each) in (int, float) for each in numbers)
             and isinstance(self.findings, dict)
-            and self.purpose in PURPOSES
-            and self.arm in (BASE, CHANGE)
+            and isinstance(self.purpose, str)
+            and isinstance(self.arm, str)
             and self.state in STATES
         )
 
@@ -83,6 +83,8 @@ class Rows:
 
     def __init__(self, folder: Path):
         self.path = folder / NAME
+        self._rows: list[Row] = []
+        self._read: tuple[int, ...] = ()  # what told the file from others when its rows were read
 
     def exists(self) -> bool:
         return self.path.exists()
@@ -112,7 +114,11 @@ class Rows:
 
     def rows(self) -> list[Row]:
         """All runs as they stand, in the order in which they were started."""
-        return latest(self.lines())
+        found = os.stat(self.path)
+        now = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if now != self._read:  # which is asked many times for each run
+            self._rows, self._read = latest(self.lines()), now
+        return [*self._rows]
 
     def is_own(self) -> bool:
         """Whether the user recorded all lines. Raises ConfigurationError."""

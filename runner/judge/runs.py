@@ -58,7 +58,7 @@ class Runs:
         except (RunFailed, ConfigurationError) as error:
             self.ledger.write(row := replace(row, state=FAILED, reason=str(error), ended=time.time()))
             if arm == BASE and purpose.name not in (ROUND, EXACT):
-                print("base failed, so nothing can be judged", file=sys.stderr)
+                print("base failed, so nothing can be compared", file=sys.stderr)
                 raise
             return row
         self.ledger.write(row)

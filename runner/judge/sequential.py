@@ -79,12 +79,12 @@ def intervals(test: Test, differences: Sequence[float], *, scale: float, alpha: 
     found, low, high = [], -math.inf, math.inf
     for rounds in range(1, len(scaled) + 1):
         seen = scaled[:rounds]
-        low, high = _bound(test, seen, alpha, known=low), -_bound(test, -seen, alpha, known=-high)
+        low, high = lower_bound(test, seen, alpha, known=low), -lower_bound(test, -seen, alpha, known=-high)
         found.append(Interval(low * scale, high * scale))
     return found
 
 
-def _bound(test: Test, scaled: np.ndarray, alpha: float, *, known: float) -> float:
+def lower_bound(test: Test, scaled: np.ndarray, alpha: float, *, known: float) -> float:
     """The largest shift for which there is evidence that the differences lie above it, at least ``known``."""
     threshold = math.log(2 / alpha)  # half of the error for each side
     low, high = max(known, float(scaled.min()) - 4 * CLIP), float(scaled.max())

@@ -11,6 +11,7 @@ from manyheads.runner.report.chart_spec import Chart
 HERE = Path(__file__).parent
 STYLE = HERE / "page.css"
 TEMPLATE, SCRIPT = ".html.j2", ".js"
+LINE_CHARTS = HERE / "line_charts.js"
 
 
 def html_page(
@@ -18,9 +19,9 @@ def html_page(
 ) -> str:
     """The page as text.
 
-    template: extends frame.html.j2, and has a script of its own name beside it, if it has any. heading, kind: the
-    title. data: what the script reads beside the charts. shown: what the template reads, such as the frame's
-    ``headline`` and ``facts``.
+    template: extends frame.html.j2, and has a script of its own name beside it if its charts are more than lines.
+    heading, kind: the title. data: what the script reads beside the charts. shown: what the template reads, such as the
+    frame's ``headline`` and ``facts``.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -32,13 +33,14 @@ def html_page(
         lstrip_blocks=True,
     )
     own = template.with_name(template.name.removesuffix(TEMPLATE) + SCRIPT)
+    scripts = [HERE / "axes.js", HERE / "chart.js", own if own.exists() else LINE_CHARTS]
     return environment.get_template(template.name).render(
         heading=heading,
         kind=kind,
         charts=charts,
         data=as_script({"charts": [_plain(chart) for chart in charts], **data}),
         style=STYLE.read_text(),
-        scripts=[path.read_text() for path in (HERE / "axes.js", HERE / "chart.js", own)] if own.exists() else [],
+        scripts=[path.read_text() for path in scripts] if charts or own.exists() else [],
         **{"reloads": None, **shown},
     )
 

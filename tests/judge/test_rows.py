@@ -1,11 +1,14 @@
 """The ledger of a judgement."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.audit import read
 from manyheads.runner.judge.rows import COMPLETED, FAILED, INTERRUPTED, STARTED, Row, Rows
+from tests.judge.test_claims import question
 
 
 def row(number, state=STARTED):
@@ -62,7 +65,15 @@ def test_rows_are_own_if_each_was_written_with_the_users_key(rows, tmp_path, mon
     assert not rows.is_own()
 
 
-@pytest.mark.parametrize("wrong", [{"state": "done"}, {"seed": "1"}, {"findings": []}, {"arm": "other"}, {"more": 1}])
+@pytest.mark.parametrize("wrong", [{"state": "done"}, {"seed": "1"}, {"findings": []}, {"arm": 1}, {"more": 1}])
 def test_a_row_with_other_types_is_refused(wrong):
     with pytest.raises(ConfigurationError, match="cannot be read"):
         Row.of({**json.loads(json.dumps(vars(row(0)))), **wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"arm": "other"}, {"purpose": "screen"}])
+def test_a_row_of_no_arm_or_purpose_of_a_judgement_is_none_of_its_rows(rows, wrong):
+    rows.write(replace(row(7), **wrong))
+    asked = {"content": question().to_json()}
+    with pytest.raises(ConfigurationError, match="run 7 is of no arm, or for no purpose"):
+        read({"lines": [asked, *rows.lines()[1:]]})

@@ -1,4 +1,4 @@
-// Draws the charts of a judgement.
+// Draws charts of lines, for pages that have no other script.
 "use strict";
 
 const { charts } = JSON.parse(document.getElementById("data").textContent);
