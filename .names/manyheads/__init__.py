@@ -8,6 +8,7 @@ from manyheads.runner.machine.import_apart import Finder
 
 if TYPE_CHECKING:
     from manyheads.runner.api import Row, Sweep, run, sweep
+    from manyheads.runner.commands.tune.api import Tuning, tune
     from manyheads.runner.errors import ConfigurationError, RunFailed
     from manyheads.runner.judge.api import Verdict, judge
     from manyheads.runner.report.run_result import Result
@@ -22,12 +23,14 @@ __all__ = [
     "Row",
     "RunFailed",
     "Sweep",
+    "Tuning",
     "Verdict",
     "__version__",
     "judge",
     "load",
     "run",
     "sweep",
+    "tune",
 ]
 
 # Imported when they are asked for, so that importing this package costs nothing.
@@ -39,6 +42,8 @@ _PLACES = {
     "Sweep": "runner.api",
     "judge": "runner.judge.api",
     "Verdict": "runner.judge.api",
+    "tune": "runner.commands.tune.api",
+    "Tuning": "runner.commands.tune.api",
     "load": "runner.serve.rank.trained",
     "ConfigurationError": "runner.errors",
     "RunFailed": "runner.errors",

@@ -31,6 +31,12 @@ def candidates(run: RunConfig) -> Iterator[Candidate]:
 
     What is refused together with the rest of the config is reported with the reason for that.
     """
+    yield from settings(run)
+    yield from strategies(run)
+
+
+def settings(run: RunConfig) -> Iterator[Candidate]:
+    """Other values of the keys of its options."""
     for key, tunable in _declared(run):
         found = tunable.values(run)
         if isinstance(found, str):
@@ -38,11 +44,9 @@ def candidates(run: RunConfig) -> Iterator[Candidate]:
             continue
         yield from (_candidate(run, key, tunable, value) for value in found if value != _value(run, key))
 
-    yield from _strategies(run)
 
-
-def _strategies(run: RunConfig) -> Iterator[Candidate]:
-    """Each with its own launcher, and as many ranks as it has by default."""
+def strategies(run: RunConfig) -> Iterator[Candidate]:
+    """The other exact ones, each with its own launcher, and as many ranks as it has by default."""
     for name in options(STRATEGY):
         if name == run.parallel.name or not declared_class(STRATEGY, read_option(STRATEGY, name)).is_exact:
             continue

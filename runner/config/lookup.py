@@ -60,6 +60,11 @@ def _names(folder: Path) -> frozenset[str]:
     return frozenset(path.stem for path in folder.glob("*.yaml"))
 
 
+def forget() -> None:
+    """Look for options anew: this process has written one."""
+    _names.cache_clear()
+
+
 @cache
 def read(path: Path) -> dict[str, Any]:
     """The content of a config file, by a parser that creates plain values only."""

@@ -49,6 +49,7 @@ TRIED = {
     "watch": ["{run}"],
     "init": ["{out}"],
     "judge": ["--check", "{out}/judgement.json"],
+    "tune": ["--over", "nothing"],
 }
 # Why a command takes no more than two seconds, and need not say how far it is.
 INSTANT = {
@@ -66,6 +67,7 @@ SHOWN_ELSEWHERE = {
     "install-horovod": "tests/commands/install_horovod/test_horovod_wheel.py::test_programs_see_how_far_it_is",
     "publish": "tests/launchers/publishing/test_afterwards.py::test_programs_see_how_far_it_is",
     "judge": "tests/judge/test_judge.py::test_programs_see_how_far_it_is",
+    "tune": "tests/commands/tune/test_tune.py::test_programs_see_how_far_it_is",
     "record": "tests/commands/record/test_make_record.py::test_programs_see_how_far_it_is",
 }
 NO_WIDTH = [each for each in FAST if not each.startswith("model.")]
@@ -78,6 +80,7 @@ CODES = {
     "install-horovod": 2,
     "init": 2,
     "judge": 2,
+    "tune": 2,
 }
 QUICK = (
     "train",
@@ -226,6 +229,7 @@ MISTAKES = [
     ("record trainer.tta=flop --target val_acc1=1", "WrongValue", "trainer.tta", "flop"),
     ("resume {run} trainer.max_steps=3 trainer.tta=flop", "WrongValue", "trainer.tta", "flop"),
     ("judge trainer.epochs=1", "ConfigurationError", "--change", None),
+    ("tune --over trainr.*", "WrongValue", "--over", "trainr.*"),
     ("explain --picture a.jpg", "ConfigurationError", "--picture", "a.jpg"),
     ("explain nowhere", "ConfigurationError", None, None),
     ("trust {run}", "ConfigurationError", "--yes", None),

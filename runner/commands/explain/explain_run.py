@@ -57,7 +57,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
             raise ConfigurationError.at(key, value, ": an explanation trains from the start. Leave it out.")
     tries = [*candidates(subject.run)]
     folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
-    folder.write_config(_measured(subject.run).written)
+    folder.write_config(measured(subject.run).written)
     kept = f"{folder} holds nothing but its logs"
     with handled_by(interrupt), log_file(folder.log), working("updates, and their parts alone", kept=kept):
         launch(prepare(folder, apart=True), main=RANK)
@@ -96,7 +96,7 @@ def _recorded(path: str, overrides: Sequence[str]) -> Subject:
     return Subject(checked(composed, trust=trust, folders=folders), None)
 
 
-def _measured(run: RunConfig) -> RunConfig:
+def measured(run: RunConfig) -> RunConfig:
     """The run without what happens between epochs, and without trackers."""
     trainer = {"evaluate_every": 0, "test": False, "patience": None, "max_time": None, "swa_start": None}
     changed = run.changed(trainer=trainer, checkpoint={"every": "0"})

@@ -1,0 +1,134 @@
+"""What the command ``tune`` answers."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.text import Text
+
+from manyheads.runner.commands.explain.limits import Limit
+from manyheads.runner.commands.tune.bench import arm_of
+from manyheads.runner.commands.tune.race import BASE, Variant
+from manyheads.runner.commands.tune.search import Choice, Outcome
+from manyheads.runner.commands.tune.space import Space
+from manyheads.runner.errors import printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import is_own_place
+
+PAGE = "tuning.html"
+MOST_SHOWN = 8
+YOURS = "your configuration"
+
+
+@dataclass(frozen=True)
+class TunedChoice:
+    """The fastest way that was found to compute one class of numbers."""
+
+    numerics: Annotated[str, "what the numbers are, compared with those of your configuration"]
+    change: Annotated[str, "overrides that are added to yours; empty: your configuration is the fastest"]
+    overrides: Annotated[list[str], "all overrides"]
+    speedup: Annotated[float, "how many times as fast as your configuration, in rounds after it was chosen"]
+    low: Annotated[float | None, "lower end of the speed-up's interval over all rounds; null if it has none"]
+    high: Annotated[float | None, "upper end"]
+    regret: Annotated[float, "how much faster the fastest of those measured to a decision may be, as a fraction"]
+    decided: Annotated[int, "how many configurations were measured to a decision"]
+    unproven: Annotated[str, "overrides that were ahead in the rounds, but may not be faster; empty if there are none"]
+
+    @classmethod
+    def of(cls, choice: Choice, overrides: list[str]) -> "TunedChoice":
+        """The choice of a search."""
+        low, high = (math.exp(each) if math.isfinite(each) else None for each in (choice.low, choice.high))
+        return cls(
+            choice.numerics,
+            " ".join(choice.candidate),
+            overrides,
+            math.exp(choice.gain),
+            low,
+            high,
+            choice.regret,
+            choice.decided,
+            " ".join(choice.unproven or ()),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """What was found, in words."""
+        yield f"{self.numerics}: {self.change or YOURS}"
+        if not self.change:
+            found = "nothing was shown to be faster"
+        else:
+            interval = "" if self.low is None or self.high is None else f" ({self.low:.2f} to {self.high:.2f})"
+            found = f"{self.speedup:.2f} times as fast as {YOURS}{interval}"
+        if self.decided > 1:
+            found += f"; at most {self.regret:.1%} behind the fastest of the {self.decided} measured to a decision"
+        yield f"  {found}"
+        if self.unproven:
+            yield f"  {self.unproven} was ahead, but may be no faster; a longer --budget may show it"
+
+
+@dataclass(frozen=True)
+class Tuned(Answer):
+    """The fastest ways to compute a run's updates on this machine."""
+
+    folder: Annotated[Path, "with the runs and their ledger"]
+    page: Annotated[Path, "with every round"]
+    base: Annotated[list[str], "the overrides of your configuration"]
+    choices: Annotated[list[TunedChoice], "your configuration's own class of numerics first"]
+    screened: Annotated[dict[str, float], "by overrides the speed-up in a single round, of all that were measured"]
+    precisions: Annotated[dict[str, float], "by overrides the speed-up in a single round, in other precisions"]
+    refused: Annotated[dict[str, str], "by overrides, or key, why it could not be tried or chosen"]
+    limits: Annotated[dict[str, Limit], "what limits your configuration and the first choice, by overrides"]
+    written: Annotated[Path | None, "the experiment that has the first choice"] = None
+
+    @classmethod
+    def of(
+        cls,
+        folder: Path,
+        base: Sequence[str],
+        outcome: Outcome,
+        space: Space,
+        limits: Mapping[Variant, Limit],
+        written: Path | None,
+    ) -> "Tuned":
+        """The answer that follows from a search."""
+        screened, precisions = (
+            {arm_of(each): math.exp(gain) for each, gain in found.items() if each != BASE}
+            for found in (outcome.screened, outcome.precisions)
+        )
+        choices = [TunedChoice.of(each, space.overrides(each.candidate)) for each in outcome.choices]
+        named = {arm_of(each): limit for each, limit in limits.items()}
+        return cls(folder, folder / PAGE, [*base], choices, screened, precisions, dict(space.refused), named, written)
+
+    def show(self) -> None:
+        console = Console(highlight=False)
+        for line in (*self.lines(), *self._afterwards()):
+            console.print(Text(printable(line)), soft_wrap=True)
+
+    def lines(self) -> Iterator[str]:
+        """What was found, in words."""
+        for choice in self.choices:
+            yield from choice.lines()
+        if best := max(self.precisions, key=lambda name: self.precisions[name], default=None):
+            yield f"with {best}: {self.precisions[best]:.2f} times, in one round; --precision any tries more of it"
+        for name, limit in self.limits.items():
+            yield f"{YOURS if name == arm_of(BASE) else name}: {limit.sentence}"
+
+    def _afterwards(self) -> Iterator[str]:
+        yield f"measured once: {len(self.screened)}; not possible: {len(self.refused)}"
+        yield from (f"  {line}" for line in self._refused())
+        yield f"every round: {RunFolder(self.page)}"
+        if self.written is None:
+            return
+        yield f"wrote {RunFolder(self.written)}"
+        if not is_own_place(self.written.parent.parent):
+            yield f"To use it, mark your configs as your own: {invocation.command('trust', '.')}"
+
+    def _refused(self) -> Iterator[str]:
+        for name, reason in [*self.refused.items()][:MOST_SHOWN]:
+            yield f"{name}: {reason.partition('. ')[0].removesuffix('.')}"
+        if len(self.refused) > MOST_SHOWN:
+            yield f"and {len(self.refused) - MOST_SHOWN} more, which --json lists"

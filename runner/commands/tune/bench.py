@@ -1,0 +1,245 @@
+"""Measures configurations for the search: runs of fresh ranks in a drawn order, all of them in a ledger."""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from manyheads.runner.commands.explain.explain_run import RANK, measured
+from manyheads.runner.commands.explain.limits import Limit, Seconds
+from manyheads.runner.commands.tune.proof import PROOF, needing_most
+from manyheads.runner.commands.tune.race import BASE, Times, Variant
+from manyheads.runner.commands.tune.screening import BudgetSpent
+from manyheads.runner.commands.tune.trial import Refused, Trial
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge import purposes
+from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES
+from manyheads.runner.judge.rounds import scale_of, updates_of
+from manyheads.runner.judge.rows import BASE as BASE_ARM
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, Row
+from manyheads.runner.judge.runs import Purpose, Runs
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.progress import say
+
+PATIENCE = 20  # times the seconds of a run of the user's own configuration after which another one has failed,
+LEAST_PATIENCE = 120.0  # and at least these
+LEAST_RUNS = 30  # after the noise floor: a tuning that can make fewer cannot tell anything
+COMPARED = 4  # runs that comparing the first updates of a configuration takes at most
+LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
+LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
+MADE_FOR: dict[str, Callable[[RunConfig], RunConfig]] = {LIMITS.name: measured, PROOF.name: needing_most}
+BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
+
+
+@dataclass
+class Bench:
+    """``run``: composes a configuration; ``draw``: of the orders; ``budget``: seconds, those of recorded runs included.
+
+    ``refused``: by overrides, why a configuration could not run, or may not be chosen. The search asks for the same
+    runs in the same order as long as it is told the same, so what the ledger holds already is read from it.
+    """
+
+    runs: Runs
+    run: Callable[[Variant], RunConfig]
+    draw: str
+    budget: float
+    refused: dict[str, str]
+    _rounds: Counter[str] = field(default_factory=Counter)
+    _classes: dict[tuple[object, ...], str] = field(default_factory=dict)  # that were found by comparing
+    _consumed: int = -1  # the last run that was asked for
+
+    def prepare(self) -> None:
+        """Measure how long an update of the user's own configuration takes, and how much that varies.
+
+        Raises what it fails with, and ConfigurationError if the budget is too small.
+        """
+        self._start(purposes.facts(), BASE)
+        self._start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
+        for number in range(FLOOR_ROUNDS):
+            say(f"your own configuration against itself, {number + 1} of {FLOOR_ROUNDS}")
+            for place in range(2):
+                self._start(purposes.pace(FLOOR, self._updates()), BASE, number, place)
+            if number == 0:
+                self._check_budget()
+
+    def _check_budget(self) -> None:
+        seconds = self._seconds_of(BASE)
+        needed = self._spent() + (2 * FLOOR_ROUNDS - 2 + LEAST_RUNS) * seconds
+        if needed > self.budget:
+            raise ConfigurationError(
+                f"--budget: a run takes {seconds:.1f} s, and a tuning makes at least {2 * FLOOR_ROUNDS + LEAST_RUNS}. "
+                f"Allow at least {math.ceil(needed)} s.",
+                key="--budget",
+            )
+
+    @property
+    def left(self) -> float:
+        """The part of the budget that is left."""
+        return 1 - self._spent() / self.budget
+
+    @property
+    def scale(self) -> float:
+        """The spread of the user's own configuration against itself."""
+        times = [log_seconds(row) for row in self.runs.ledger.rows() if row.purpose == FLOOR]
+        return scale_of([one - other for one, other in zip(times[::2], times[1::2], strict=False)])
+
+    def fits(self, candidates: Sequence[Variant]) -> int:
+        """How many rounds of these candidates the rest of the budget allows."""
+        return max(0, int((self.budget - self._spent()) / sum(map(self._seconds_of, candidates))))
+
+    def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
+        """Each candidate once, in a drawn order; without those that failed. Raises BudgetSpent."""
+        number = self._rounds[purpose]
+        if not self.fits(candidates):
+            raise BudgetSpent
+        self._rounds[purpose] += 1
+        say(f"{purpose} {number + 1}: {len(candidates)} configurations, {self.left:.0%} of the budget left")
+        found = {}
+        for place, each in enumerate(self._drawn(purpose, number, candidates)):
+            row = self._start(purposes.pace(purpose, self._updates()), each, number, place)
+            if reason := self._fault(row):
+                self.refused[arm_of(each)] = reason
+            else:
+                found[each] = log_seconds(row)
+        return found
+
+    def _fault(self, row: Row) -> str:
+        """Why a timed run does not count; empty if it does."""
+        if row.state != COMPLETED:
+            return f"failed: {row.reason}"
+        own = next(row.findings["samples"] for row in self.runs.ledger.rows() if row.purpose == FLOOR)
+        samples = row.findings["samples"]
+        return "" if samples == own else f"computes something else: {samples} samples in as many updates, not {own}"
+
+    def expected(self, candidate: Variant) -> str:
+        """The class of what the candidate computes, as its options declare it, or another one like it was found."""
+        return self._classes.get(self._signature(candidate)) or self._trial(candidate).expected
+
+    def numerics(self, candidate: Variant) -> str | None:
+        """The class of what the candidate computes, compared with the user's own; None if it may not be chosen.
+
+        Raises BudgetSpent.
+        """
+        if not self.fits([candidate] * COMPARED):
+            raise BudgetSpent
+        say(f"comparing the first updates of {arm_of(candidate)}")
+        try:
+            found = self._classes[self._signature(candidate)] = self._trial(candidate).examine()
+            return found
+        except Refused as error:
+            self.refused[arm_of(candidate)] = str(error)
+            return None
+        finally:
+            own = [row.number for row in self.runs.ledger.rows() if row.arm == arm_of(candidate)]
+            self._consumed = max([self._consumed, *own])
+
+    def is_proved(self, candidate: Variant) -> bool:
+        """Whether it also evaluates and writes a checkpoint. Raises BudgetSpent."""
+        if not self.fits([candidate]):
+            raise BudgetSpent
+        say(f"updates, an evaluation and a checkpoint of {arm_of(candidate)}")
+        row = self._start(PROOF, candidate)
+        if row.state != COMPLETED:
+            self.refused[arm_of(candidate)] = f"failed: {row.reason}"
+        return row.state == COMPLETED
+
+    def limits(self, variants: Sequence[Variant]) -> dict[Variant, Limit]:
+        """What limits each of these configurations, if there is time left to measure all of them."""
+        found = {}
+        for each in dict.fromkeys(variants):
+            if self.budget - self._spent() < LIMITS_SECONDS + 2 * self._seconds_of(each):
+                return {}
+            say(f"measuring what limits {arm_of(each)}")
+            row = self._start(LIMITS, each)
+            if row.state == COMPLETED:
+                found[each] = Limit.of({name: Seconds.of(times) for name, times in row.findings["floors"].items()})
+        return found
+
+    def _start(self, purpose: Purpose, variant: Variant, round: int = 0, place: int = 0) -> Row:
+        """The run as it is recorded, or else started now."""
+        asked = (purpose.name, arm_of(variant), round, place)
+        for row in self.runs.ledger.rows():
+            if (row.purpose, row.arm, row.round, row.place) == asked and row.state in (COMPLETED, FAILED):
+                break
+        else:
+            row = self.runs.start(
+                self._config(purpose.name, variant), purpose, arm=arm_of(variant), round=round, place=place
+            )
+        self._consumed = max(self._consumed, row.number)
+        return row
+
+    def _config(self, purpose: str, variant: Variant) -> Section:
+        if purpose == FACTS:
+            return self._trial(variant).question.config(FACTS, CHANGE)
+        if purpose in MADE_FOR:
+            return MADE_FOR[purpose](self.run(variant)).written
+        facts = next(row for row in self.runs.ledger.rows() if row.purpose == FACTS)
+        updates = TRIAL_UPDATES if purpose == TRIAL else self._updates()
+        per_epoch = facts.findings["per_epoch"]
+        config = self._trial(variant).question.config(ROUND, CHANGE, updates=updates, per_epoch=per_epoch)
+        if variant == BASE or config["launcher"]["timeout"] is not None:
+            return config
+        seconds = max(LEAST_PATIENCE, PATIENCE * self._seconds_of(BASE))
+        return {**config, "launcher": {**config["launcher"], "timeout": seconds / 60}}
+
+    def _trial(self, variant: Variant) -> Trial:
+        return Trial(self.runs, arm_of(variant), self.run(BASE), self.run(variant))
+
+    def _signature(self, variant: Variant) -> tuple[object, ...]:
+        """What the class of numerics follows from, but for cheats."""
+        run = self.run(variant)
+        return run.precision.name, run.data_shares, run.parallel.sync_batchnorm, run.trainer.grad_accumulation
+
+    def _updates(self) -> int:
+        """How many updates a run times: the same number for every configuration."""
+        return updates_of(self.runs.ledger.rows())
+
+    def _drawn(self, purpose: str, number: int, candidates: Sequence[Variant]) -> list[Variant]:
+        """An order in which each of any two is as likely to be the first.
+
+        Those with the same launcher run one after another: their ranks are forked from one process, which takes seconds
+        to start anew for others.
+        """
+
+        def coin(about: object) -> str:
+            return hashlib.sha256(f"{self.draw} {purpose} {number} {about}".encode()).hexdigest()
+
+        def key(variant: Variant) -> tuple[str, str]:
+            return coin(self.run(variant).written["launcher"]), coin(arm_of(variant))
+
+        return sorted(candidates, key=key)
+
+    def _spent(self) -> float:
+        """Seconds until the last run that was asked for had ended, without those in which no tuning was at work."""
+        spent, before = 0.0, math.inf
+        for row in self.runs.ledger.rows():
+            if row.number > self._consumed:
+                break
+            spent += _duration(row) + min(max(row.began - before, 0.0), BETWEEN)
+            before = row.ended or row.began
+        return spent
+
+    def _seconds_of(self, variant: Variant) -> float:
+        """How long a run of a configuration took, from its start; until it ran, of the user's own."""
+        for arm in (arm_of(variant), BASE_ARM):
+            timed = [row for row in self.runs.ledger.rows() if row.arm == arm and "seconds" in (row.findings or {})]
+            if found := [_duration(row) for row in timed if row.purpose != TRIAL and row.number <= self._consumed]:
+                return median(found[-5:])
+        return 0.0
+
+
+def arm_of(variant: Variant) -> str:
+    """The name of a configuration in the ledger."""
+    return " ".join(variant) or BASE_ARM
+
+
+def _duration(row: Row) -> float:
+    return (row.ended or row.began) - row.began
+
+
+def log_seconds(row: Row) -> float:
+    """The logarithm of the seconds of an update in a completed run."""
+    return math.log(row.findings["seconds"] / row.findings["updates"])

@@ -1,0 +1,190 @@
+"""The search for the fastest configuration: what is measured next, and what follows from it.
+
+It is told logarithms of seconds and classes of numerics only, so recorded ones can be replayed.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from manyheads.runner.commands.tune.race import BASE, Race, Times, Variant
+from manyheads.runner.commands.tune.screening import Bench, BudgetSpent, Screening, Space
+
+HALVE, DECIDE, FRESH, PRECISIONS = "halve", "decide", "fresh", "precisions"  # what a round is for, after screening
+FINALISTS = 8  # of each class
+FRESH_ROUNDS = 5
+MOST_ROUNDS = 60
+COMPARING = 5  # rounds that take as long as comparing the updates of all that run in them, and proving them
+SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The fastest configuration of a class of numerics; the user's own if none was shown to be faster.
+
+    ``gain``: of the logarithm of seconds over the user's own configuration, in rounds after it was chosen; ``low``,
+    ``high``: its interval over all rounds since it was screened; ``regret``: the fraction of its seconds by which the
+    fastest of ``decided`` configurations may be faster; ``unproven``: what was ahead, but may not be faster.
+    """
+
+    numerics: str
+    candidate: Variant
+    gain: float
+    low: float
+    high: float
+    regret: float
+    decided: int
+    unproven: Variant | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``choices``: by class, the user's own class first.
+
+    ``screened``, ``precisions``: gains over the user's own configuration in a single round, of all that were measured,
+    and of the fastest in other precisions.
+    """
+
+    choices: tuple[Choice, ...]
+    screened: Mapping[Variant, float]
+    precisions: Mapping[Variant, float]
+
+
+@dataclass
+class Search:
+    """``own``: the class of what computes the same as the user's configuration; ``alpha``: of all that is claimed.
+
+    ``within``: how much slower than the best of those measured the chosen one may be, as a fraction, for the rounds to
+    end.
+    """
+
+    bench: Bench
+    space: Space
+    own: str
+    alpha: float = 0.05
+    within: float = 0.03
+    screening: Screening = field(init=False)
+    _race: Race = field(init=False)
+    _alive: Mapping[str, Sequence[Variant]] = field(default_factory=dict)  # those of the race, by class
+    _fresh: list[Times] = field(default_factory=list)
+    _precisions: Mapping[Variant, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.screening = Screening(self.bench, self.space, self.own)
+        self._race = Race(self.bench.scale, self.alpha, 1)
+
+    def run(self) -> None:
+        """Screen, halve until the rest can be measured to a decision, decide, and measure the two fastest once more.
+
+        It may be interrupted at any time: what is known is in ``outcome``.
+        """
+        self.screening.run()
+        alive = {name: [*each] for name, each in self.screening.fastest(FINALISTS).items()}
+        with suppress(BudgetSpent):
+            alive = self._halved(alive)
+        self._alive = self._compared(alive)
+        self._race = self._race_of(self._alive)
+        with suppress(BudgetSpent):
+            left = self._decide()
+            running = _together({name: self._race.best_two(each) for name, each in left.items() if each})
+            while len(running) > 1 and len(self._fresh) < FRESH_ROUNDS:
+                self._fresh.append(times := self.bench.round(FRESH, running))
+                self._race.rounds.append(times)
+        with suppress(BudgetSpent):
+            self._precisions = self._in_other_precisions(self.outcome.choices[-1].candidate)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The user's own class, then each other one whose fastest is faster than that; and all that was measured."""
+        own = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
+        others = [self._choice(name, each) for name, each in self._alive.items() if name != self.own and each]
+        choices = (own, *(each for each in others if each.candidate != BASE and each.gain > own.gain))
+        return Outcome(choices, self.screening.gains, self._precisions)
+
+    # -- halving -----------------------------------------------------------------------------------------
+
+    def _halved(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
+        """Rounds after each of which the faster half of a class is left, until a decision on the rest fits.
+
+        They are no evidence, since they chose what is measured next.
+        """
+        left, gains = dict(alive), {each: [gain] for each, gain in self.screening.gains.items()}
+        while any(len(each) > 1 for each in left.values()) and not self._fits(left):
+            times = self.bench.round(HALVE, _together(left))
+            for name, own in left.items():
+                own = [each for each in own if {each, BASE} <= times.keys()]
+                for each in own:
+                    gains[each].append(times[BASE] - times[each])
+                left[name] = sorted(own, key=lambda each: -fmean(gains[each]))[: max(1, len(own) // 2)]
+        return left
+
+    def _fits(self, alive: Mapping[str, list[Variant]]) -> bool:
+        running = _together(alive)
+        needed = COMPARING + SPARE * self._race_of(alive).least_rounds + FRESH_ROUNDS
+        return self.bench.fits(running) >= needed
+
+    def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
+        """By class as it was found by comparing the first updates; without those that may not be, or fail."""
+        found: dict[str, list[Variant]] = {self.own: []}
+        with suppress(BudgetSpent):
+            for each in _together(alive)[1:]:
+                if (name := self.screening.class_of(each)) is not None:
+                    found.setdefault(name, []).append(each)
+        return found
+
+    # -- deciding ----------------------------------------------------------------------------------------
+
+    def _race_of(self, alive: Mapping[str, Sequence[Variant]]) -> Race:
+        return Race(self.bench.scale, self.alpha, len(_together(alive)))
+
+    def _decide(self) -> dict[str, list[Variant]]:
+        """Rounds of all, without those that are slower than their class's fastest. Returns the others, by class."""
+        race, left = self._race, {name: [*each] for name, each in self._alive.items()}
+        left[self.own].insert(0, BASE)
+        everyone = {name: [*each] for name, each in left.items()}
+        while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self.bench.fits(_together(left)) > FRESH_ROUNDS:
+            race.rounds.append(times := self.bench.round(DECIDE, _together(left)))
+            for name, own in left.items():
+                own = [each for each in own if each in times]  # the others fail by now
+                leader = race.leader(own) if own else BASE
+                left[name] = [each for each in own if each == leader or not race.shows(leader, each)]
+            if all(self._is_decided(own, everyone[name]) for name, own in left.items() if own):
+                break
+        return left
+
+    def _is_decided(self, left: Sequence[Variant], everyone: Sequence[Variant]) -> bool:
+        race, leader = self._race, self._race.leader(left)
+        close = all(race.shows(leader, each, above=math.log1p(-self.within)) for each in everyone if each != leader)
+        return close and (leader == BASE or race.shows(leader, BASE))
+
+    # -- choosing ----------------------------------------------------------------------------------------
+
+    def _choice(self, name: str, candidates: Sequence[Variant]) -> Choice:
+        race, last = self._race, self._race.rounds[-1] if self._race.rounds else {}
+        ahead = chosen = race.leader([each for each in candidates if each in last] or [BASE])
+        if ahead != BASE and not race.shows(ahead, BASE):
+            chosen = BASE
+        fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
+        bounded = [each for each in candidates if math.isfinite(race.interval(chosen, each).low)]
+        decided = {chosen, *bounded}
+        return Choice(
+            name,
+            chosen,
+            median(fresh or race.gains(chosen, BASE) or [0.0]),
+            *((0.0, 0.0) if chosen == BASE else race.interval(chosen, BASE)),
+            race.regret(chosen, decided),
+            len(decided),
+            None if ahead == chosen else ahead,
+        )
+
+    def _in_other_precisions(self, candidate: Variant) -> Mapping[Variant, float]:
+        others = [each for each in self.space.in_other_precisions(candidate) if each not in self.screening.gains]
+        times = self.bench.round(PRECISIONS, [BASE, *others]) if others else {}
+        return {each: times[BASE] - times[each] for each in others if {BASE, each} <= times.keys()}
+
+
+def _together(alive: Mapping[str, Sequence[Variant]]) -> list[Variant]:
+    """The candidates of all classes, with the user's own configuration first."""
+    return [*dict.fromkeys([BASE, *(each for own in alive.values() for each in own)])]

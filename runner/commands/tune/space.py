@@ -1,0 +1,140 @@
+"""What a tuning may try: configurations next to one another, composed like any run's."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+
+from manyheads.runner.commands.tune.race import BASE, Variant
+from manyheads.runner.config.candidates import STRATEGY, Candidate, settings, strategies
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.composing import run_config
+from manyheads.runner.config.lookup import options
+from manyheads.runner.config.origin import Origin
+from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.option.rules import COMMUNICATION, COMPUTE, DATA, OPTIMIZER
+from manyheads.runner.option.run_config import RunConfig
+
+PRECISION = "precision"
+OF_STRATEGY = ("parallel.", "launcher.")  # what a strategy brings its own values for
+# What usually pays is tried first: more devices, then batches in time, then how they are computed and exchanged.
+ORDER = (DATA, COMPUTE, COMMUNICATION, OPTIMIZER)
+
+
+@dataclass
+class Space:
+    """``line``, ``origin``: of the user's own configuration, as resolved.
+
+    ``over``: patterns of the only keys to try, such as ``trainer.*``; ``fixed``: of keys to leave alone;
+    ``precisions``: whether every configuration is tried in other precisions. ``refused``: by overrides, why they
+    cannot run.
+    """
+
+    line: CommandLine
+    origin: Origin
+    over: Sequence[str] = ()
+    fixed: Sequence[str] = ()
+    precisions: bool = False
+    refused: dict[str, str] = field(default_factory=dict)
+    _runs: dict[Variant, RunConfig | None] = field(default_factory=dict)
+    _settings: dict[Variant, list[Candidate]] = field(default_factory=dict)
+    _strategies: dict[Variant, list[Candidate]] = field(default_factory=dict)
+
+    def check_patterns(self) -> None:
+        """Raise ConfigurationError for a pattern that stands for no key of the user's configuration."""
+        known = {PRECISION, STRATEGY, *(each.key for each in self._candidates(BASE))}
+        for flag, patterns in (("--over", self.over), ("--fix", self.fixed)):
+            for pattern in patterns:
+                if not any(fnmatch(key, pattern) for key in known):
+                    raise not_allowed(flag, pattern, f"{', '.join(sorted(known))}, or patterns such as data.*")
+
+    def run(self, variant: Variant) -> RunConfig:
+        """The complete run config. Raises ConfigurationError for one that cannot run here."""
+        if variant not in self._runs:
+            self._runs[variant] = run_config(self.overrides(variant), self.line, self.origin)
+        found = self._runs[variant]
+        assert found is not None
+        return found
+
+    def overrides(self, variant: Variant) -> list[str]:
+        """All overrides of a configuration: the user's, but for those that it replaces, and its own."""
+        replaced = {each.partition("=")[0] for each in variant}
+        return [*_without(self.line.overrides, *replaced), *variant]
+
+    def steps(self, variant: Variant) -> list[str]:
+        """The keys for which other values may be tried, beginning from this configuration."""
+        parts = {each.key: each.part for each in self._candidates(variant)}
+        keys = sorted(parts, key=lambda key: ORDER.index(parts[key]))
+        first = [PRECISION] if self.precisions else []
+        return [key for key in (*first, STRATEGY, *keys) if self._is_tried(key)]
+
+    def alternatives(self, variant: Variant, step: str) -> list[Variant]:
+        """The configurations that differ from this one in ``step`` only, and can run as far as one can tell."""
+        found = dict.fromkeys(map(_ordered, self._changed(variant, step)))
+        return [each for each in found if each != variant and self.is_possible(each)]
+
+    def in_other_precisions(self, variant: Variant) -> list[Variant]:
+        """The same configuration in each other precision."""
+        return [*self.alternatives(variant, PRECISION)] if self._is_tried(PRECISION) else []
+
+    def _candidates(self, variant: Variant, step: str = "") -> list[Candidate]:
+        """The strategies if they are what is tried, which takes a second; otherwise other values of the keys."""
+        find, known = (strategies, self._strategies) if step == STRATEGY else (settings, self._settings)
+        if variant not in known:
+            known[variant] = [*find(self.run(variant))]
+        return known[variant]
+
+    def _changed(self, variant: Variant, step: str) -> Iterator[Variant]:
+        if step == PRECISION:
+            own = self.run(BASE).precision.name
+            for name in options(PRECISION, self.line.folders):
+                yield (*_without(variant, PRECISION), *([] if name == own else [f"{PRECISION}={name}"]))
+            return
+        kept = [each for each in variant if step != STRATEGY or not each.startswith(OF_STRATEGY)]
+        for each in self._candidates(variant, step):
+            if each.key == step and each.change:
+                words = each.change.split()
+                yield (*_without(kept, *(word.partition("=")[0] for word in words)), *words)
+            elif each.key == step:
+                name = each.reason.partition(" is refused")[0] if step == STRATEGY else step
+                self.refused.setdefault(name, each.reason.removeprefix(f"{name} is refused: "))
+
+    def is_possible(self, variant: Variant) -> bool:
+        """Whether it can run as far as its config tells, and is no other one's in different words."""
+        if variant not in self._runs:
+            try:
+                run = self.run(variant)
+                reason = _other_updates(run)
+            except ConfigurationError as error:
+                reason = str(error)
+            if reason:
+                self.refused.setdefault(" ".join(variant), reason)
+            elif not any(other is not None and other.written == run.written for other in self._others(variant)):
+                return True
+            self._runs[variant] = None
+        return self._runs[variant] is not None
+
+    def _others(self, variant: Variant) -> list[RunConfig | None]:
+        return [run for name, run in self._runs.items() if name != variant]
+
+    def _is_tried(self, key: str) -> bool:
+        if any(fnmatch(key, pattern) for pattern in self.fixed):
+            return False
+        return not self.over or any(fnmatch(key, pattern) for pattern in self.over)
+
+
+def _other_updates(run: RunConfig) -> str:
+    """Why a strategy does not take the updates of one process; empty if it does."""
+    if not run.parallel.is_exact:
+        return f"parallel={run.parallel.name} takes other updates than one process"
+    if run.parallel.outlives_ranks:
+        return f"parallel={run.parallel.name} is for ranks that may die"
+    return ""
+
+
+def _without(variant: Sequence[str], *keys: str) -> list[str]:
+    return [each for each in variant if each.partition("=")[0] not in keys]
+
+
+def _ordered(variant: Sequence[str]) -> Variant:
+    """Groups before keys, each in alphabetical order, so that equal configurations are equal."""
+    return tuple(sorted({*variant}, key=lambda each: ("." in each.partition("=")[0], each)))

@@ -1,0 +1,41 @@
+"""The terms of a tuning: what is tried, and how long it may take."""
+
+from dataclasses import dataclass
+
+from manyheads.runner.errors import not_allowed
+from manyheads.runner.option.rules import seconds
+
+ASKED, ANY = "asked", "any"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """``budget``: a duration; ``over``: patterns of the only keys to try, with commas; ``fix``: of keys to leave alone.
+
+    ``within``: how much slower than the best of those measured to a decision the answer may be, as a fraction;
+    ``precision``: "asked", or "any" to try every configuration in other precisions too.
+
+    Raises ConfigurationError for values that are not allowed.
+    """
+
+    budget: str = "10m"
+    over: str = ""
+    fix: str = ""
+    within: float = 0.03
+    precision: str = ASKED
+
+    def __post_init__(self) -> None:
+        if seconds(self.budget) is None:
+            raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
+        if not 0 < self.within < 1:
+            raise not_allowed("--within", self.within, "a number between 0 and 1, such as 0.03")
+
+    def patterns(self, flag: str) -> list[str]:
+        """Those of ``flag``, "over" or "fix"."""
+        text: str = getattr(self, flag)
+        return [each for each in text.split(",") if each]
+
+    @property
+    def seconds(self) -> float:
+        """The budget."""
+        return seconds(self.budget) or 0.0

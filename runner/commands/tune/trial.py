@@ -1,0 +1,85 @@
+"""One configuration beside the user's own: both as ``judge`` sees them in a tuning's ledger."""
+
+from dataclasses import replace
+
+from manyheads.runner.judge.claims import REFUSED, Claims
+from manyheads.runner.judge.judgement import Judgement
+from manyheads.runner.judge.numerics import AS_ASKED, tolerances_of
+from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.rows import BASE, CHANGE, Row, Rows
+from manyheads.runner.judge.runs import Purpose, Runs
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
+
+SAME, SHARES = "same numerics", "BatchNorm over each rank's share"
+ALPHA, LEAST = 0.05, 0.0  # of a judgement; a trial only examines
+
+
+class Trial:
+    """``arm``: the configuration's name in the ledger of ``runs``; ``base``, ``run``: complete run configs."""
+
+    def __init__(self, runs: Runs, arm: str, base: RunConfig, run: RunConfig):
+        self.question = Question(
+            overrides=[],
+            change=arm,
+            on="speed",
+            least=LEAST,
+            alpha=ALPHA,
+            test="symmetric",
+            tolerances=tolerances_of(base, run),
+            code="",
+            draw="",
+            base=dict(base.written),
+            changed=dict(run.written),
+        )
+        self._of_precision = f"precision={run.precision.name}"
+        self._judgement = Judgement(_PairRuns(runs, arm), self.question, budget=0.0)
+
+    def examine(self) -> str:
+        """The class of its numerics. Raises Refused if it does not take the user's own updates."""
+        self._judgement.examine()
+        claims = self._judgement.claims()
+        if claims.reasons:
+            raise Refused(claims)
+        if claims.numerics != AS_ASKED:
+            return SAME
+        return self._of_precision if self.question.changes_precision else SHARES
+
+    @property
+    def expected(self) -> str:
+        """The class as the options of both declare it."""
+        if self.question.changes_precision:
+            return self._of_precision
+        return SHARES if self.question.tolerances[2] else SAME
+
+
+class Refused(Exception):
+    """A configuration that may not be chosen, whose ``claims`` say why."""
+
+    def __init__(self, claims: Claims):
+        about = "computes something else" if claims.verdict == REFUSED else "cannot run"
+        super().__init__(f"{about}: {'; '.join(claims.reasons)}")
+
+
+class _PairRuns(Runs):
+    """The runs of a tuning, without those of other configurations."""
+
+    def __init__(self, runs: Runs, arm: str):
+        super().__init__(runs.folder)
+        self._all, self._arm = runs, arm
+        self.ledger = _PairRows(runs, arm)
+
+    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
+        row = self._all.start(config, purpose, arm=BASE if arm == BASE else self._arm, round=round, place=place)
+        return replace(row, arm=arm)
+
+
+class _PairRows(Rows):
+    """Their rows, where what ``judge`` calls the change is ``arm``."""
+
+    def __init__(self, runs: Runs, arm: str):
+        super().__init__(runs.folder)
+        self._own = {BASE: BASE, arm: CHANGE}
+
+    def rows(self) -> list[Row]:
+        return [replace(row, arm=self._own[row.arm]) for row in super().rows() if row.arm in self._own]

@@ -1,0 +1,111 @@
+"""``manyheads tune``: ask, search, write the experiment."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from manyheads.launchers.parent_signals import interrupt
+from manyheads.runner.commands.explain.limits import Limit
+from manyheads.runner.commands.tune.answer import Tuned
+from manyheads.runner.commands.tune.bench import Bench
+from manyheads.runner.commands.tune.experiment import write
+from manyheads.runner.commands.tune.race import BASE, Variant
+from manyheads.runner.commands.tune.search import Choice, Search
+from manyheads.runner.commands.tune.space import Space
+from manyheads.runner.commands.tune.terms import Terms
+from manyheads.runner.commands.tune.trial import SAME
+from manyheads.runner.commands.tune.tuning_page import as_page
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
+from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.errors import ConfigurationError, Interrupted, warn
+from manyheads.runner.judge.draw import new_draw
+from manyheads.runner.judge.runs import Runs
+from manyheads.runner.machine.process import handled_by
+from manyheads.runner.run.files import exclusive, in_turn, make_folder, write_whole
+from manyheads.runner.run.progress import keeping
+from manyheads.runner.run.run_folder import RunFolder
+
+TUNINGS = Path("outputs") / "tunings"
+LOCK = ".asked"
+FORMAT = 1
+
+
+def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = None) -> Tuned:
+    """Find the fastest way to compute the updates of a run. ``overrides``: as for train.
+
+    Asked again, the same tuning continues. Raises ConfigurationError, what the user's own configuration fails with, and
+    Interrupted, with the answer so far.
+    """
+    words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
+    line, origin = resolve_origin(CommandLine.of(words, config_dir))
+    space = Space(line, origin, terms.patterns("over"), terms.patterns("fix"), precisions=terms.precision == "any")
+    _check(space)
+    runs, draw = _asked(space, words, terms, named_folder(overrides, SWEEP_DIR))
+    kept = f"the runs that have ended are kept in {RunFolder(runs.folder)}; the same command continues"
+    with exclusive(runs.ledger.path, of=runs.folder), keeping("tune", kept), handled_by(interrupt):
+        bench = Bench(runs, space.run, draw, terms.seconds, space.refused)
+        bench.prepare()
+        search = Search(bench, space, SAME, within=terms.within)
+        try:
+            search.run()
+            limits = bench.limits([BASE, search.outcome.choices[0].candidate])
+        except Interrupted as stop:
+            stop.answer = _answer(runs, words, search, space, {})
+            stop.answer.show()
+            raise
+        return _answer(runs, words, search, space, limits)
+
+
+def _check(space: Space) -> None:
+    base = space.run(BASE)
+    for key, value in (
+        ("trainer.evaluate_only", base.trainer.evaluate_only),
+        ("checkpoint.resume", base.checkpoint.resume),
+    ):
+        if value:
+            raise ConfigurationError.at(key, value, ": a tuning trains from the start. Leave it out.")
+    space.check_patterns()
+
+
+def _asked(space: Space, words: Sequence[str], terms: Terms, named: Path | None) -> tuple[Runs, str]:
+    """The runs of a new tuning, or of one that was begun with the same question; and the draw of its orders."""
+    asked = {
+        "base": dict(space.run(BASE).written),
+        "over": terms.over,
+        "fix": terms.fix,
+        "precision": terms.precision,
+    }
+    name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+    folder = (named or TUNINGS / name).resolve()
+    make_folder(folder)
+    runs = Runs(folder)
+    with in_turn(folder / LOCK):
+        if not runs.ledger.exists():
+            runs.ledger.create({**asked, "overrides": [*words], "draw": new_draw(), "format": FORMAT})
+    question = runs.ledger.question()
+    if {key: question.get(key) for key in asked} != json.loads(json.dumps(asked)):
+        raise ConfigurationError(f"{folder} holds another tuning. Name another folder.")
+    return runs, question["draw"]
+
+
+def _answer(runs: Runs, words: Sequence[str], search: Search, space: Space, limits: Mapping[Variant, Limit]) -> Tuned:
+    """What is known, with its page and its experiment written."""
+    answer = Tuned.of(runs.folder, words, search.outcome, space, limits, _written(search, space, words))
+    write_whole(answer.page, as_page(answer, runs.ledger.rows()))
+    return answer
+
+
+def _written(search: Search, space: Space, words: Sequence[str]) -> Path | None:
+    """The experiment with the first choice; None if that is the user's own configuration, or cannot be written."""
+    choice: Choice = search.outcome.choices[0]
+    if choice.candidate == BASE:
+        return None
+    about = f"{math.exp(choice.gain):.2f} times the speed of {' '.join(words) or 'the defaults'}, {choice.numerics}."
+    try:
+        return write(space, choice.candidate, about, here=Path.cwd())
+    except ConfigurationError as error:
+        warn(f"{error} No experiment was written.")
+        return None

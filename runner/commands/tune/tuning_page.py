@@ -1,0 +1,112 @@
+"""tuning.html: one self-contained page of a tuning, without a network or a server."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+
+from manyheads.runner.commands.tune.answer import YOURS, Tuned
+from manyheads.runner.commands.tune.bench import log_seconds
+from manyheads.runner.commands.tune.screening import SCREEN
+from manyheads.runner.commands.tune.search import DECIDE, FRESH, HALVE
+from manyheads.runner.judge.rows import BASE, COMPLETED, Row
+from manyheads.runner.machine import invocation
+from manyheads.runner.report.chart_spec import Axis, Chart
+from manyheads.runner.report.html_page import html_page
+from manyheads.runner.report.palette import OTHERS
+from manyheads.runner.report.series import Line
+
+TEMPLATE = Path(__file__).with_name("tuning.html.j2")
+AFTERWARDS = (HALVE, DECIDE, FRESH)
+TITLES = ["configuration", "ms per update", "speed-up when screened", "rounds afterwards", "speed-up in them"]
+Speedups = Mapping[str, list[tuple[str, float]]]  # by configuration: the purpose of each round, and its speed-up
+
+
+def as_page(answer: Tuned, rows: Sequence[Row]) -> str:
+    """The page as text. ``rows``: of the ledger."""
+    found = _speedups(rows)
+    first = answer.choices[0]
+    return html_page(
+        TEMPLATE,
+        heading=first.change or YOURS,
+        kind="tuning",
+        headline=[*first.lines()][1].strip(),
+        facts=_facts(answer, rows),
+        lines=[*answer.lines()],
+        charts=_charts(found),
+        titles=TITLES,
+        configurations=[*_table(found, rows)],
+        refused=answer.refused,
+        data={},
+    )
+
+
+def _facts(answer: Tuned, rows: Sequence[Row]) -> dict[str, str]:
+    times = [time.strftime("%Y-%m-%d %H:%M", time.localtime(row.began)) for row in (rows[0], rows[-1])]
+    return {
+        "command": invocation.command("tune", *answer.base),
+        "date": " to ".join(dict.fromkeys(times)),
+        "runs": str(len(rows)),
+    }
+
+
+def _speedups(rows: Sequence[Row]) -> Speedups:
+    """Over the user's own configuration in the same round, in the order of the rounds."""
+    rounds: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        if row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED:
+            rounds[row.purpose, row.round][row.arm] = log_seconds(row)
+    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for (purpose, _), times in rounds.items():
+        for arm, seconds in times.items():
+            if BASE in times:
+                found[arm].append((purpose, math.exp(times[BASE] - seconds)))
+    return found
+
+
+def _charts(found: Speedups) -> list[Chart]:
+    """The rounds after screening, in which several configurations ran again and again."""
+    colours, lines, last = cycle(OTHERS), [], 0
+    for arm, rounds in found.items():
+        values = [speedup for purpose, speedup in rounds if purpose in AFTERWARDS]
+        if values and arm != BASE:
+            last = max(last, len(values))
+            x = [*range(1, len(values) + 1)]
+            lines.append(Line(None, arm, next(colours), "solid", x, values, mark="both"))
+    if not lines:
+        return []
+    lines.append(Line(None, YOURS, "#56646e", "dot", [1, max(last, 2)], [1.0, 1.0]))
+    note = (
+        "How many times as fast as your configuration in the same round. Those that were slower than another end early."
+    )
+    axes = Axis("round after screening", is_whole=True), Axis("speed-up")
+    return [Chart("rounds", "Every round after screening", note, *axes, lines)]
+
+
+def _table(found: Speedups, rows: Sequence[Row]) -> Iterator[list[str]]:
+    """The fastest first, those of one round behind those of several."""
+
+    def afterwards(arm: str) -> list[float]:
+        return [speedup for purpose, speedup in found[arm] if purpose in AFTERWARDS]
+
+    def key(arm: str) -> tuple[bool, float]:
+        return not afterwards(arm), -median(afterwards(arm) or [speedup for _, speedup in found[arm]])
+
+    for arm in sorted(found, key=key):
+        took = [1000 * math.exp(log_seconds(row)) for row in rows if row.arm == arm and _is_timed(row)]
+        screened = next((speedup for purpose, speedup in found[arm] if purpose == SCREEN), None)
+        later = afterwards(arm)
+        yield [
+            YOURS if arm == BASE else arm,
+            f"{median(took):.4g}",
+            "" if screened is None or arm == BASE else f"{screened:.2f}",
+            str(len(later)),
+            f"{median(later):.2f}" if later else "",
+        ]
+
+
+def _is_timed(row: Row) -> bool:
+    return row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED

@@ -1,0 +1,172 @@
+"""The bench of a tuning, with runs that only seem to be made: budget, ledger, order, and what is refused."""
+
+import pytest
+
+from manyheads.runner.commands.tune.bench import LEAST_RUNS, Bench
+from manyheads.runner.commands.tune.race import BASE
+from manyheads.runner.commands.tune.screening import SCREEN, BudgetSpent
+from manyheads.runner.commands.tune.trial import SAME, SHARES
+from manyheads.runner.errors import ConfigurationError, Interrupted
+from tests.commands.tune.played import Played
+from tests.in_process import SMALL, typed
+
+DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
+PARTS = ("trainer.grad_accumulation=2",)
+ON_DEVICE = ("data.on_device=true",)
+
+
+def bench(runs, *, budget=1000.0, draw="1"):
+    if not runs.ledger.exists():
+        runs.ledger.create({"draw": draw})
+    known = {}
+
+    def run(variant):
+        if variant not in known:
+            known[variant] = typed(*SMALL, *variant)
+        return known[variant]
+
+    return Bench(runs, run, draw, budget, {})
+
+
+@pytest.fixture
+def prepared(tmp_path):
+    made = bench(Played(tmp_path))
+    made.prepare()
+    return made
+
+
+def test_times_are_logarithms_of_the_seconds_of_an_update(prepared):
+    prepared.runs.seconds = lambda arm: 0.02 if arm == "data.on_device=true" else 0.04
+    times = prepared.round(SCREEN, [BASE, ON_DEVICE])
+    assert times[BASE] - times[ON_DEVICE] == pytest.approx(0.693, abs=0.02)
+
+
+def test_the_noise_floor_is_the_users_configuration_against_itself(prepared):
+    assert 0 < prepared.scale < 0.02
+
+
+def test_a_run_times_the_same_number_of_updates_in_every_configuration(prepared):
+    prepared.round(SCREEN, [BASE, ON_DEVICE, PARTS])
+    timed = [config["trainer"]["stop_after"] for config in prepared.runs.configs[-3:]]
+    assert len({*timed}) == 1
+
+
+def test_the_order_is_drawn_anew_for_every_round_and_launchers_stay_together(prepared):
+    orders, candidates = set(), [BASE, ON_DEVICE, DDP]
+    for _ in range(12):
+        prepared.round(SCREEN, candidates)
+        orders.add(tuple(row.arm for row in prepared.runs.ledger.rows()[-3:]))
+    assert len(orders) == 4  # two launchers, and two configurations within one of them
+    assert all(order[1] != "parallel=ddp launcher.nproc_per_node=2" for order in orders)
+
+
+def test_what_is_recorded_is_not_run_again(tmp_path, prepared):
+    asked = [BASE, ON_DEVICE]
+    times, runs = prepared.round(SCREEN, asked), len(prepared.runs.ledger.rows())
+    again = bench(Played(tmp_path, seconds=lambda arm: 9.9))
+    again.prepare()
+    assert again.round(SCREEN, asked) == times
+    assert again.left == pytest.approx(prepared.left)
+    assert not again.runs.configs
+    assert len(again.runs.ledger.rows()) == runs
+
+
+def test_a_run_that_was_interrupted_is_run_again(tmp_path, prepared):
+    number = len(prepared.runs.ledger.rows())
+    prepared.runs.stop = number + 1
+    with pytest.raises(Interrupted):
+        prepared.round(SCREEN, [BASE, ON_DEVICE])
+    again = bench(Played(tmp_path))
+    again.prepare()
+    assert again.round(SCREEN, [BASE, ON_DEVICE]).keys() == {BASE, ON_DEVICE}
+    assert len(again.runs.configs) == 1
+
+
+@pytest.mark.parametrize("reason", ["rank 1 failed first: OutOfMemoryError", "killed by SIGKILL", "stalled for 120 s"])
+def test_what_fails_is_left_out_with_its_reason(tmp_path, reason):
+    made = bench(Played(tmp_path, fails=lambda purpose, arm: reason if "on_device" in arm else None))
+    made.prepare()
+    assert made.round(SCREEN, [BASE, ON_DEVICE]).keys() == {BASE}
+    assert made.refused == {"data.on_device=true": f"failed: {reason}"}
+
+
+def test_what_fails_when_it_evaluates_is_not_proved(tmp_path):
+    made = bench(Played(tmp_path, fails=lambda purpose, arm: "OutOfMemoryError" if purpose == "proof" else None))
+    made.prepare()
+    assert not made.is_proved(ON_DEVICE)
+    assert made.refused == {"data.on_device=true": "failed: OutOfMemoryError"}
+
+
+def test_the_proof_evaluates_and_writes_a_checkpoint(prepared):
+    assert prepared.is_proved(ON_DEVICE)
+    config = prepared.runs.configs[-1]
+    assert config["trainer"]["stop_after"] == 5
+    assert config["trainer"]["evaluate_every"] == "5steps"
+    assert config["checkpoint"]["every"] == "5"
+
+
+def test_the_class_of_numerics_is_found_by_comparing_updates(prepared):
+    assert prepared.expected(ON_DEVICE) == SAME
+    assert prepared.expected(DDP) == SHARES  # as long as nobody looked whether there is a BatchNorm
+    assert prepared.numerics(DDP) == SAME
+    assert prepared.expected(DDP) == SAME
+    assert prepared.expected((*DDP, *ON_DEVICE)) == SAME
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"samples_per_update": [4]}, "update 1 of the change takes 4 samples, of base 8"),
+        ({"dtypes": {"bfloat16": 1}}, "computes in bfloat16"),
+        ({"per_epoch": 10}, "an epoch of the change has 10 updates, of base 20"),
+    ],
+)
+def test_cheats_may_not_be_chosen(tmp_path, facts, reason):
+    made = bench(Played(tmp_path, facts=lambda arm: facts))
+    made.prepare()
+    assert made.numerics(ON_DEVICE) is None
+    assert reason in made.refused["data.on_device=true"]
+
+
+def test_a_run_that_took_fewer_samples_does_not_count(tmp_path, prepared, monkeypatch):
+    honest = Played._findings
+
+    def fewer(self, purpose, arm, seconds, updates):
+        found = honest(self, purpose, arm, seconds, updates)
+        return found if arm == "base" else {**found, "samples": 1}
+
+    monkeypatch.setattr(Played, "_findings", fewer)
+    assert prepared.round(SCREEN, [BASE, ON_DEVICE]).keys() == {BASE}
+    assert "1 samples in as many updates" in prepared.refused["data.on_device=true"]
+
+
+def test_a_round_that_does_not_fit_is_not_begun(tmp_path):
+    made = bench(Played(tmp_path), budget=100.0)
+    made.prepare()
+    rounds = made.fits([BASE, ON_DEVICE])
+    for _ in range(rounds):
+        made.round(SCREEN, [BASE, ON_DEVICE])
+    assert made.fits([BASE, ON_DEVICE]) == 0
+    before = len(made.runs.ledger.rows())
+    with pytest.raises(BudgetSpent):
+        made.round(SCREEN, [BASE, ON_DEVICE])
+    with pytest.raises(BudgetSpent):
+        made.numerics(ON_DEVICE)
+    assert len(made.runs.ledger.rows()) == before
+    assert made.left >= 0
+
+
+def test_a_budget_that_is_too_small_is_refused_at_once(tmp_path):
+    made = bench(Played(tmp_path), budget=30.0)
+    with pytest.raises(ConfigurationError, match=rf"makes at least {LEAST_RUNS + 10}\. Allow at least \d+ s") as error:
+        made.prepare()
+    assert error.value.key == "--budget"
+    assert len(made.runs.ledger.rows()) <= 4
+
+
+def test_what_limits_is_measured_if_there_is_time(prepared, tmp_path):
+    found = prepared.limits([BASE, ON_DEVICE])
+    assert [each.name for each in found.values()] == ["loader", "loader"]
+    assert found[BASE].factor == pytest.approx(1.25)
+    prepared.budget = prepared.budget * (1 - prepared.left) + 5
+    assert prepared.limits([PARTS]) == {}
