@@ -61,7 +61,8 @@ def fitted(measured: Measured, exchanged: Exchanged, cluster: Cluster, assumptio
         found = replayed(measured.step.scaled(factor), exchanges, cluster, assumptions)
         if abs(found.seconds - measured.seconds) <= CLOSE_ENOUGH * measured.seconds or found.data > 0:
             break
-        factor = max(factor / 2, factor + (measured.seconds - found.seconds) / measured.step.computing)
+        own = (found.computing + found.optimizer + found.stragglers + found.idle) / factor  # what grows with it
+        factor = max(factor / 2, factor + (measured.seconds - found.seconds) / own)
     return measured.step.scaled(factor)
 
 

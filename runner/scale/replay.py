@@ -61,10 +61,14 @@ class Replay:
         self.replicate = Group(layout.replicate, layout.tensor * layout.shard)
         self.stage = Group(layout.pipeline, layout.tensor * layout.shard * layout.replicate)
         self.timeline = Timeline()
+        self._seconds: dict[tuple[str, float, Group], float] = {}
 
     def seconds(self, kind: str, payload: float, group: Group) -> float:
-        """The time of one collective."""
-        return self.cluster.seconds(kind, payload, group, devices=self.devices)
+        """The time of one collective; most of an update's are equal."""
+        asked = kind, payload, group
+        if asked not in self._seconds:
+            self._seconds[asked] = self.cluster.seconds(kind, payload, group, devices=self.devices)
+        return self._seconds[asked]
 
     # -- computing, with what is exchanged for it ----------------------------------------------------
 

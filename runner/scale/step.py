@@ -40,11 +40,6 @@ class Step:
     spread: float | None = None
 
     @property
-    def computing(self) -> float:
-        """Seconds of one device that computes all of it, without waiting for anything."""
-        return self.micro_batches * (self.forward + self.backward) + self.optimizer + self.rest
-
-    @property
     def bytes(self) -> float:
         return sum(unit.bytes for unit in self.units)
 

@@ -33,3 +33,21 @@ def transformer(
         *(Unit(FP32 * float(block), block / computed, activations) for _ in range(layers)),
         Unit(0.0, head / computed),
     )
+
+
+def stages(parameters: list[float], work: list[float]) -> tuple[Unit, ...]:
+    """Consecutive stages of a model: millions of parameters, and any measure of their computing."""
+    whole = sum(work)
+    return tuple(Unit(FP32 * 1e6 * millions, each / whole) for millions, each in zip(parameters, work, strict=True))
+
+
+def llama(*, layers: int, hidden: int, block: float, vocabulary: int, tokens: int) -> tuple[Unit, ...]:
+    """Blocks of so many parameters between an embedding and a head with weights of its own; activations in bf16."""
+    head = float(vocabulary * hidden)
+    computed = layers * block + head
+    activations = 2.0 * tokens * hidden
+    return (
+        Unit(FP32 * head, 0.0, 0.0),
+        *(Unit(FP32 * block, block / computed, activations) for _ in range(layers)),
+        Unit(FP32 * head, head / computed, 0.0),
+    )

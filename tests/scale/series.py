@@ -64,12 +64,13 @@ class Series:
 
     def step(self, devices: int) -> Step:
         """The update of one device, whose speed is not known."""
-        micro_batches = self.content.get("micro_batches", 1)
-        if isinstance(micro_batches, dict):
-            micro_batches = micro_batches[devices]
-        loading = self.content.get("loading", {})
-        known = {"samples": self.content["samples"], "micro_batches": micro_batches, **loading}
+        known = {key: self._of(key, devices) for key in ("samples", "micro_batches")}
         return Step(self.units, forward=1 - models.BACKWARD, backward=models.BACKWARD, **known)
+
+    def _of(self, key: str, devices: int) -> Any:
+        """A value, or the one for this number of devices."""
+        value = self.content.get(key, 1)
+        return value[devices] if isinstance(value, dict) else value
 
     def seconds(self, devices: int) -> float:
         """Of a measured update."""
