@@ -23,7 +23,7 @@ class Observed(NamedTuple):
     """What is kept of a batch until its statistics are added up: for the task, and for each metric that was added."""
 
     by_task: Any
-    by_metrics: list[Statistics]
+    by_metrics: list[Any]
 
 
 def _is_alike(metric: Metric, other: Metric) -> bool:
@@ -86,7 +86,7 @@ class Scores:
         if not self.added:
             return Observed(self.task.observe(outputs, batch), [])
         with torch.no_grad():
-            return Observed(self.task.observe(outputs, batch), [m.statistics(outputs, batch) for m in self.added])
+            return Observed(self.task.observe(outputs, batch), [m.observe(outputs, batch) for m in self.added])
 
     def add_up(self, observed: Sequence[Observed | Statistics]) -> Statistics:
         """The statistics of these batches, or of some that are statistics already. Waits for the device."""
@@ -95,8 +95,8 @@ class Scores:
         kept = [each for each in observed if isinstance(each, Observed)]
         sums = self.task.add_up([each.by_task for each in kept])
         for index, metric in enumerate(self.added):
-            parts = [each.by_metrics[index] for each in kept]
-            sums |= {f"{metric.name}.{name}": sum(part[name] for part in parts) for name in metric.shapes}  # type: ignore[misc]
+            found = metric.add_up([each.by_metrics[index] for each in kept])
+            sums |= {f"{metric.name}.{name}": value for name, value in found.items()}
         return self.unflatten(self.flatten(sums).cpu())
 
     def flatten(self, sums: Mapping[str, Tensor]) -> Tensor:
@@ -121,7 +121,7 @@ class Scores:
     # -- columns -------------------------------------------------------------------------------------
 
     def names(self, prefix: str) -> list[str]:
-        """The columns of one split: its loss, then its metrics; of training those that sums can tell."""
+        """The columns of one split: its loss, then its metrics; for training, those that sums can express."""
         return [f"{prefix}_loss", *(f"{prefix}_{metric.name}" for metric, _ in self._pairs(prefix))]
 
     def of(self, prefix: str, sums: Any) -> dict[str, float | None]:

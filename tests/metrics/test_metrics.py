@@ -31,8 +31,8 @@ def drawn(*, absent: int | None = None, size: int = 500):
 
 
 def summed(metric, scores, targets):
-    parts = zip(scores.split(123), targets.split(123), strict=True)
-    return metric.value({"confusion": sum(metric.statistics(one, two)["confusion"] for one, two in parts).double()})
+    parts = [metric.observe(*part) for part in zip(scores.split(123), targets.split(123), strict=True)]
+    return metric.value({name: counts.double() for name, counts in metric.add_up(parts).items()})
 
 
 @pytest.mark.parametrize("absent", [None, 3])
@@ -62,7 +62,7 @@ def test_balanced_accuracy():
 
 def test_what_is_ignored_is_in_no_cell():
     scores, targets = drawn()
-    found = of_confusion.confusion(scores, targets.where(targets != 2, -1), CLASSES)
+    found = of_confusion.confusion(scores.argmax(1), targets.where(targets != 2, -1), CLASSES)
     assert found[2].sum() == 0
     assert found.sum() == (targets != 2).sum()
 

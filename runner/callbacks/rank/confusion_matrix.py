@@ -38,7 +38,7 @@ class ConfusionMatrix(Callback):
                 "callbacks.confusion_matrix needs a task with one class for each sample, pixel or token. Leave it out.",
                 key="callbacks.confusion_matrix",
             )
-        found = confusion(scores, targets, scores.shape[1])
+        found = confusion(scores.argmax(1), targets, scores.shape[1])
         self._sum = found if self._sum is None else self._sum + found
 
     def on_evaluation(self, split: str, samples: Any) -> None:

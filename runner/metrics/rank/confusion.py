@@ -3,7 +3,7 @@
 Classes that neither occur nor are predicted have no value, as in scikit-learn.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from manyheads.runner.task.rank.task import Task
 
 
-def confusion(scores: Tensor, targets: Tensor, classes: int) -> Tensor:
+def confusion(predicted: Tensor, targets: Tensor, classes: int) -> Tensor:
     """How often each class (row) was predicted as each class (column): (classes, classes) int64.
 
-    scores: (N, classes), of which the highest counts; targets: (N,), those below 0 are ignored.
+    predicted: the class numbers, (N,); targets: (N,), those below 0 are ignored.
     """
-    cells = torch.where(targets >= 0, targets * classes + scores.argmax(1), classes**2)
+    cells = torch.where(targets >= 0, targets * classes + predicted, classes**2)
     return torch.bincount(cells, minlength=classes**2 + 1)[: classes**2].view(classes, classes)
 
 
@@ -40,7 +40,8 @@ class OfConfusion(Metric):
         self.classes, self.task = num_classes, task
         self.shapes = {"confusion": (num_classes, num_classes)}
 
-    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+    def observe(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        # Many batches are counted by few operations, which is what small models ask for.
         assert self.task is not None
         scores, targets = self.task.scored(outputs, batch)
         if targets.ndim != 1 or scores.ndim != 2 or scores.shape[1] != self.classes:
@@ -49,7 +50,14 @@ class OfConfusion(Metric):
                 f"{tuple(scores.shape)} and {tuple(targets.shape)}. Leave it out, or choose a metric that fits.",
                 key=f"metrics.{self.name}",
             )
-        return {"confusion": confusion(scores, targets, self.classes)}
+        return scores.argmax(1), targets
+
+    def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
+        return self.add_up([self.observe(outputs, batch)])
+
+    def add_up(self, observed: Sequence[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+        predicted, targets = (torch.cat(parts) for parts in zip(*observed, strict=True))
+        return {"confusion": confusion(predicted, targets, self.classes)}
 
     def value(self, sums: Mapping[str, Tensor]) -> float | None:
         matrix = sums["confusion"]

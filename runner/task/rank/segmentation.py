@@ -60,7 +60,7 @@ class Segmentation(Task):
 
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
         scores, targets = self.scored(outputs, batch)
-        return {"confusion": confusion(scores, targets, self.classes)}
+        return {"confusion": confusion(scores.argmax(1), targets, self.classes)}
 
     def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
         masks = batch[1].long()
