@@ -37,7 +37,7 @@ def project_of(folder: Path) -> Path:
 def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
     """A config's value in which each file that a ``_target_`` names relative to a project has its absolute path.
 
-    Raises ConfigurationError if several of the projects have the file. One that none has is placed in the first.
+    Raises ConfigurationError if several of the projects have the file. A file that none has is expected in the first.
     """
     if isinstance(value, list):
         return [absolute(item, projects, f"{key}.{index}") for index, item in enumerate(value)]

@@ -36,7 +36,7 @@ STEERING = ("hydra.searchpath", "hydra.job.env_copy")  # values that Hydra reads
 
 
 class Compositions:
-    """Configs of loaders that look for options in the same folders. ``compose``: Hydra's own way."""
+    """Composed configs, shared by loaders that search the same folders. ``compose``: Hydra's own function."""
 
     def __init__(self, compose: Compose):
         self._compose, self._parser = compose, OverridesParser.create()
@@ -45,14 +45,14 @@ class Compositions:
         self._composed: dict[Any, bytes] = {}
 
     def compose(self, loader: ConfigLoaderImpl, name: str | None, overrides: list[str], **how: Any) -> DictConfig:
-        """What ``loader`` composes, at a small part of the cost if only values are new. Raises what Hydra raises."""
+        """What ``loader`` composes, at a fraction of the cost if only values are new. Raises what Hydra raises."""
         try:
             return self._by_values(loader, name, [self._parsed(each) for each in overrides], how)
         except (HydraException, OmegaConfBaseException):  # Hydra's own message speaks of what was typed
             return self._compose(loader, name, overrides, **how)
 
     def _parsed(self, text: str) -> Override:
-        """Most of what one job is told, its neighbours are told too."""
+        """The parsed override, kept, since most overrides of a job are its neighbours' too."""
         if text not in self._overrides:
             self._overrides[text] = self._parser.parse_override(text)
         return self._overrides[text]
@@ -104,7 +104,7 @@ def _is_value(override: Override, exists: Callable[[str], bool]) -> bool:
 
 
 def _with_what_was_typed(config: DictConfig, typed: Sequence[Override]) -> DictConfig:
-    """With Hydra's notes on the overrides, among which are values now."""
+    """The config with Hydra's record of all overrides, including those that only set values."""
     ours = [each for each in typed if not each.is_hydra_override()]
     config.hydra.overrides.task = [each.input_line for each in ours]
     config.hydra.overrides.hydra = [each.input_line for each in typed if each.is_hydra_override()]

@@ -34,8 +34,8 @@ def refuse(message: str) -> NoReturn:
 def is_met_elsewhere(launcher: Mapping[Any, Any]) -> bool:
     """Whether this command only takes part in the run of another machine, by the launcher's section.
 
-    Where an engine chooses the machines, one of several tasks that srun has started is the run: the first. It is the
-    project's own declaration that counts, since nobody has been asked yet whether they trust this config's code.
+    If an engine chooses the machines, the first of the tasks that srun has started is the run. The project's own
+    declaration counts, since it is not known yet whether the user trusts this config's code.
     Raises ConfigurationError.
     """
     if (rendezvous := launcher.get("rendezvous")) is not None:

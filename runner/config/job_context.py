@@ -1,4 +1,4 @@
-"""What a job of Hydra's knows of itself, and its errors as a single paragraph."""
+"""What a Hydra job knows about itself, and its errors as a single paragraph."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -26,7 +26,7 @@ class Origin:
     """The origin of runs. ``trust``: what the user trusts of the configs, None for the user's own.
 
     ``composed_from``: the saved config, if any. ``started``: the folders of the run, or of the sweep, that this
-    process has started: the only thing that is noted here on the way.
+    process has started, the only field that changes.
     """
 
     trust: Trust | None = None

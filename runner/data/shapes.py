@@ -42,6 +42,7 @@ class Shapes(Data):
         return ImageArrays(images, self.targets(masks), self.image_size, classes=self.classes)
 
     def targets(self, masks: "np.ndarray") -> "np.ndarray":
+        """What is to be learned of the images. ``masks``: the class of each pixel, (N, H, W)."""
         return masks
 
 

@@ -44,7 +44,7 @@ class Aim:
 
     @property
     def what(self) -> str:
-        """What there are more or fewer of."""
+        """What is counted, for sentences: there are more or fewer of it."""
         return "seconds per update" if self.is_speed else self.text
 
     def value(self, findings: Mapping[str, Any]) -> float:

@@ -133,7 +133,7 @@ def _exact(rows: Sequence[Row], tolerances: Tolerances) -> float | None:
 
 
 def _failure_of_change(rows: Sequence[Row]) -> str | None:
-    """Why the change failed before the rounds; STEPS are a matter of refusals."""
+    """Why the change failed before the rounds. Failures of STEPS are among the refusals."""
     failed = (
         row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose not in (STEPS, EXACT, ROUND)
     )

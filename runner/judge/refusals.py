@@ -40,7 +40,7 @@ def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
 
 
 def _of_data(facts: Sequence[Row]) -> Iterator[str]:
-    """Samples of base that are others when a judgement is continued; ``facts``: of both arms, and of base again.
+    """Samples of base that differ when a judgement is continued; ``facts``: of both arms, and of base again.
 
     Only of splits that are the same in both arms: others may be drawn anew each time.
     """

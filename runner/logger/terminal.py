@@ -43,12 +43,14 @@ class Display:
     def epoch(self, words: list[str]) -> None:
         """A row of epochs.csv is written: which epoch it was, and what was measured."""
 
-    def say(self, message: str) -> None: ...
+    def say(self, message: str) -> None:
+        """Show a sentence, above the live line."""
 
-    def table(self, title: str, rows: dict[str, str]) -> None: ...
+    def table(self, title: str, rows: dict[str, str]) -> None:
+        """Show names with their texts, at the end of the run."""
 
     def stop(self) -> None:
-        """The live line goes; safe to call twice."""
+        """Remove the live line. Safe to call twice."""
 
 
 class Terminal(Display):

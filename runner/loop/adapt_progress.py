@@ -1,4 +1,4 @@
-"""Going on with another run's checkpoint, in a run that may have other epochs than that one."""
+"""Continues from another run's checkpoint, in a run whose epochs may differ from that one's."""
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
@@ -8,9 +8,9 @@ from manyheads.runner.loop.trainer import Trainer
 
 
 def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict) -> None:
-    """Fit the restored progress to this run. Raises ConfigurationError where it can't be, or nothing is left to train.
+    """Fit the restored progress to this run. Raises ConfigurationError if it can't be, or nothing is left to train.
 
-    The best checkpoint of then becomes this run's where it is still there; else the search for the best begins anew.
+    That run's best checkpoint becomes this run's if it still exists; otherwise the search for the best starts over.
     """
     progress, updates, source = trainer.progress, trainer.train.updates, state["source"]
     try:

@@ -40,7 +40,7 @@ def main(path: str) -> NoReturn:
 
 
 def seconds(values: torch.Tensor) -> float:
-    """What one all-reduce of it takes, the median of as many as all ranks have time for."""
+    """Seconds of one all-reduce of ``values``: the median of as many as all ranks have time for."""
     taken: list[float] = []
     end = time.perf_counter() + SECONDS
     go_on = torch.ones(1, device=values.device)

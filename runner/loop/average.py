@@ -149,7 +149,7 @@ class SWA(Average):
 
     @torch.no_grad()
     def _learn_statistics(self, batches: Iterator[Any]) -> None:
-        """Means over this rank's batches, in the place of the running ones; rank 0's count, as always."""
+        """Replace running statistics by means over this rank's batches; rank 0's are kept, as always."""
         update, parallel = self._update, self._update.parallel
         model = parallel.evaluated(update.model).eval()  # nothing is dropped, so that nothing is drawn
         norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]

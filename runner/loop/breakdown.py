@@ -30,7 +30,7 @@ SETTLE_SECONDS = 0.001  # from an epoch's beginning, when caches are cold
 class Breakdown:
     """Looks at updates of one rank. ``model``: as the strategy wrapped it; ``own``: the user's own in it.
 
-    ``ranks``: a single one exchanges nothing after its last gradient.
+    ``ranks``: how many train together; a single one exchanges nothing after its last gradient.
     """
 
     def __init__(self, model: nn.Module, own: nn.Module, device: torch.device, *, ranks: int):
@@ -101,7 +101,7 @@ class Breakdown:
             ]
 
     def _inside(self, name: str, *, first: bool) -> None:
-        """DataParallel's replicas come here from several threads; those on other devices have clocks of their own."""
+        """Note the time. DataParallel's replicas call this from several threads; only those on this device count."""
         if self._device.type == "cuda" and torch.cuda.current_device() != self._device.index:
             return
         if not first or name not in self._passes[-1]:

@@ -46,7 +46,7 @@ def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Whether a call of it runs compiled code, be it in parts."""
+    """Whether a call of the module runs compiled code, at least in parts."""
     return any(module._compiled_call_impl is not None for module in model.modules())
 
 

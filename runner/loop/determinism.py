@@ -1,4 +1,4 @@
-"""trainer.deterministic: a GPU gives the same bits again, and says so of an operation that can't.
+"""trainer.deterministic: a GPU computes the same bits each time, and an operation that can't is refused.
 
 Sources: https://docs.pytorch.org/docs/stable/notes/randomness.html,
 https://docs.nvidia.com/cuda/cublas/#results-reproducibility.
@@ -18,7 +18,7 @@ _HAS_NO_FORM = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 def set_deterministic(wanted: bool) -> None:
-    """For the whole process, before it uses a GPU. Otherwise cuDNN tries out which algorithm is the quickest."""
+    """Set it for the whole process, before it uses a GPU. Otherwise cuDNN tries its algorithms and uses the fastest."""
     if wanted:
         os.environ.setdefault(WORKSPACE, ":4096:8")  # read when cuBLAS starts
     torch.use_deterministic_algorithms(wanted)
@@ -27,7 +27,7 @@ def set_deterministic(wanted: bool) -> None:
 
 @contextmanager
 def operations_named() -> Iterator[None]:
-    """Raises ConfigurationError, which names it, for an operation that has no deterministic form."""
+    """A context that raises ConfigurationError, which names the operation, for one without a deterministic form."""
     try:
         yield
     except RuntimeError as error:

@@ -1,7 +1,7 @@
 """What the model, the loss or the data did wrong, in the words of the config.
 
-It is told from the traceback and what its frames hold. Nothing is tried beforehand: a run without a mistake pays
-nothing, and its first update is the first.
+It is inferred from the traceback and the variables of its frames. Nothing is tried beforehand, so a run without a
+mistake pays nothing.
 """
 
 import re
@@ -34,7 +34,7 @@ SHOWN = 5  # samples
 
 @contextmanager
 def diagnosed(update: Update, run: RunConfig) -> Iterator[None]:
-    """Meanwhile an error is raised as one that says what to set, if its kind is known."""
+    """A context in which an error of a known kind is raised as one that says what to set."""
     with memory_explained(run):
         try:
             yield
@@ -46,7 +46,7 @@ def diagnosed(update: Update, run: RunConfig) -> Iterator[None]:
 
 @contextmanager
 def memory_explained(run: RunConfig) -> Iterator[None]:
-    """Meanwhile an out-of-memory error is told with what would take less memory."""
+    """A context in which an out-of-memory error also says what would take less memory."""
     try:
         yield
     except Exception as error:
@@ -56,7 +56,7 @@ def memory_explained(run: RunConfig) -> Iterator[None]:
 
 
 def explained(error: Exception, update: Update, run: RunConfig) -> Exception | None:
-    """An error that names the value and the key to set; None if the mistake is of no known kind."""
+    """An error that names the value and the key to set; None for an unknown kind of mistake."""
     said, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, ConfigurationError):
         return None
@@ -128,7 +128,7 @@ def shapes(value: Any) -> str:
 
 
 def _local(frames: list[FrameType], name: str, kind: type) -> Any:
-    """The outermost frame's variable of this name and kind; None where there is none."""
+    """The outermost frame's variable of this name and kind; None if there is none."""
     found = (frame.f_locals.get(name) for frame in frames)
     return next((value for value in found if value is not None and isinstance(value, kind)), None)
 

@@ -1,4 +1,4 @@
-"""Python's collector of cycles, at moments that suit all ranks: wherever one rank pauses, all others wait for it."""
+"""Python's garbage collection, at moments that suit all ranks: while one rank pauses, all others wait for it."""
 
 import gc
 import math
@@ -8,7 +8,7 @@ YOUNG_SECONDS, ALL_SECONDS = 1.0, 60.0  # between two collections: of what is ne
 
 
 class Garbage:
-    """Within its context cycles are collected when ``tick`` finds it time, and never otherwise."""
+    """A context in which only ``tick`` collects cycles."""
 
     _young = _all = math.inf
 
@@ -24,7 +24,7 @@ class Garbage:
             gc.enable()
 
     def tick(self) -> None:
-        """The ranks have just met."""
+        """Collect cycles if it is time. Called when the ranks have just exchanged something."""
         now = time.monotonic()
         if now >= self._all:
             gc.collect()

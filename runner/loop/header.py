@@ -1,4 +1,4 @@
-"""What a user sees before the training: what is run, on what, and how the global batch comes about."""
+"""What a user sees before the training: what is run, on what, and how the global batch is divided."""
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ def header(
     classes: str,
     length: str,
 ) -> dict[str, str]:
-    """Names and texts. parameters: of the whole model; samples: of training and evaluation; the others are in words."""
+    """The header's rows by name. parameters: of the whole model; samples: of training and evaluation; others: words."""
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
     lr = learning_rate(run.optimizer, run.data.batch_size)
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
@@ -48,7 +48,7 @@ def header(
 
 
 def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:
-    """How the global batch is divided while all ranks are there."""
+    """How the global batch is divided among all ranks."""
     shares = parallel.data_size * parallel.total_ranks // parallel.world_size
     of = counted(shares, "rank" if shares == parallel.total_ranks else "share")
     micro_batches = counted(accumulation, "micro-batch", "micro-batches")
@@ -66,7 +66,7 @@ def length(settings: TrainSettings, updates: int, *, stop_after: int | None) -> 
 
 
 def averaging(trainer: TrainerSection) -> dict[str, str]:
-    """Which average of the weights there is, and what it is for; nothing without, and where nothing is trained."""
+    """Which average of the weights is kept, and for what; empty without one, and if nothing is trained."""
     if trainer.evaluate_only:
         return {}
     if (decay := trainer.ema_decay) is not None:
@@ -76,7 +76,7 @@ def averaging(trainer: TrainerSection) -> dict[str, str]:
 
 
 def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
-    """What would be faster on this device and is not used, with the words that take it.
+    """What would be faster on this device but is not used, with the overrides that enable it.
 
     ``convolves``: whether the model is mostly convolutions; on CPUs no other models were seen to gain (docs/gpus.md).
     """
@@ -102,13 +102,13 @@ def convolves(model: nn.Module) -> bool:
 
 
 def emulated(precision: PrecisionOption, device: str) -> dict[str, str]:
-    """What makes a run on CPUs slower than fp32 would be; nothing where the processor has the instructions."""
+    """What makes a run on CPUs slower than fp32 would be; empty if the processor has the instructions."""
     on_cpus = device == "cpu" and precision.autocast(on_gpus=False) == "bfloat16"
     return {"slower": f"usually than precision=fp32: {EMULATED}"} if on_cpus and bfloat16() is None else {}
 
 
 def weights(built: Built, loaded: str | None) -> dict[str, str]:
-    """Where the model's first weights are from, and which of a checkpoint's it has not; nothing for random ones."""
+    """Where the initial weights come from, and which of a checkpoint's do not fit; empty for random ones."""
     found = [built.pretrained, loaded]
     text = "; then ".join(name for name in found if name is not None)
     if built.unfit is not None and any(built.unfit):
@@ -117,7 +117,7 @@ def weights(built: Built, loaded: str | None) -> dict[str, str]:
 
 
 def about(run: RunConfig) -> dict[str, str]:
-    """The user's description of the run, as far as there is one."""
+    """The user's description of the run; empty without one."""
     said = {"name": run.name, "tags": ", ".join(run.tags), "notes": run.notes}
     return {key: printable(text) for key, text in said.items() if text}
 
@@ -133,7 +133,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def learning_rate(option: OptimizerOption, batch_size: int) -> str:
-    """The learning rate, and how it was fitted to the batch."""
+    """The learning rate, and how it was scaled to the batch."""
     lr = scaled_lr(option, batch_size)
     if option.lr_scaling == "none":
         return f"lr {lr:g}"

@@ -1,6 +1,6 @@
 """The log windows: closed one by one, and exchanged between the ranks several at once.
 
-A small model's updates take less time than an exchange does, so that one for each window would be most of its cost.
+A small model's updates take less time than an exchange does, so one for each window would be most of the cost.
 """
 
 import time
@@ -22,7 +22,7 @@ AT_ONCE = "at_once"
 
 
 class LogRow(NamedTuple):
-    """What a row of steps.csv says besides sums; ``norm``: of the last update's gradients."""
+    """What a row of steps.csv holds besides sums; ``norm``: of the last update's gradients."""
 
     step: int
     lr: float
@@ -39,7 +39,7 @@ class LogWindow(NamedTuple):
 
 
 class LogWindows:
-    """Counts and times of the training updates on this rank, and what all ranks' come to."""
+    """Counts and times of the training updates on this rank, and their sums over all ranks."""
 
     def __init__(self, *, parallel: Parallel, scores: Scores, breakdown: Breakdown):
         self.meter, self.clock, self.breakdown = Meter(parallel, scores), clock_of(parallel.device), breakdown
@@ -66,7 +66,7 @@ class LogWindows:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough windows wait to be collected; alike on all ranks."""
+        """Whether enough windows wait to be collected; the same on all ranks."""
         return len(self._closed) >= self._at_once
 
     def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[LogWindow], dict[str, float]]:
@@ -89,7 +89,7 @@ class LogWindows:
         return settled
 
     def _next_at_once(self) -> float:
-        """How many windows to wait for next; rank 0's word alone, or the ranks would not meet."""
+        """How many windows to wait for next. Rank 0 alone decides, since all ranks must exchange at the same time."""
         now, count = time.perf_counter(), max(1, len(self._closed))
         seconds, self._collected_at = (now - self._collected_at) / count, now
         return float(max(1, min(MOST, COLLECT_SECONDS // max(seconds, 1e-9)))) if self._parallel.rank == 0 else 0.0

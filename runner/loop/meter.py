@@ -56,7 +56,7 @@ class Sums:
 
     @classmethod
     def from_state(cls, state: StateDict) -> "Sums":
-        """What ``asdict`` gave; of an older run, whose statistics are fields of their own."""
+        """Restore the result of ``asdict``; in older runs, statistics are separate fields."""
         own = {name: value for name, value in state.items() if name in (*NAMES, "statistics")}
         older = {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items() if name not in own}
         counted = own.get("counted", own["count"])
@@ -83,7 +83,7 @@ class Meter:
         self._closed: list[tuple[Sums, int]] = []  # with the number of those passed when it was closed
 
     def add(self, passed: ForwardResult) -> None:
-        """A forward pass; where several ranks have the same samples, only one of them counts."""
+        """Count a forward pass. If several ranks have the same samples, only one of them counts."""
         if not self._parallel.counts_samples:
             return
         if not self._passed:
@@ -98,7 +98,7 @@ class Meter:
         self._open.corrupt += count * self._parallel.counts_samples
 
     def close(self, **seconds: float) -> Sums:
-        """An interval ends here. ``seconds``: fields of its sums, which are returned: more of them may follow."""
+        """End the interval and return its sums, of which ``seconds`` are fields; others may be set later."""
         closed, self._open = self._open, Sums()
         closed.take(seconds)
         self._closed.append((closed, len(self._passed)))
@@ -131,7 +131,7 @@ class Meter:
         return intervals, dict(zip(flags, plain[width * len(closed) :], strict=True))
 
     def _add_losses(self) -> None:
-        """What was passed stays for ``_add_statistics``."""
+        """Add up losses and counts. The passes are kept for ``_add_statistics``."""
         if self._summed == len(self._passed):
             return
         losses = iter(torch.stack([each.loss for each in self._passed[self._summed :]]).tolist())
@@ -143,7 +143,7 @@ class Meter:
             self._summed = max(self._summed, end)
 
     def _add_statistics(self) -> None:
-        """Into the last interval that has been closed, and forget what was passed."""
+        """Add statistics to the interval that was closed last, and forget the passes."""
         sums = self._closed[-1][0] if self._closed else self._open
         if self._passed:
             sums.add_statistics(self._scores.add_up([each.observed for each in self._passed]))

@@ -31,7 +31,7 @@ def build_reporter(
     utilization: Utilization | None = None,
     is_silent: bool = False,
 ) -> Reporter:
-    """Rank 0's writes and speaks, the others' are mute; of an evaluation there are no rows to write."""
+    """The rank's reporter. Only rank 0's writes and prints; for an evaluation there are no rows to write."""
     recorder, display = NullWriter(), Display()
     if parallel.records and not is_silent:
         display = Both(Terminal(), log_display(folder.log))
@@ -53,7 +53,7 @@ def build_reporter(
 
 
 def build_loggers(options: Mapping[str, LoggerOption], run: LoggedRun, display: Display) -> list[Logger]:
-    """The config's loggers, each behind a guard and started; trackers are no rank's business."""
+    """The config's loggers, guarded and started, without trackers, which publishers serve."""
     own = {name: option.section for name, option in options.items() if not option.publishes}
     made = instantiate_named("logger", own, Logger)
     guarded: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in made.items()]

@@ -68,7 +68,7 @@ def refusal(run: RunConfig) -> ConfigurationError | None:
 
 
 def _checks(run: RunConfig) -> Iterator[Callable[[], None]]:
-    """In the order in which ranks would find out."""
+    """The checks, in the order in which ranks would fail."""
     yield lambda: _locate_all(run.written)
     is_own = run.data.target.startswith("manyheads.")
     if not is_own:

@@ -11,7 +11,7 @@ from manyheads.runner.run.json_types import Numbers
 
 @dataclass
 class Progress:
-    """Counted over all attempts at this run. ``epoch``: complete ones, evaluation included."""
+    """Counted over all attempts at this run. ``epoch``: the number of complete ones, evaluation included."""
 
     epoch: int = 0
     epoch_step: int = 0  # updates of the current epoch; all of them while its evaluation is still to come
@@ -37,7 +37,7 @@ class Progress:
     ended: str | None = None  # the key that ended the run before its last epoch
 
     def count(self, sums: Sums, lap: Lap) -> None:
-        """A window of updates is over. ``sums``: of all ranks; ``lap``: this rank's times."""
+        """Count a window of updates. ``sums``: of all ranks; ``lap``: this rank's times."""
         self.samples += int(sums.count)
         self.corrupt += int(sums.corrupt)
         self.seconds += lap.seconds
@@ -48,7 +48,7 @@ class Progress:
         self.sums.add(sums)
 
     def end_epoch(self, seconds: float, *, evaluation: float) -> None:
-        """``seconds``: of its training on the slowest rank."""
+        """Count a complete epoch. ``seconds``: of its training on the slowest rank."""
         self.spent = self.time(seconds, evaluation=evaluation)
         self.checkpoint_seconds = self.evaluation_seconds = 0.0
         self.train_seconds += seconds
@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def samples_per_second(self) -> float | None:
-        """Without warm-up, evaluation and checkpoints; of a run that was all warm-up, over everything."""
+        """Samples per second of training, without warm-up; with it if there was nothing else."""
         if self.timed_seconds:
             return self.timed_samples / self.timed_seconds
         total = self.train_seconds + self.seconds
@@ -72,10 +72,10 @@ class Progress:
         return {part: self.spent.get(part, 0.0) + value for part, value in now.items()}
 
     def move_to(self, updates: int, *, before: int | None) -> None:
-        """Count in epochs of ``updates`` where they had ``before``; None: a checkpoint that does not say.
+        """Count in epochs of ``updates``. ``before``: how many they had; None if the checkpoint does not say.
 
-        An epoch that a limit cut short goes on where it was cut. Raises ValueError in the middle of an epoch whose rest
-        would be other samples.
+        An epoch that a limit cut short continues where it was cut. Raises ValueError in the middle of an epoch, the
+        rest of which would have other samples.
         """
         if before is not None and self.epoch_step == 0:
             self.epoch, self.epoch_step = divmod(self.step, before)

@@ -30,7 +30,7 @@ Work = Callable[[RunConfig, "Parallel", RunFolder, Heartbeat], None]
 
 
 def main(path: str, *, work: Work | None = None) -> NoReturn:
-    """Be one rank, in a process of its own, as the environment says which. Ends the process.
+    """Be the rank that the environment names, in a separate process. Ends the process.
 
     ``work``: what it does; None to train.
     """
@@ -84,7 +84,7 @@ def run_rank(
 
 
 def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None:
-    """Tell the parent again and again which collective operation this rank has come to, beside what it does."""
+    """Report to the parent, from a thread, which collective operation this rank has reached."""
 
     def tell() -> None:
         while True:
@@ -106,7 +106,7 @@ def _go_near(run: RunConfig, local_rank: int) -> None:
 
 
 def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
-    """Leave the terminal's process group, say in the title who this is, write to the rank's own log."""
+    """Leave the terminal's process group, set the process title, and write to the rank's own log."""
     import setproctitle
 
     if os.getpgrp() != os.getpid():
@@ -124,7 +124,7 @@ def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
 
 
 def _speak_on(terminal: str) -> None:
-    """Write standard output there, and not to the launcher's agent, where it is on this machine."""
+    """Write standard output to this file, if it is on this machine, and not to the launcher's agent."""
     with suppress(OSError):
         descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
         os.dup2(descriptor, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Turns the loop's numbers into rows for the files and lines for the terminal. Rank 0's does; the others' is mute."""
+"""Turns the loop's numbers into rows for the files and lines for the terminal. Only rank 0's writes and prints."""
 
 import logging
 import resource
@@ -41,12 +41,12 @@ class Reporter:
         self.corrupt: set[str] = set()  # paths of samples that could not be read
 
     def start(self, progress: Progress, *, total: int, epochs: int) -> None:
-        """``total``: updates at which the run ends; ``epochs``: in which it ends, at the latest."""
+        """Training starts. ``total``: updates at which it ends; ``epochs``: in which it ends, at the latest."""
         self.epochs, self._row_step = epochs, progress.step
         self.display.start(done=progress.step, total=total)
 
     def phase(self, progress: Progress, *, evaluates: bool = False) -> None:
-        """An epoch of training begins or goes on, or its evaluation."""
+        """An epoch of training, or its evaluation, starts or continues."""
         self.display.phase(f"epoch {progress.epoch + 1}/{self.epochs}{' evaluating' if evaluates else ''}")
 
     def update(self, step: int) -> None:
@@ -131,7 +131,7 @@ class Reporter:
         return row, is_best
 
     def close(self) -> None:
-        """The live line goes, the files are complete. Safe to call twice."""
+        """Remove the live line and complete the files. Safe to call twice."""
         self.display.stop()
         self.recorder.close()
 
@@ -143,7 +143,7 @@ class Reporter:
 
 
 def milliseconds(seconds: float) -> str:
-    """Three digits of them, or all before the point."""
+    """Milliseconds with three digits, or all before the decimal point."""
     value = 1000 * seconds
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
@@ -156,19 +156,19 @@ def thousands(value: float) -> str:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Most memory that this rank has had: of its GPU what tensors took, without GPU the process's resident set."""
+    """Peak memory of this rank in MB: of tensors on its GPU; without a GPU, the process's resident set."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def reserved_memory_mb(device: torch.device) -> float | None:
-    """Most memory that torch has held of this rank's GPU, for tensors to come included; None without a GPU."""
+    """Peak memory in MB that torch has reserved on this rank's GPU, its cache included; None without a GPU."""
     return torch.cuda.max_memory_reserved(device) / 2**20 if device.type == "cuda" else None
 
 
 def forget_peaks(devices: list[torch.device]) -> None:
-    """What GPUs hold at most is measured from here on."""
+    """Measure the peak memory of GPUs from now on."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)

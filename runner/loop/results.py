@@ -53,7 +53,7 @@ def result_of(
 
 
 def _utilization(trainer: Trainer) -> ResultJson:
-    """FLOPs that a sample takes, and MFU, where it is known what the devices can compute."""
+    """FLOPs per sample, and MFU; empty if the devices' peak is unknown."""
     known, speed = trainer.reporter.utilization, trainer.progress.samples_per_second
     if known is None or speed is None:
         return {}
@@ -61,7 +61,7 @@ def _utilization(trainer: Trainer) -> ResultJson:
 
 
 def _digests(trainer: Trainer) -> dict[str, str]:
-    """The sha256 of the samples of each split, where the data set knows it."""
+    """The sha256 of the samples of each split, if the data set provides it."""
     loaders = {"train": trainer.train, "val": trainer.evaluation.loader}
     found = {name: getattr(loader.batches.dataset, "digest", None) for name, loader in loaders.items()}
     return {name: digest for name, digest in found.items() if digest is not None}
@@ -103,7 +103,7 @@ def summary(result: ResultJson, scores: Scores, folder: RunFolder) -> tuple[str,
 
 
 def place(best: Numbers) -> str:
-    """When that was."""
+    """When the best value was reached."""
     return f"step {best['step']}" if "step" in best else f"epoch {best['epoch']}"
 
 

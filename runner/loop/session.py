@@ -61,7 +61,7 @@ class Session:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Meanwhile a failure is reported to the parent at once, which limits the time for all that follows it."""
+        """A context in which a failure is reported to the parent at once, which limits the time for what follows."""
         try:
             with diagnosed(self.update, self.run):
                 yield

@@ -20,7 +20,7 @@ class Sharpness:
 
     @contextmanager
     def uphill(self, parameters: Sequence[nn.Parameter], norm: Tensor) -> Iterator[None]:
-        """Meanwhile the parameters are ``rho`` further along their gradients, of which ``norm`` is the norm, ()."""
+        """A context in which the parameters are moved by ``rho`` along their gradients, whose norm is ``norm``, ()."""
         before = [parameter.detach().clone() for parameter in parameters]
         with torch.no_grad():
             for parameter in parameters:

@@ -1,4 +1,4 @@
-"""Why a run may end before its last epoch: it no longer gets better, or its time is up. Alike on all ranks."""
+"""Why a run may end before its last epoch: it no longer gets better, or its time is up. The same on all ranks."""
 
 import math
 import signal
@@ -16,7 +16,7 @@ PATIENCE = "patience"
 class Ending:
     """The keys ``trainer.max_time``, in seconds, ``trainer.patience`` and ``trainer.min_delta``.
 
-    What is decided stands in the progress, under the name of its key, and so in checkpoints.
+    The decision is recorded in the progress, under the name of its key, and so in checkpoints.
     """
 
     max_time: float | None = None
@@ -33,7 +33,7 @@ class Ending:
         return {MAX_TIME: float(sum(progress.time(progress.seconds).values()) >= self.max_time)}
 
     def hear(self, flags: dict[str, float], progress: Progress) -> None:
-        """``flags`` added up over all ranks, which is the same on each of them."""
+        """Receive ``flags`` summed over all ranks, which are the same on each of them."""
         if flags.get(MAX_TIME):
             progress.ended = MAX_TIME
 

@@ -66,7 +66,8 @@ class Trainer:
     def fit(self, save: Callable[..., None], *, due_after_step: Callable[[int], bool]) -> None:
         """Train until all updates are done, or a signal asks to stop. Raises FloatingPointError for a NaN loss.
 
-        save: writes a checkpoint if one is due, when called with ``best``; due_after_step: says so of a step.
+        save: writes a checkpoint if one is due, when called with ``best``; due_after_step: whether one is, by a step's
+        number.
         """
         epochs = self.settings.epochs_until_end(self.train.updates)
         self.reporter.start(self.progress, total=self.settings.last_step, epochs=epochs)
@@ -180,7 +181,7 @@ class Trainer:
         return True
 
     def _judge(self, row: Numbers) -> None:
-        """What follows from a monitored metric: learning rates, and maybe the end."""
+        """Pass the monitored metric to the schedule, and to what may end the run."""
         score, direction = row[self.update.scores.monitor], self.update.scores.direction
         self.update.schedule.evaluated(score, direction)
         self.settings.ending.evaluated(score, direction, self.progress)

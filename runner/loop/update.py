@@ -83,7 +83,7 @@ class Update:
         """Make update ``number`` of the run, counted from 0.
 
         ``wants_norm``: of the gradients; costly on small models. ``on_gradients``: called when they are exchanged and
-        in their true size, before they are clipped.
+        unscaled, before they are clipped.
         """
         self.schedule.set(number)
         buffers = [b.clone() for b in self.model.buffers()] if self.skips else []  # BatchNorm learns from bad data too
@@ -187,7 +187,7 @@ class Update:
         self.restore_buffers(buffers)
 
     def _step(self, buffers: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
-        """The gradients' norm, and whether the update was left out. ``buffers``: the model's before the update."""
+        """The gradients' norm, and whether the update was skipped. ``buffers``: the model's before the update."""
         norm = self.gradient_norm() if wants_norm or self.skips or math.isfinite(self.clip_norm) else 0.0
         if self.clip_value < math.inf:
             clip_grad_value_(self.parameters, self.clip_value)

@@ -224,6 +224,7 @@ class MeshOption(ParallelOption):
 
     @property
     def sizes(self) -> dict[str, int | str]:
+        """How many ranks the mesh has in each of its dimensions: a number, or "auto"."""
         return {key: self.section[key] for key in Layout._fields if key in self.section}
 
     def unavailable(self) -> str | None:

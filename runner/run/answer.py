@@ -136,7 +136,7 @@ def run_command(
     on_line: Callable[[str], None] | None = None,
     stdout: "Stream" = None,
 ) -> ChildEnd:
-    """Run it as ``Program.run`` does. It leaves it to this process to print its error.
+    """Run it as ``Program.run`` does. Its error is left to this process to print.
 
     Raises Interrupted after a signal, with what the command says is kept.
     """

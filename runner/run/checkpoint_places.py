@@ -1,6 +1,6 @@
-"""Which checkpoints a run has: last.pt, best.pt and step_*.pt, or folders of sharded ones, by what they are called.
+"""Which checkpoints a run has: last.pt, best.pt and step_*.pt, or folders of sharded ones, by name.
 
-A folder's name is its own, since no folder can take another one's place at once: step_00000020, best_00000020, and
+Each folder has a new name, since a folder cannot replace another one atomically: step_00000020, best_00000020, and
 step_00000020.2 where the same step was saved once more.
 """
 
@@ -54,6 +54,6 @@ def _key(path: Path) -> tuple[int, int]:
 
 
 def _newest(paths: list[Path]) -> Path:
-    """The first one, unless it is not there, or another was written after it: the format may have changed."""
+    """The first one, unless it is missing or another was written later: the format may have changed."""
     there = [path for path in paths if path.exists()]
     return max(there, key=lambda path: path.stat().st_mtime_ns) if there else paths[0]

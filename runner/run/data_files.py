@@ -48,7 +48,7 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, *, most: int = MOST_BYTES) -> str:
-    """The text of such a file, as ``read_bytes`` takes it; what is no UTF-8 is replaced."""
+    """The text of such a file, as ``read_bytes`` takes it; what is not UTF-8 is replaced."""
     return read_bytes(path, most=most).decode(errors="replace")
 
 
@@ -97,7 +97,7 @@ LINE = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """All messages from INFO on go to this file meanwhile, and nowhere else."""
+    """A context in which all messages from INFO on go to this file, and nowhere else."""
     make_folder(path.parent)
     with open(path, "a", opener=no_link) as file:
         handler = logging.StreamHandler(file)

@@ -21,8 +21,8 @@ FAILED = (errno.EROFS, errno.EIO, errno.ESTALE)
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays.
 
-    Raises an OSError that names ``path`` when the disk is full or fails, whatever whoever writes makes of that, and
-    ConfigurationError where the folder is a link.
+    Raises an OSError that names ``path`` when the disk is full or fails, whatever error the writer turns that into, and
+    ConfigurationError if the folder is a link.
     """
     with Folder(path.parent) as folder:
         beside = aside(path.name)
@@ -81,7 +81,7 @@ def take_name(beside: Path, path: Path) -> None:
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Create a folder and those above it that are missing; does nothing if it is there. Raises as ``Folder``."""
+    """Create a folder and those above it that are missing; does nothing if it exists. Raises as ``Folder``."""
     try:
         with Folder(path.parent) as folder:
             folder.make(path.name, mode)
@@ -91,7 +91,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """What is in a folder under such a name, sorted, without links; nothing if there is no such folder."""
+    """The paths in a folder that match ``pattern``, sorted, without links; none if the folder does not exist."""
     try:
         with Folder(folder) as held:
             found = held.list()
@@ -113,7 +113,7 @@ def remove(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Have the names in it survive a power cut."""
+    """Make the names in the folder survive a power cut."""
     with Folder(path) as folder:
         folder.sync()
 

@@ -122,7 +122,7 @@ class Folder:
         return content
 
     def make(self, name: str, mode: int = 0o777) -> None:
-        """Create a folder in this one; one that is there stays."""
+        """Create a folder in this one; does nothing if it exists."""
         try:
             with suppress(FileExistsError):
                 os.mkdir(name, mode, dir_fd=self.handle)
@@ -222,7 +222,7 @@ def _replaced(path: Path) -> ConfigurationError:
 
 
 def _up_to(count: int, handle: int) -> bytes:
-    """So many bytes of a file, or all that are left."""
+    """The next ``count`` bytes of a file, or all that are left."""
     found = os.read(handle, count)
     while len(found) < count and (more := os.read(handle, count - len(found))):
         found += more

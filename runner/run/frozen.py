@@ -47,7 +47,7 @@ def _text(path: Path) -> str:
 
 
 def _parts(text: str, start: re.Pattern[str], kind: type, only: tuple[str, ...] = ()) -> Iterator[Any]:
-    """What the parts of a text hold; where they are not YAML each by itself, the whole of it."""
+    """The contents of the parts of a text; that of the whole text if the parts are not YAML by themselves."""
     try:
         try:
             found = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only or "")]

@@ -36,7 +36,7 @@ class Heartbeat:
     """The parent creates the file; each rank opens it with its own ``rank``."""
 
     def __init__(self, path: Path | None, *, rank: int = 0, ranks: int = 0):
-        """``path``: the file; None for one that nobody else sees, for so many ``ranks``."""
+        """``path``: the file; None for one that nobody else sees, for this number of ``ranks``."""
         self.path = path
         if path is None:
             self._map = mmap.mmap(-1, _size(ranks))
@@ -50,7 +50,7 @@ class Heartbeat:
 
     @classmethod
     def of_rank(cls, place: RankInfo, otherwise: Path) -> "Heartbeat":
-        """A rank's own, from where its launcher says; ``otherwise``: the run folder's."""
+        """A rank's own, in the file that its launcher names; ``otherwise``: the run folder's."""
         own = machine_folder(place)
         return cls(otherwise if own is None else own / "heartbeat", rank=place.rank)
 
@@ -76,7 +76,7 @@ class Heartbeat:
         return None
 
     def enter(self) -> None:
-        """Say that this rank lives, and under which process id."""
+        """Report that this rank lives, with its process id."""
         self._words[self._own + 2] = os.getpid()
         self._words[self._own + 1] = RUNNING
 
@@ -109,7 +109,7 @@ class Heartbeat:
         self._map[start : start + _LENGTH] = bytes(_LENGTH)
 
     def note_collective(self, collective: int) -> None:
-        """Say which collective operation this rank has come to, by their number since it joined."""
+        """Report which collective operation this rank has reached, counted since it joined."""
         self._words[self._own + 3] = collective
 
     def read(self, rank: int) -> list[int]:
@@ -131,7 +131,7 @@ class Heartbeat:
         self._words[0] = signum
 
     def beats(self) -> int:
-        """Beats of all ranks together; standing still means that no rank got anywhere."""
+        """Beats of all ranks together; if it stands still, no rank makes progress."""
         return sum(self._words[1 + _PER_RANK * rank] for rank in range(self.ranks))
 
     def state(self, rank: int) -> int:
@@ -142,7 +142,7 @@ class Heartbeat:
         return self._words[3 + _PER_RANK * rank]
 
     def collective(self, rank: int) -> int:
-        """Which collective operation the rank has come to; 0 where it does not say."""
+        """Which collective operation the rank has reached; 0 if it does not report that."""
         return self._words[4 + _PER_RANK * rank]
 
     def _report_of(self, rank: int) -> int:

@@ -1,4 +1,4 @@
-"""Types of a run's JSON files: who reads one relies on them, whoever has written the file."""
+"""Types of a run's JSON files, which readers can rely on, whoever has written the file."""
 
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -30,7 +30,7 @@ class ScoresJson(TypedDict, total=False):
 
 
 class ResultJson(TypedDict, total=False):
-    """result.json: what a run came to. Keys that are not listed are of a command or a launcher, and stay as they are.
+    """result.json: the outcome of a run. Keys that are not listed belong to a command or a launcher, and are kept.
 
     ``metrics``, ``best``: values by column; ``best``: of the best epoch; ``objective``: the monitored value; ``time``:
     seconds of training by what they were spent on; ``peak_memory_mb``, ``reserved_memory_mb``: by device; ``files``,
@@ -123,19 +123,19 @@ class ProvenanceJson(MachineJson, total=False):
 
 
 def wrong_keys(content: Mapping[str, Any], kind: type) -> list[str]:
-    """Keys of a TypedDict whose values are of another type, at any depth; null is of every type."""
+    """Keys of a TypedDict whose values are of another type, at any depth; null has every type."""
     tests = _tests(kind)
     return [key for key, value in content.items() if key in tests and not tests[key](value)]
 
 
 def right(content: Mapping[str, Any], kind: type[Content]) -> Content:
-    """The content without what has another type than its key has in the TypedDict."""
+    """The content without the keys whose values do not have the type in the TypedDict."""
     wrong = wrong_keys(content, kind)
     return cast(Content, {sys.intern(key): value for key, value in content.items() if key not in wrong})
 
 
 def check(content: Mapping[str, Any], kind: type[Content], path: object) -> Content:
-    """The content. Raises ConfigurationError that names the first value of another type than its key has."""
+    """The content. Raises ConfigurationError that names the first value of a wrong type."""
     for key in wrong_keys(content, kind):
         raise ConfigurationError(f"{path} cannot be read: {key} has another type. Restore it from a copy.")
     return cast(Content, content)

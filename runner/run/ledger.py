@@ -37,7 +37,7 @@ class Entry:
     time: float = field(default_factory=time.time)  # of this line, in seconds since 1970
 
     def check(self) -> None:
-        """Raises TypeError for values of another kind than they are declared."""
+        """Raises TypeError for values that do not have the declared type."""
         if not all(type(each) is int and each >= 0 for each in (self.job, self.repeat, self.split)) or not self.split:
             raise TypeError("job, repeat and split are integers")
         texts = [self.folder, self.state, self.signature or "", self.reason or ""]
@@ -66,7 +66,7 @@ class Ledger:
     def create(
         self, options: dict[str, Any], *entries: Entry, arguments: Sequence[str] = (), is_search: bool = False
     ) -> None:
-        """Begin it. ``options``: how the sweep runs its jobs.
+        """Create the ledger. ``options``: how the sweep runs its jobs.
 
         arguments: the command line, which plans the jobs again until they are in the ledger. is_search: it always
         resumes the sweep, since it has yet to propose trials.

@@ -41,7 +41,7 @@ class Program:
 
     ``environment``: all of its variables; None: those of this process. ``folder``: its working directory; None: that of
     this process. ``outlives``: whether it may outlive this process; otherwise the kernel kills it when the thread that
-    started it has ended, however that came.
+    started it has ended, for whatever reason.
     """
 
     command: Sequence[str]

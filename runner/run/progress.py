@@ -53,7 +53,7 @@ class Work:
         self.reach(self.done + 1, what)
 
     def reach(self, done: int, what: str | None = None) -> None:
-        """So many parts are done; ``what`` as above."""
+        """``done`` parts are done; ``what`` as above."""
         self.done = done
         self.next(what)
 
@@ -110,7 +110,7 @@ class Work:
 
 @contextmanager
 def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[Work]:
-    """Show that this is being done. ``kept``: what a user who presses Ctrl-C is told of what is left of it."""
+    """Show that this is being done. ``kept``: what a user who presses Ctrl-C reads about what is kept of it."""
     work = Work(what, total)
     with keeping(what, kept):
         work.next()

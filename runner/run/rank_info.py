@@ -1,4 +1,4 @@
-"""Which rank this process is, as whatever started it says in the environment."""
+"""Which rank this process is, as its launcher says in the environment."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""result.json: what a run came to. Rank 0 writes what it knows, the parent completes it, however the run ended."""
+"""result.json: the outcome of a run. Rank 0 writes what it knows, the parent completes it, however the run ended."""
 
 import csv
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def as_failure(reason: BaseException | None) -> Failure | None:
 
 
 def last_known(folder: RunFolder) -> ResultJson:
-    """How far a run got that could not say so itself: the last rows of its tables."""
+    """How far a run got that could not report it: the last rows of its tables."""
     step, epoch = _last_row(folder.steps), _last_row(folder.epochs)
     return {
         "epochs": int(epoch.get("epoch", 0)),

@@ -45,7 +45,7 @@ def run_config(content: bytes, path: Path) -> dict:
 
 
 class Inside:
-    """A path in a run folder, made when it is first asked for: of thousands of folders few are."""
+    """A path in a run folder, computed when it is first needed: for most of thousands of folders it never is."""
 
     def __init__(self, name: str):
         self._name = name
@@ -60,7 +60,7 @@ class Inside:
 
 
 class RunFolder:
-    """Where one run keeps everything; "What a run leaves" in the README says what each file holds."""
+    """Where one run keeps everything; docs/run-folder.md says what each file holds."""
 
     COMPOSED = ".hydra/config.yaml"  # what Hydra composed, of which run.yaml is frozen
 
@@ -278,7 +278,7 @@ class RunFolder:
 
 
 def _settled(path: Path) -> Path:
-    """Without links, but for those inside a sweep, which nobody typed: the guard refuses what lies behind them."""
+    """The path without links, except for those within a sweep, which nobody typed: the guard refuses to follow them."""
     found, typed = path.resolve(), Path(os.path.abspath(path))
     if found != typed:
         for above in typed.parents:

@@ -130,7 +130,7 @@ def _key() -> bytes | None:
 
 
 def _new_key() -> bytes | None:
-    """Made once and whole: of several processes that try at the same time the first one's counts for all."""
+    """Create the key, complete and only once: if several processes try at the same time, all get the first one's."""
     path = key_file()
     if path is None:
         return None

@@ -96,7 +96,7 @@ def _dump(pickled: bytes) -> str:
 
 
 def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
-    """How many there are from this one down, each alias counted as what it stands for."""
+    """The number of nodes in this one, itself included; an alias counts as what it stands for."""
     if id(node) not in counted:
         counted[id(node)] = math.inf  # if it is found again below itself
         parts = [] if isinstance(node, yaml.ScalarNode) else node.value

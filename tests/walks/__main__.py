@@ -68,9 +68,9 @@ AIMS = {
 }
 
 
-def figures(root: Path = ROOT) -> dict[str, int]:
-    """Each measure of RECORDED as it is now."""
-    source, layers = Source.read(root), Layers(root)
+def figures(source: Source, root: Path = ROOT) -> dict[str, int]:
+    """Each measure of RECORDED as it is now. ``source``: what ``root`` holds."""
+    layers = Layers(root)
     walks = {name: Walk(source, start) for name, start in FOLLOWED.items()}
     found = {}
     for name, walk in walks.items():
@@ -102,7 +102,7 @@ def main() -> None:
         print(*sorted(f"climbs: {here} -> {there}" for here, there in walk.climbs(Layers(ROOT))), sep="\n")
         return
     print(f"{'':40}{'now':>8}{'recorded':>10}{'aim':>6}")
-    for name, count in figures().items():
+    for name, count in figures(Source.read(ROOT)).items():
         print(f"{name:40}{count:8}{RECORDED.get(name, 0):10}{AIMS.get(name, ''):>6}")
 
 

@@ -1,11 +1,12 @@
 """Walks through the source: none has become longer, and neither a new name nor a wrapping hides one."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from tests.walks.__main__ import RECORDED, figures
-from tests.walks.source import Source
+from tests.walks.source import ROOT, Source
 from tests.walks.walk import Walk
 
 BUILD = """
@@ -45,8 +46,13 @@ class Kept:
 """
 
 
-def test_no_measure_is_worse_than_recorded() -> None:
-    now = figures()
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return Source.read(ROOT)
+
+
+def test_no_measure_is_worse_than_recorded(source: Source) -> None:
+    now = figures(source)
     assert {name: count for name, count in now.items() if count > RECORDED[name]} == {}
     assert now.keys() == RECORDED.keys()
 
@@ -66,3 +72,16 @@ def test_a_walk_is_the_same_under_another_name(tmp_path: Path, name: str, taken:
         ("Holder.read", "self.given"),
     }
     assert walk.rooms == {"runner"}
+
+
+def test_what_is_overridden_is_described_in_a_base(source: Source) -> None:
+    """Overrides need no docstring (ruff's D102 is off), since they are described where they are declared."""
+    missing = set()
+    for function in source.functions.values():
+        name = function.node.name
+        if function.owner is not None and not name.startswith("_"):
+            bases = [each for each in source.lineage(function.owner) if each != function.owner]
+            declared = [found for each in bases if (found := source.functions.get(f"{each}.{name}"))]
+            if declared and not any(ast.get_docstring(each.node) for each in declared):
+                missing |= {each.name for each in declared}
+    assert missing == set()

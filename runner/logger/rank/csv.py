@@ -46,7 +46,8 @@ class NullWriter:
     def end(self, result: ResultJson) -> None:
         """The run ended without an error; what rank 0 knows of result.json."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Complete the files. Safe to call twice."""
 
 
 class CSVWriter(NullWriter):

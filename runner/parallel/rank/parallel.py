@@ -109,9 +109,11 @@ class Parallel:
         return model.to(self.device)
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
+        """The optimizer that the loop will use. ``optimizer``: over the parameters of ``model``, which is placed."""
         return optimizer
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
+        """The module that the loop will call. ``model``: placed, and converted by the precision."""
         return model
 
     def prime(self, step: Callable[[], None]) -> None:

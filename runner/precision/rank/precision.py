@@ -58,6 +58,7 @@ class Precision:
         return [p for group in optimizer.param_groups for p in group["params"]]
 
     def step(self, optimizer: Optimizer) -> None:
+        """Change the weights, once the gradients are exchanged, unscaled and clipped."""
         optimizer.step()
 
     def zero_grad(self, optimizer: Optimizer) -> None:
@@ -80,7 +81,8 @@ class Precision:
         """What a checkpoint must store for this precision besides the weights."""
         return {}
 
-    def load_state_dict(self, state: StateDict) -> None: ...
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restore what ``state_dict`` returned."""
 
     def close(self) -> None:
         """Undo this precision's changes to torch itself, at the end of the run."""

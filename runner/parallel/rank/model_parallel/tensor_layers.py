@@ -90,12 +90,15 @@ class SplitAttention(nn.MultiheadAttention):
     group: Any
 
     def enter(self, given: Tensor) -> Tensor:
+        """A query, key or value as the heads of this rank receive it; its gradient is added up over the group."""
         return EnterGroup.apply(given, self.group)
 
     def project(self, given: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The projection of ``given`` to the heads of this rank."""
         return functional.linear(given, weight, bias)
 
     def leave(self, part: Tensor) -> Tensor:
+        """The output of all heads. ``part``: what the heads of this rank contribute to it."""
         return LeaveGroup.apply(part, self.group)
 
     def forward(
