@@ -12,8 +12,7 @@ from manyheads.launchers import warm_server
 from manyheads.launchers.environment import PROJECT, environment, flight_recorder
 from manyheads.launchers.events import events
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
-from manyheads.launchers.load.gpu import gpu_load
-from manyheads.launchers.load.host import host_load
+from manyheads.launchers.load import gpu_load, host_load
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain

@@ -1,26 +1,103 @@
-"""Loss and metrics over every sample of the evaluation split, each counted once."""
+"""Loss and metrics over every sample of the evaluation split, each counted once.
+
+Metrics that sums cannot express are computed from each sample's scores, which are collected meanwhile.
+"""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
-from manyheads.runner.loop.collected import CollectedScores
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.stopping import Stop
 from manyheads.runner.loop.update import Update
+from manyheads.runner.metrics.metric import each_once
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import Numbers
 
 INTERVAL = 50  # batches between two reductions, at each of which all ranks may stop together
+AT_ONCE = 2**25  # bytes of scores that are brought together at a time
+
+
+class CollectedScores:
+    """The scores of this rank's samples, by sample id; ``values`` gathers those of all ranks."""
+
+    def __init__(self, parallel: Parallel, scores: Scores):
+        self._parallel, self._task, self._metrics = parallel, scores.task, scores.collected
+        self._parts: list[tuple[Sequence[int], np.ndarray, np.ndarray]] = []
+        self._bytes = 0
+
+    def add(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        """Add a batch. Raises ConfigurationError if there are not as many scores as samples, or too many in total."""
+        scores, targets = self._task.scored(outputs, batch)
+        if scores.ndim != 2:
+            raise ConfigurationError(
+                f"metrics: {self._metrics[0].name} needs class scores, but this task predicts values. Leave it out.",
+                key="metrics",
+            )
+        if len(scores) != len(ids):
+            raise ConfigurationError(
+                f"metrics: {self._metrics[0].name} needs one score per sample, but this task gives "
+                f"{len(scores) // len(ids)} per sample. Leave it out, or use a metric computed from sums, such as "
+                "f1.",
+                key="metrics",
+            )
+        part = ids, scores.detach().float().cpu().numpy(), targets.cpu().numpy()
+        self._parts.append(part)
+        self._bytes += part[1].nbytes + part[2].nbytes
+        least = min(self._metrics, key=lambda metric: metric.at_most)
+        if self._bytes > least.at_most * 2**20:
+            raise ConfigurationError(
+                f"metrics.{least.name}: the scores of this rank's samples take more than {least.at_most:g} MB. "
+                f"Raise metrics.{least.name}.at_most, use more ranks, or leave it out.",
+                key=f"metrics.{least.name}",
+            )
+
+    def values(self) -> dict[str, float | None]:
+        """The value of each metric, the same on all ranks; gathers a few classes at a time."""
+        ids = np.concatenate([np.asarray(part[0], np.int64) for part in self._parts] or [np.zeros(0, np.int64)])
+        sizes = self._parallel.gather((len(ids), self._parts[0][1].shape[1] if self._parts else 0))
+        samples, classes = sum(size for size, _ in sizes), max(width for _, width in sizes)
+        step = max(1, AT_ONCE // max(1, 4 * samples))
+        found: dict[str, list[float | None]] = {metric.name: [] for metric in self._metrics}
+        for first in range(0, classes, step):
+            columns = slice(first, min(first + step, classes))
+            scores, is_it = self._together(ids, columns)
+            for column in range(scores.shape[1]):
+                for metric in self._metrics:
+                    found[metric.name].append(metric.of_class(scores[:, column], is_it[:, column]))
+        return {metric.name: metric.over_classes(found[metric.name]) for metric in self._metrics}
+
+    def _together(self, ids: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        """All ranks' scores of some classes, and which samples are of each, in the order of the samples' ids."""
+        width = columns.stop - columns.start
+        own = [scores[:, columns] for _, scores, _ in self._parts] or [np.zeros((0, width), np.float32)]
+        which = [_members(targets, columns) for *_, targets in self._parts] or [np.zeros((0, width), np.int8)]
+        ranks = self._parallel.gather((ids, np.concatenate(own), np.concatenate(which)))
+        _, scores, members = each_once(ranks)
+        kept = (members >= 0).all(1)
+        return scores[kept], members[kept] > 0
+
+
+def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
+    """1 where a sample is of a class, 0 where not, -1 where it is left out: (N, classes) int8."""
+    if targets.ndim == 2:
+        return (targets[:, columns] > 0.5).astype(np.int8)
+    found = (targets[:, None] == np.arange(columns.start, columns.stop)).astype(np.int8)
+    found[targets < 0] = -1
+    return found
 
 
 class Evaluation:

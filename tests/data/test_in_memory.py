@@ -13,7 +13,7 @@ from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
 from manyheads.runner.data.rank.rng import sample_keys
 from manyheads.runner.data.rank.sampler import BatchIndices
-from manyheads.runner.data.rank.wrappers import Transformed
+from manyheads.runner.data.rank.splits import Transformed
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train
 

@@ -169,7 +169,7 @@ FAULTS = (
     Fault(
         name="without a GPU a run for one uses the CPU",
         promise="nothing falls back silently",
-        file="runner/config/resolve_machine.py",
+        file="runner/config/freeze.py",
         original='raise Unavailable.at("trainer.device", "cuda", f": {NO_GPU}. Set trainer.device=cpu or auto.")',
         replacement='return run.changed(trainer={"device": "cpu"})',
         tests=("tests/config/test_complete.py",),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.nodes import pending_connections, wire
+from manyheads.launchers.nodes import rendezvous, wire
 from manyheads.launchers.nodes.link import Link
 from manyheads.launchers.nodes.node_agent import connect
 from manyheads.launchers.nodes.rendezvous import Meeting
@@ -183,7 +183,7 @@ class TestManyStrangers:
         """More idle connections than the parent keeps; it has seen them all when it has dropped the first ones."""
         place = (meeting.address, meeting.port)
         crowd = [
-            socket.create_connection(place, source_address=(source, 0)) for _ in range(pending_connections.MOST + 5)
+            socket.create_connection(place, source_address=(source, 0)) for _ in range(rendezvous.MOST_STRANGERS + 5)
         ]
         for one in crowd[:5]:
             one.settimeout(20)
@@ -206,7 +206,7 @@ class TestManyStrangers:
             one.close()
 
     def test_who_sends_a_byte_at_a_time_is_dropped(self, monkeypatch):
-        monkeypatch.setattr(pending_connections, "SECONDS", 0.2)
+        monkeypatch.setattr(rendezvous, "STRANGER_SECONDS", 0.2)
         meeting = Meeting("127.0.0.1", 0, KEY)
         slow = socket.create_connection((meeting.address, meeting.port))
         slow.settimeout(0.05)

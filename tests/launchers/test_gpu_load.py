@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from manyheads.launchers.load import sampling as module
-from manyheads.launchers.load.gpu import COLUMNS, gpu_load
+from manyheads.launchers import load
+from manyheads.launchers.load import GPU_COLUMNS as COLUMNS
+from manyheads.launchers.load import gpu_load
 from manyheads.runner.machine.gpus import THROTTLED
 
 MB = 1024 * 1024
@@ -18,7 +19,7 @@ MB = 1024 * 1024
 def driver(monkeypatch):
     """Two GPUs: the first is busy with 30 %, the second with 60 %."""
     ended = []
-    monkeypatch.setattr(module, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(load, "EVERY_SECONDS", 0.01)
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
     monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: ended.append(True))
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)

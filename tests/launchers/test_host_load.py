@@ -6,13 +6,14 @@ import time
 import psutil
 import pytest
 
-from manyheads.launchers.load import sampling
-from manyheads.launchers.load.host import COLUMNS, host_load
+from manyheads.launchers import load
+from manyheads.launchers.load import HOST_COLUMNS as COLUMNS
+from manyheads.launchers.load import host_load
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(sampling, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(load, "EVERY_SECONDS", 0.05)
 
 
 def rows(path, at_least):
