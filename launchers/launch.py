@@ -16,8 +16,8 @@ from manyheads.launchers.load import gpu_load, host_load
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
-from manyheads.runner.logger.terminal import Terminal
 from manyheads.runner.machine import hardware, invocation
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
@@ -56,22 +56,30 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
     run = RunConfig.read(folder)
     launcher = _launcher(run)
     launcher = launcher.as_child_process() if apart else launcher
-    launcher.prepare(environment(launcher))
+    launcher.prepare(environment(launcher), _imports(run))
     return Plan(folder, run, launcher, pinned, apart)
 
 
 def refuse_early(run: RunConfig) -> None:
-    """Raises ConfigurationError for what ranks would refuse, where a look delays nothing, or they begin much later.
+    """Raises ConfigurationError for what ranks would refuse, if they begin much later, or have classes of the user's.
 
-    Elsewhere they refuse it themselves within seconds, or a look meanwhile (``run_agent``), and leave no run.
+    Otherwise they refuse it themselves within a second, or a look meanwhile does (``run_agent``), and leave no run.
     """
     launcher = _launcher(run)
     variables = environment(launcher)
-    launcher.prepare(variables)
-    if launcher.warm or launcher.begins_later:
+    launcher.prepare(variables, _imports(run))
+    if launcher.begins_later or (launcher.warm and _names_own_code(run)):
         warm_server.check(run, variables)
     if launcher.begins_later:
         warm_server.stop()
+
+
+def _imports(run: RunConfig) -> list[str]:
+    """The modules in which this project has what the run's options name, except for those on libraries of others."""
+    entries = (each for each in run.logger.values() if not each.publishes)
+    options = (*(getattr(run, group) for group in GROUPS if group != "launcher"), *entries)
+    targets = (each.target for each in options if not each.installed())
+    return [target.rpartition(".")[0] for target in targets if target.startswith("manyheads.")]
 
 
 def _launcher(run: RunConfig) -> Launcher:
@@ -114,6 +122,8 @@ def _launch_here(plan: Plan, signals: list[int], *, main: str, is_untried: bool)
     folder, run, launcher = plan.folder, plan.run, plan.launcher
     with folder.locked():
         if main == TRAIN:
+            from manyheads.runner.logger.terminal import Terminal  # slow, and may be so while the ranks' imports are
+
             Terminal().header({"run": str(folder)})  # now: ranks show the rest of it when they have imported torch
         sys.path += [each for each in PROJECT if each not in sys.path]
         folder.clear_attempt()

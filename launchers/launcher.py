@@ -1,7 +1,7 @@
 """What every launcher receives and must do."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,8 +80,11 @@ class Launcher:
         self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
         self.settings: NodeSettings | None = None  # of a run on several machines
 
-    def prepare(self, environment: Mapping[str, str]) -> None:
-        """Start slow preparations in the background. ``environment``: that of the job to come."""
+    def prepare(self, environment: Mapping[str, str], imports: Sequence[str]) -> None:
+        """Start slow preparations in the background.
+
+        ``environment``: that of the job to come; ``imports``: the modules of this project that its ranks will import.
+        """
 
     @property
     def is_elsewhere(self) -> bool:

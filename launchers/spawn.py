@@ -7,7 +7,7 @@ method "spawn", what torch.multiprocessing.spawn uses).
 import importlib
 import multiprocessing
 import multiprocessing.connection
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -35,10 +35,9 @@ class Spawn(Launcher):
         super().__init__(**options)
         self.warm = warm
 
-    def prepare(self, environment: Mapping[str, str]) -> None:
-        """Start the warm process in the background. ``environment``: that of the job to come."""
+    def prepare(self, environment: Mapping[str, str], imports: Sequence[str]) -> None:
         if self.warm:
-            warm.start(environment)
+            warm.start(environment, imports)
 
     def launch(self, job: Job) -> None:
         with file_rendezvous() as rendezvous:

@@ -18,18 +18,14 @@ setproctitle.setproctitle("manyheads: server that ranks are forked from")
 # Whatever asks meanwhile whether there is a GPU asks the driver alone: a process that has begun to use CUDA can't fork
 # ranks that do. Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#environment-variables.
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+of_the_run = os.environ.pop("MANYHEADS_IMPORTS", "").split()
 before = dict(os.environ)
 gc.disable()  # it takes a quarter of the time, and finds nothing: what is imported stays
-for name in (
-    "manyheads.runner.loop.rank_main",
-    "manyheads.runner.loop.build",
-    "torchvision",
-    "manyheads.runner.data.digits",
-    "manyheads.runner.model.rank.small_cnn",
-    "manyheads.runner.parallel.rank.ddp",
-    "manyheads.runner.precision.rank.fp32",
-):
+for name in ("manyheads.runner.loop.rank_main", "manyheads.runner.loop.build"):
     importlib.import_module(name)
+for name in of_the_run:
+    with suppress(Exception):  # which the ranks find too, and report
+        importlib.import_module(name)
 # What DistributedDataParallel and some optimizers import when they are first used: two seconds in every rank. Older
 # versions of torch do not have all of it.
 for name in ("torch._inductor.config", "torch.utils.serialization"):

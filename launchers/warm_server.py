@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
@@ -40,11 +40,12 @@ _server: Any = forkserver._forkserver  # there is no public way to end it, or to
 _read: dict[str, str] = {}  # by the server that runs
 
 
-def start(environment: Mapping[str, str]) -> None:
+def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
     """Let the server import in the background; returns at once. A server with another environment is stopped first.
 
-    ``environment``: what ranks get in addition to this process's own. Call it in the main thread, since the server dies
-    with the thread that started it, and only while no rank runs, since ranks die with their server.
+    ``environment``: what ranks get in addition to this process's own. ``imports``: modules that most ranks will need,
+    for a server that does not run yet. Call it in the main thread, since the server dies with the thread that started
+    it, and only while no rank runs, since ranks die with their server.
     """
     read = {name: value for name, value in {**os.environ, **environment}.items() if READ_AT_IMPORT.fullmatch(name)}
     if read != _read:
@@ -52,7 +53,8 @@ def start(environment: Mapping[str, str]) -> None:
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
     _keep_sockets_in_scratch()
     multiprocessing.set_forkserver_preload([PRELOAD])
-    with variables_set(dict(environment)), blocked_signals(), without_main_reimport():
+    variables = {**environment, "MANYHEADS_IMPORTS": " ".join(imports)}
+    with variables_set(variables), blocked_signals(), without_main_reimport():
         forkserver.ensure_running()
     _read.clear()
     _read.update(read)

@@ -4,6 +4,7 @@ Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_
 """
 
 import gzip
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,12 @@ class Digits(Data):
     def __init__(self, *, image_size: int):
         self.image_size = image_size
 
+    @cached_property
+    def _all(self) -> "tuple[np.ndarray, np.ndarray]":
+        return read()  # once for both splits
+
     def split(self, *, train: bool) -> ImageArrays:
-        values, labels = read()
+        values, labels = self._all
         chosen = split_indices(labels, train=train)
         images = (values[chosen] * 255 // 16).astype("uint8").reshape(-1, 1, 8, 8)
         return ImageArrays(images, labels[chosen], self.image_size, classes=[str(digit) for digit in range(10)])

@@ -265,7 +265,7 @@ def test_a_refusal_names_the_key_and_the_value(finished_run, tmp_path, typed, co
     ],
 )
 def test_what_ranks_refuse_names_the_key_and_the_value(tmp_path, arguments, key, value):
-    """The first is found by a fork of the warm process, the second by the ranks, and sent to their parent."""
+    """Both are found by the ranks, and sent to their parent."""
     error = answered("train", *arguments, "parallel=ddp", cwd=tmp_path, code=2)["error"]
     assert (error["code"], error["key"], error["value"]) == ("ConfigurationError", key, value)
     assert len(error["allowed"]) > 50 or "Allowed:" not in error["message"]

@@ -37,6 +37,7 @@ def found() -> dict[str, Any]:
         "directory": os.getcwd(),
         "handler": str(signal.getsignal(signal.SIGUSR2)),
         "imported": "wave" in sys.modules,
+        "has_logger": "manyheads.runner.logger.rank.tensorboard" in sys.modules,
         "kept": len(Spy.kept),
         "cuda": torch.cuda.is_initialized(),
         "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),

@@ -59,6 +59,7 @@ def test_no_rank_finds_what_one_before_it_left(tmp_path: Path) -> None:
     first["files"] = [name.replace(str(tmp_path / "1"), str(tmp_path / "2")) for name in first["files"]]
     assert without_places(second) == without_places(first)
     assert (first["kept"], first["cuda"], first["imported"], first["main"]) == (0, False, False, None)
+    assert first["has_logger"]  # imported by the server, since the run names it, before this rank builds its own
 
 
 @pytest.mark.processes
@@ -73,7 +74,8 @@ def test_a_warm_rank_has_what_a_cold_one_has(tmp_path: Path, monkeypatch) -> Non
         both = [run(tmp_path / f"{warm}", f"launcher.warm={warm}", alone) for warm in ("true", "false")]
     finally:
         os.sched_setaffinity(0, before)
-    alike = [{**found, "files": [], "main": None, "path": set(found["path"])} for found in map(without_places, both)]
+    known = {"files": [], "main": None, "has_logger": None}
+    alike = [{**found, **known, "path": set(found["path"])} for found in map(without_places, both)]
     for found in alike:
         for name in ("TORCHINDUCTOR_CACHE_DIR", "LINES", "COLUMNS"):  # set by what is imported: torch, and GNU readline
             found["environment"].pop(name, None)
