@@ -12,7 +12,6 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.config.command_line import CommandLine
-from manyheads.runner.config.freeze import checked, freeze
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.job_context import check_experiment, explained, in_sweep, job
 from manyheads.runner.config.lookup import CONF, searched
@@ -65,6 +64,7 @@ def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
 def start(config: DictConfig, *, origin: Origin) -> float | None:
     """One run, or one job of a sweep; returns the objective, for sweepers that search."""
     from manyheads.launchers.launch import launch, prepare, refuse_early  # not to print a config or the help
+    from manyheads.runner.config.freeze import checked, freeze
 
     with job() as folder:
         hydras = HydraConfig.get()

@@ -9,13 +9,15 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import Distribution
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from manyheads.runner.config.lookup import NAMED, options
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 ENTRY_POINTS = "manyheads.conf"
 ALLOWED = (*GROUPS, *NAMED, "experiment")
@@ -28,7 +30,7 @@ class Package(NamedTuple):
     folder: Path
 
     def options(self) -> Iterator[tuple[str, str]]:
-        """Each group and option. Raises ConfigurationError for files that are no options."""
+        """Each group and option. Raises ConfigurationError for files that are not options."""
         for path in sorted(self.folder.rglob("*.yaml")):
             place = path.relative_to(self.folder)
             group, name = str(place.parent), place.stem
@@ -83,7 +85,7 @@ def _found() -> Iterator[Package]:
             yield Package(name, folder.resolve())
 
 
-def _distributions() -> Iterator[Distribution]:
+def _distributions() -> Iterator["Distribution"]:
     """Those with such an entry point; asking importlib.metadata for all of them takes four times as long."""
     for folder in dict.fromkeys(sys.path):
         try:
@@ -97,4 +99,6 @@ def _distributions() -> Iterator[Distribution]:
             except OSError:
                 continue
             if is_named:
+                from importlib.metadata import Distribution  # slow, and few have such a package
+
                 yield Distribution.at(path)

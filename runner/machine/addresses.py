@@ -3,8 +3,7 @@
 import ipaddress
 import re
 import socket
-
-import psutil
+from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 
@@ -41,7 +40,7 @@ def own_address(interface: str | None, *, towards: str | None = None) -> str:
     if interface is not None:
         found = of_interface(interface)
         if found is None:
-            names = ", ".join(sorted(psutil.net_if_addrs()))
+            names = ", ".join(sorted(_interfaces()))
             raise ConfigurationError.at(
                 "launcher.network_interface",
                 interface,
@@ -65,7 +64,7 @@ def own_address(interface: str | None, *, towards: str | None = None) -> str:
 def of_interface(name: str) -> str | None:
     """The first address of an interface; link-local ones, which need more than an address, are left out."""
     for family in (socket.AF_INET, socket.AF_INET6):
-        for entry in psutil.net_if_addrs().get(name, []):
+        for entry in _interfaces().get(name, []):
             if entry.family == family and not entry.address.startswith("fe80"):
                 return entry.address.partition("%")[0]
     return None
@@ -73,7 +72,7 @@ def of_interface(name: str) -> str | None:
 
 def interface_of(address: str) -> str | None:
     """The interface that has this address."""
-    for name, entries in psutil.net_if_addrs().items():
+    for name, entries in _interfaces().items():
         if any(entry.address.partition("%")[0] == address for entry in entries):
             return name
     return None
@@ -111,3 +110,10 @@ def meeting_place(host: str) -> str:
             key="launcher.rendezvous",
         )
     return address
+
+
+def _interfaces() -> dict[str, Any]:
+    """Each network interface with its addresses."""
+    import psutil  # a command that starts no run on several machines starts sooner without it
+
+    return psutil.net_if_addrs()
