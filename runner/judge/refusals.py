@@ -42,7 +42,7 @@ def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
 def _of_data(facts: Sequence[Row]) -> Iterator[str]:
     """Samples of base that differ when a judgement is continued; ``facts``: of both arms, and of base again.
 
-    Only of splits that are the same in both arms: others may be drawn anew each time.
+    Only of splits that are the same in both arms: others may be drawn again each time.
     """
     base, change = (next(row for row in facts if row.arm == arm) for arm in (BASE, CHANGE))
     fixed = [split for split in ("train", "val") if base.findings[split] == change.findings[split]]

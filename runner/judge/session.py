@@ -29,8 +29,8 @@ class Session:
         alpha / (n (n + 1)), whose sum is alpha. For a rate times the number of changes kept before, plus 1: e-LOND, Xu
         and Ramdas 2024, https://arxiv.org/abs/2311.06412, which holds however the judgements depend on each other.
 
-        It is recorded before anything is run, so one that is given up counts too; asked again, it keeps both. ``draw``:
-        of the judgement, so starting over counts as another. Raises ConfigurationError.
+        It is recorded before anything is run, so one that is abandoned counts too; asked again, it keeps both.
+        ``draw``: of the judgement, so starting over counts as another. Raises ConfigurationError.
         """
         make_folder(self.path.resolve().parent)
         with in_turn(self.path):

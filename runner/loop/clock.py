@@ -71,7 +71,7 @@ class Clock:
 
 
 class DeviceLap(NamedTuple):
-    """A lap whose last update the GPU may not have done yet: the moments in its stream that will tell the times.
+    """A lap whose last update the GPU may not have done yet: events in its stream, from which the times will follow.
 
     ``waits``: for each update, when the one before it was done, and when its own work began to come.
     """

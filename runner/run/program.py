@@ -52,7 +52,7 @@ class Program:
     def start(
         self, *, stdin: Stream = DISCARD, stdout: Stream = None, stderr: Stream = None, keep: Sequence[int] = ()
     ) -> Process:
-        """Start it. ``keep``: descriptors that it inherits. Raises OSError where there is no such program."""
+        """Start it. ``keep``: descriptors that it inherits. Raises OSError if there is no such program."""
         return subprocess.Popen(
             self.command,
             env=self.environment,
@@ -68,7 +68,7 @@ class Program:
     def ask(self, *, given: bytes = b"", seconds: float | None = None) -> Answer:
         """Run it to its end, for what it prints; for programs that take no longer than seconds.
 
-        ``given``: its input; ``seconds``: after which it is killed. Raises OSError where there is no such program.
+        ``given``: its input; ``seconds``: after which it is killed. Raises OSError if there is no such program.
         """
         try:
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a command is doing, for those who wait: on stderr a bar, or lines where there is no terminal, or JSON events."""
+"""What a command is doing, on stderr: a bar, or lines if that is not a terminal, or JSON events."""
 
 import json
 import os
@@ -141,7 +141,7 @@ def say(what: str) -> None:
 
 
 def each(items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
-    """The items, one after the other, with progress. ``total``: how many, if they are made one by one."""
+    """The items, one after the other, with progress. ``total``: how many, if they come one by one."""
     if total is None:
         items = list(items)
         total = len(items)

@@ -246,7 +246,7 @@ class RunFolder:
         return result if result.get("status") == "completed" and "wall_seconds" in result else None
 
     def clear_attempt(self) -> None:
-        """Remove what an earlier attempt at this run said of its end; its logs and checkpoints stay."""
+        """Remove what an earlier attempt at this run recorded of its end; its logs and checkpoints are kept."""
         make_folder(self.logs)
         remove_leftovers(self.path)
         for path in [self.result, *matching(self.logs, f"{FLIGHT}*")]:

@@ -49,7 +49,7 @@ def is_own_place(folder: Path) -> bool:
 def record(folder: Path, parts: Mapping[str, bytes | str], *, anew: bool = False) -> None:
     """Seal parts of a folder as this user's own; does nothing if no key can be created.
 
-    anew: nothing else in the folder stays the user's own, since another run begins there.
+    anew: nothing else in the folder stays the user's own, since another run starts there.
     """
     before = {} if anew else {**(_trusted(folder) or {}), **_recorded(folder)}
     covers = {**before, **digests(parts)}
@@ -72,7 +72,7 @@ def keyed(purpose: str, content: Any) -> str | None:
 
 
 def _recorded(folder: Path) -> dict[str, str]:
-    """The digests under the user's seal in the folder; none if the seal is missing or was made with another key."""
+    """The digests under the user's seal in the folder; none if the seal is missing or uses another key."""
     try:
         found = json.loads(read_bytes(folder.resolve() / NAME))
         covers, code = found["covers"], found["seal"]
