@@ -112,7 +112,7 @@ def meeting_place(host: str) -> str:
     return address
 
 
-def _interfaces() -> dict[str, Any]:
+def _interfaces() -> dict[str, list[Any]]:
     """Each network interface with its addresses."""
     import psutil  # a command that starts no run on several machines starts sooner without it
 
