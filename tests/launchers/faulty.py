@@ -21,19 +21,29 @@ SAVE, HALF_A_PART = torch.save, b"half of a part"
 class Faulty(SmallCNN):
     """small_cnn that fails in the forward pass of training step ``step`` on rank ``rank``, as ``how`` says.
 
-    ``once``: a file that remembers that it has failed, so that a resumed run goes through.
+    ``once``: a file that remembers that it has failed, so that a resumed run goes through; ``evaluating``: the step is
+    one of an evaluation.
     """
 
     def __init__(
-        self, *, num_classes: int, how: str, rank: int = 0, step: int = 1, once: str | None = None, width: int = 8
+        self,
+        *,
+        num_classes: int,
+        how: str,
+        rank: int = 0,
+        step: int = 1,
+        once: str | None = None,
+        width: int = 8,
+        evaluating: bool = False,
     ):
         super().__init__(num_classes=num_classes, width=width)
-        self._how, self._step, self._once = how, step, once
+        self._how, self._step, self._once, self._evaluating = how, step, once, evaluating
         self._here = int(os.environ.get("RANK", 0)) == rank and not (once and Path(once).exists())
         self._steps = 0
 
     def forward(self, images: Tensor) -> Tensor:
-        if self.training and self._here and torch.is_grad_enabled():
+        is_update = self.training and torch.is_grad_enabled()
+        if self._here and (not self.training if self._evaluating else is_update):
             self._steps += 1
             if self._steps == self._step:
                 if self._once:
@@ -57,6 +67,8 @@ def fail(how: str) -> None:
         os._exit(9)
     if how == "leave":
         os._exit(0)
+    if how == "allocate":
+        torch.empty(2**46)  # torch's allocator refuses
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "stop":

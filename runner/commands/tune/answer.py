@@ -51,7 +51,7 @@ class TunedChoice:
             low,
             high,
             choice.regret,
-            choice.decided,
+            len(choice.decided),
             " ".join(choice.unproven or ()),
         )
 

@@ -9,7 +9,8 @@ from statistics import median
 
 from manyheads.runner.commands.explain.explain_run import RANK, measured
 from manyheads.runner.commands.explain.limits import Limit, Seconds
-from manyheads.runner.commands.tune.proof import PROOF, needing_most
+from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
+from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import BudgetSpent
 from manyheads.runner.commands.tune.trial import Refused, Trial
@@ -30,7 +31,6 @@ LEAST_RUNS = 30  # after the noise floor: a tuning that can make fewer cannot te
 COMPARED = 4  # runs that comparing the first updates of a configuration takes at most
 LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
 LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
-MADE_FOR: dict[str, Callable[[RunConfig], RunConfig]] = {LIMITS.name: measured, PROOF.name: needing_most}
 BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
 
 
@@ -138,7 +138,7 @@ class Bench:
 
     def is_proved(self, candidate: Variant) -> bool:
         """Whether it also evaluates and writes a checkpoint. Raises BudgetSpent."""
-        if not self.fits([candidate]):
+        if self.budget - self._spent() < self._seconds_of(candidate) + self._seconds_of_proof:
             raise BudgetSpent
         say(f"updates, an evaluation and a checkpoint of {arm_of(candidate)}")
         row = self._start(PROOF, candidate)
@@ -174,15 +174,19 @@ class Bench:
     def _config(self, purpose: str, variant: Variant) -> Section:
         if purpose == FACTS:
             return self._trial(variant).question.config(FACTS, CHANGE)
-        if purpose in MADE_FOR:
-            return MADE_FOR[purpose](self.run(variant)).written
         facts = next(row for row in self.runs.ledger.rows() if row.purpose == FACTS)
-        updates = TRIAL_UPDATES if purpose == TRIAL else self._updates()
         per_epoch = facts.findings["per_epoch"]
-        config = self._trial(variant).question.config(ROUND, CHANGE, updates=updates, per_epoch=per_epoch)
+        if purpose == LIMITS.name:
+            config = measured(self.run(variant)).written
+        elif purpose == PROOF.name:
+            config = needing_most(self.run(variant), self._updates_of_proof(per_epoch)).written
+        else:
+            updates = TRIAL_UPDATES if purpose == TRIAL else self._updates()
+            config = self._trial(variant).question.config(ROUND, CHANGE, updates=updates, per_epoch=per_epoch)
         if variant == BASE or config["launcher"]["timeout"] is not None:
             return config
-        seconds = max(LEAST_PATIENCE, PATIENCE * self._seconds_of(BASE))
+        beside = self._seconds_of_proof if purpose == PROOF.name else 0.0
+        seconds = max(LEAST_PATIENCE, PATIENCE * (self._seconds_of(BASE) + beside))
         return {**config, "launcher": {**config["launcher"], "timeout": seconds / 60}}
 
     def _trial(self, variant: Variant) -> Trial:
@@ -196,6 +200,15 @@ class Bench:
     def _updates(self) -> int:
         """How many updates a run times: the same number for every configuration."""
         return updates_of(self.runs.ledger.rows())
+
+    @property
+    def _seconds_of_proof(self) -> float:
+        """At most, if it is as fast as the user's own: for its updates, and as many batches of an evaluation."""
+        return 2 * SHARE * self.budget
+
+    def _updates_of_proof(self, per_epoch: int) -> int:
+        floor = [math.exp(log_seconds(row)) for row in self.runs.ledger.rows() if row.purpose == FLOOR]
+        return updates_of_proof(self.budget, median(floor), per_epoch)
 
     def _drawn(self, purpose: str, number: int, candidates: Sequence[Variant]) -> list[Variant]:
         """An order in which each of any two is as likely to be the first.

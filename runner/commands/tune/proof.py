@@ -1,4 +1,7 @@
-"""The proof that what was timed can also be trained: updates, an evaluation and a checkpoint, on all ranks."""
+"""The proof that what was timed can also be trained: an epoch or its beginning, an evaluation and a checkpoint.
+
+Timed updates alone would not tell that the memory is too small for an evaluation, or for a larger batch later.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,23 +12,28 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.files import remove
 from manyheads.runner.run.run_folder import RunFolder
 
-UPDATES = 5
-BATCHES = 2  # of the evaluation; more need no more memory
+SHARE = 0.01  # of the budget, for the updates of one proof; its evaluation has as many batches
 
 
-def needing_most(run: RunConfig) -> RunConfig:
-    """A run of a few updates that needs as much memory as the whole: images of full size, and nothing frozen."""
+def updates_of(budget: float, seconds: float, per_epoch: int) -> int:
+    """How many updates a proof makes. ``budget``: in seconds; ``seconds``: of an update."""
+    return max(1, int(min(per_epoch, SHARE * budget / seconds)))
+
+
+def needing_most(run: RunConfig, updates: int) -> RunConfig:
+    """A run of an epoch with so many updates that needs as much memory as any: images of full size, nothing frozen."""
     trainer = {
-        "stop_after": UPDATES,
-        "evaluate_every": f"{UPDATES}steps",
-        "limit_val": BATCHES,
+        "limit_train": updates,
+        "limit_val": updates,
+        "stop_after": updates,
+        "evaluate_every": 1,
         "resize_from": None,
         "test": False,
         "patience": None,
         "max_time": None,
         "swa_start": None,
     }
-    checkpoint = {"every": str(UPDATES), "keep": 0, "keep_every": 0, "keep_hours": 0}
+    checkpoint = {"every": "1epoch", "keep": 0, "keep_every": 0, "keep_hours": 0}
     changed = run.changed(trainer=trainer, checkpoint=checkpoint, parameters={"freeze_epochs": []})
     return RunConfig.of({**changed.written, "logger": {}})
 

@@ -35,7 +35,7 @@ class Choice:
     low: float
     high: float
     regret: float
-    decided: int
+    decided: frozenset[Variant]
     unproven: Variant | None = None
 
 
@@ -168,14 +168,14 @@ class Search:
             chosen = BASE
         fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
         bounded = [each for each in candidates if math.isfinite(race.interval(chosen, each).low)]
-        decided = {chosen, *bounded}
+        decided = frozenset({chosen, *bounded})
         return Choice(
             name,
             chosen,
             median(fresh or race.gains(chosen, BASE) or [0.0]),
             *((0.0, 0.0) if chosen == BASE else race.interval(chosen, BASE)),
             race.regret(chosen, decided),
-            len(decided),
+            decided,
             None if ahead == chosen else ahead,
         )
 

@@ -1,8 +1,11 @@
 """The bench of a tuning, with runs that only seem to be made: budget, ledger, order, and what is refused."""
 
+from math import inf
+
 import pytest
 
 from manyheads.runner.commands.tune.bench import LEAST_RUNS, Bench
+from manyheads.runner.commands.tune.proof import updates_of
 from manyheads.runner.commands.tune.race import BASE
 from manyheads.runner.commands.tune.screening import SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.trial import SAME, SHARES
@@ -100,9 +103,16 @@ def test_what_fails_when_it_evaluates_is_not_proved(tmp_path):
 def test_the_proof_evaluates_and_writes_a_checkpoint(prepared):
     assert prepared.is_proved(ON_DEVICE)
     config = prepared.runs.configs[-1]
-    assert config["trainer"]["stop_after"] == 5
-    assert config["trainer"]["evaluate_every"] == "5steps"
-    assert config["checkpoint"]["every"] == "5"
+    limits = [config["trainer"][key] for key in ("limit_train", "limit_val", "stop_after")]
+    assert limits == [20, 20, 20]  # an epoch
+    assert config["trainer"]["evaluate_every"] == 1
+    assert config["checkpoint"]["every"] == "1epoch"
+    assert config["launcher"]["timeout"] == pytest.approx(20 * (1.2 + 2 * 10) / 60, rel=0.1)
+
+
+@pytest.mark.parametrize(("budget", "seconds", "updates"), [(600, 0.01, 20), (600, 0.5, 12), (10, 5, 1), (inf, 1, 20)])
+def test_the_proof_makes_as_many_updates_as_a_hundredth_of_the_budget_has_room_for(budget, seconds, updates):
+    assert updates_of(budget, seconds, 20) == updates
 
 
 def test_the_class_of_numerics_is_found_by_comparing_updates(prepared):
@@ -119,6 +129,9 @@ def test_the_class_of_numerics_is_found_by_comparing_updates(prepared):
         ({"samples_per_update": [4]}, "update 1 of the change takes 4 samples, of base 8"),
         ({"dtypes": {"bfloat16": 1}}, "computes in bfloat16"),
         ({"per_epoch": 10}, "an epoch of the change has 10 updates, of base 20"),
+        ({"order": "other"}, "trains on other samples than base, or in another order"),
+        ({"matmul": "medium"}, "precision of float32 products to medium"),
+        ({"evaluated": 4}, "evaluates 4 samples, base 8"),
     ],
 )
 def test_cheats_may_not_be_chosen(tmp_path, facts, reason):

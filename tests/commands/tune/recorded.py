@@ -1,0 +1,172 @@
+"""A recorded grid as a space and a bench: seconds are drawn from those that were measured, runs cost what they cost."""
+
+import json
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+
+from manyheads.runner.commands.tune.bench import COMPARED, LEAST_RUNS, arm_of
+from manyheads.runner.commands.tune.race import BASE, Times, Variant
+from manyheads.runner.commands.tune.screening import BudgetSpent
+from manyheads.runner.commands.tune.space import OF_STRATEGY, STRATEGY
+from manyheads.runner.commands.tune.trial import SAME
+from manyheads.runner.judge.question import FLOOR_ROUNDS
+from manyheads.runner.judge.rounds import scale_of
+
+FOLDER = Path(__file__).parent / "grids"
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+
+class BudgetTooSmall(Exception):
+    """The command refuses the budget before it searches."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``axes``: by key its values, the user's own first.
+
+    By configuration: ``means``: of the logarithm of the seconds of an update, which count as the truth; ``residuals``:
+    of its recorded rounds around it; ``seconds``: of its recorded runs; ``classes``: of its numerics. ``drifts``: by
+    recorded round, how much slower all configurations were than on average.
+    """
+
+    axes: Mapping[str, Sequence[str]]
+    means: Mapping[Variant, float]
+    residuals: Mapping[Variant, Sequence[float]]
+    seconds: Mapping[Variant, Sequence[float]]
+    classes: Mapping[Variant, str | None]
+    drifts: Sequence[float]
+
+    @classmethod
+    def read(cls, name: str) -> "Grid":
+        """A grid of FOLDER. Those whose numerics were not compared count as computing the same."""
+        content = json.loads((FOLDER / f"{name}.json").read_text())
+        count = max(map(len, content["log_seconds"].values()))
+        times = {variant_of(arm): own for arm, own in content["log_seconds"].items() if len(own) == count}
+        means = {each: fmean(own) for each, own in times.items()}
+        drifts = [fmean(own[number] - means[each] for each, own in times.items()) for number in range(count)]
+        wider = math.sqrt(count / (count - 1))  # others would lie less close to the mean of these
+        residuals = {
+            each: [wider * (time - means[each] - drift) for time, drift in zip(own, drifts, strict=True)]
+            for each, own in times.items()
+        }
+        seconds = {variant_of(arm): own for arm, own in content["run_seconds"].items()}
+        classes = {each: content["numerics"].get(arm_of(each), SAME) for each in times} | {BASE: SAME}
+        return cls(content["axes"], means, residuals, seconds, classes, drifts)
+
+    @property
+    def total_seconds(self) -> float:
+        """What it took to record it."""
+        return sum(map(sum, self.seconds.values()))
+
+    def best(self, among: Sequence[Variant]) -> Variant:
+        """The fastest of some configurations."""
+        return min(among, key=lambda each: self.means[each])
+
+    def of_class(self, name: str | None) -> list[Variant]:
+        """All configurations of a class of numerics."""
+        return [each for each in self.means if self.classes[each] == name]
+
+    def regret(self, chosen: Variant, among: Sequence[Variant]) -> float:
+        """By which part of its seconds ``chosen`` is slower than the best of the others."""
+        return -math.expm1(min(0.0, self.means[self.best(among)] - self.means[chosen]))
+
+    def with_mean(self, variant: Variant, mean: float, numerics: str | None) -> "Grid":
+        """The same grid, but for one configuration."""
+        means, classes = {**self.means, variant: mean}, {**self.classes, variant: numerics}
+        return replace(self, means=means, classes=classes)
+
+    # -- the space ---------------------------------------------------------------------------------------
+
+    def steps(self, variant: Variant) -> list[str]:
+        return [*self.axes]
+
+    def alternatives(self, variant: Variant, step: str) -> list[Variant]:
+        own = dict(each.split("=") for each in variant if step != STRATEGY or not each.startswith(OF_STRATEGY))
+        found = [self.variant({**own, step: value}) for value in self.axes[step]]
+        return [each for each in found if each != variant and each in self.seconds]
+
+    def in_other_precisions(self, variant: Variant) -> list[Variant]:
+        return []
+
+    def variant(self, values: Mapping[str, str]) -> Variant:
+        """The configuration with these values; keys that are left out have the user's own."""
+        return tuple(f"{key}={values[key]}" for key, own in self.axes.items() if values.get(key, own[0]) != own[0])
+
+
+def variant_of(arm: str) -> Variant:
+    """A configuration by its name in a ledger."""
+    return BASE if arm == arm_of(BASE) else tuple(arm.split())
+
+
+class Resampled:
+    """A bench whose rounds are drawn from a grid's. ``budget``: seconds; ``noise``: a factor of the residuals.
+
+    ``load``: by how many times everything takes longer after half of the budget.
+    """
+
+    def __init__(self, grid: Grid, *, budget: float, seed: int, noise: float = 1.0, load: float = 1.0):
+        self._grid, self._budget, self._noise, self._load = grid, budget, noise, load
+        self._random = random.Random(seed)
+        self._took: dict[Variant, list[float]] = {BASE: [min(grid.seconds[BASE])]}  # again and again, in warm ranks
+        self.spent = 0.0
+        self.scale = math.nan
+
+    def prepare(self) -> None:
+        """The user's own configuration against itself, as a tuning begins. Raises BudgetTooSmall."""
+        seconds = self._seconds_of(BASE)
+        self.spent = (2 + 2 * FLOOR_ROUNDS) * seconds  # after facts and a trial
+        if self.spent + LEAST_RUNS * seconds > self._budget:
+            raise BudgetTooSmall
+        self.scale = scale_of([self._log_seconds(BASE) - self._log_seconds(BASE) for _ in range(FLOOR_ROUNDS)])
+
+    @property
+    def left(self) -> float:
+        return 1 - self.spent / self._budget
+
+    def fits(self, candidates: Sequence[Variant]) -> int:
+        return max(0, int((self._budget - self.spent) / sum(map(self._seconds_of, candidates))))
+
+    def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
+        if not self.fits(candidates):
+            raise BudgetSpent
+        drift = self._random.choice(self._grid.drifts)
+        times = {each: drift + self._run(each) for each in candidates}
+        return {each: time for each, time in times.items() if each in self._grid.means}
+
+    def expected(self, candidate: Variant) -> str:
+        return self._grid.classes[candidate] or SAME
+
+    def numerics(self, candidate: Variant) -> str | None:
+        if not self.fits([candidate] * COMPARED):
+            raise BudgetSpent
+        for _ in range(COMPARED):
+            self._run(candidate)
+        return self._grid.classes[candidate]
+
+    def is_proved(self, candidate: Variant) -> bool:
+        if not self.fits([candidate]):
+            raise BudgetSpent
+        self._run(candidate)
+        return True
+
+    def _run(self, variant: Variant) -> float:
+        """The logarithm of the seconds of an update, for what a run costs; infinite if it fails."""
+        took = self._slower * self._random.choice(self._grid.seconds[variant] or self._grid.seconds[BASE])
+        self._took.setdefault(variant, []).append(took)
+        self.spent += took
+        return self._log_seconds(variant) if variant in self._grid.means else math.inf
+
+    def _log_seconds(self, variant: Variant) -> float:
+        residual = self._random.choice(self._grid.residuals[variant])
+        return self._grid.means[variant] + self._noise * self._slower * residual + math.log(self._slower)
+
+    def _seconds_of(self, variant: Variant) -> float:
+        return median(self._took.get(variant, self._took[BASE])[-5:])
+
+    @property
+    def _slower(self) -> float:
+        return self._load if self.left < 0.5 else 1.0
