@@ -1,7 +1,5 @@
 """One command typed on every machine: it becomes the run on the rendezvous's machine, and its agent elsewhere."""
 
-import hashlib
-import json
 import os
 import socket
 import time
@@ -20,6 +18,7 @@ from manyheads.runner.machine import addresses
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.frozen import flatten
+from manyheads.runner.run.seal import digest_of
 
 RETRY_SECONDS = 0.5
 
@@ -79,11 +78,7 @@ OWN = ("launcher.threads_per_rank", "launcher.wait_policy")  # each machine's ow
 
 def signature(config: Section) -> dict[str, str]:
     """A digest of the value of each config key."""
-    return {
-        key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:16]
-        for key, value in flatten(config).items()
-        if key not in OWN
-    }
+    return {key: digest_of(value) for key, value in flatten(config).items() if key not in OWN}
 
 
 def other_config(node: Node, own: dict[str, str]) -> str | None:

@@ -1,7 +1,5 @@
 """What is asked, fixed before the first run: both configs, the error rate, the draw. The first line of the ledger."""
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,6 +13,7 @@ from manyheads.runner.judge.rows import BASE, EXACT, FACTS, FLOOR, ROUND, TRIAL
 from manyheads.runner.judge.sequential import TESTS
 from manyheads.runner.judge.task import WARM_UP
 from manyheads.runner.option.locate import Section
+from manyheads.runner.run.seal import digest_of
 
 FORMAT = 3
 TRIAL_UPDATES = 10
@@ -85,7 +84,7 @@ class Question:
     def id(self) -> str:
         """A digest of all that makes it the same question when it is asked again."""
         asked = {**asdict(self), "draw": None, "overrides": None, "change": None}
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        return digest_of(asked)[:12]
 
     @property
     def aims(self) -> tuple[Aim, ...]:
@@ -134,5 +133,4 @@ class Question:
 
 def config_digest(config: Section) -> str:
     """A digest of a run config without its seed."""
-    kept = {key: value for key, value in config.items() if key != "seed"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return digest_of({key: value for key, value in config.items() if key != "seed"})

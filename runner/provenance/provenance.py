@@ -1,8 +1,6 @@
 """Records where a run came from: command, code, versions, devices, host, data. Written before the ranks start."""
 
 import getpass
-import hashlib
-import json
 import os
 import re
 import secrets
@@ -162,7 +160,7 @@ def signature(config: Section) -> str:
         for group, section in config.items()
         if group not in ignored
     }
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+    return seal.digest_of(kept)
 
 
 def user() -> str:

@@ -1,13 +1,12 @@
 """What is claimed of runs, such as in a record or a judgement: compared with what their rows say."""
 
-import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.seal import digest_of
 
 CLOSE = 1e-9  # relative; numbers that were computed in another order
 MACHINE = ("commit", "clean", "versions", "devices", "host")  # of provenance.json
@@ -43,11 +42,6 @@ def repeated_seeds(seeds: Sequence[int], *, where: str) -> list[str]:
 def machine_of(provenance: Mapping[str, Any]) -> str:
     """A digest of what runs that are compared have in common: versions, devices and this project's code."""
     return digest_of({key: provenance.get(key) for key in MACHINE})
-
-
-def digest_of(about: Any) -> str:
-    """A short digest of a value as JSON."""
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def direction(result: Mapping[str, Any], metric: str) -> str:

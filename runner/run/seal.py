@@ -32,6 +32,11 @@ def digests(parts: Mapping[str, bytes | str]) -> dict[str, str]:
     return {name: hashlib.sha256(_bytes(content)).hexdigest() for name, content in parts.items()}
 
 
+def digest_of(about: Any) -> str:
+    """A short digest of a value as JSON with sorted keys. What JSON cannot represent counts as its text."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
 def is_own(folder: Path, parts: Mapping[str, bytes | str]) -> bool:
     """Whether this user recorded all these parts of the folder together, or trusts them together."""
     wanted = digests(parts).items()

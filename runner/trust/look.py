@@ -1,7 +1,5 @@
 """What somebody else's folder could run: read once, shown, and trusted exactly as it was shown."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,8 +37,7 @@ class Look:
 
 def digest(looks: Sequence[Look]) -> str:
     """The digest of everything that these say, to be named when it is trusted."""
-    said = [[str(each.folder), each.lines, each.covers] for each in looks]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+    return seal.digest_of([[str(each.folder), each.lines, each.covers] for each in looks])
 
 
 def look(path: Path) -> list[Look]:
