@@ -133,6 +133,22 @@ def _fitting(count: int, size: int, parts: int) -> list[int]:
     return [*[n for n in fits if n < count][-1:], *[n for n in fits if n > count][:1]]
 
 
+def check_fresh_start(run: RunConfig, *, what: str) -> None:
+    """Raises ConfigurationError for a run that only evaluates, or resumes another.
+
+    ``what``: what needs a training from the start, such as "a judgement".
+    """
+    unsuited = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
+    for key, value in unsuited.items():
+        if value:
+            raise ConfigurationError.at(
+                key,
+                value,
+                f": {what} trains from the start. Leave it out, or set checkpoint.load to start from the weights of a "
+                "checkpoint.",
+            )
+
+
 def with_checkpoint(run: RunConfig) -> RunConfig:
     """The config with absolute paths of checkpoints. Raises ConfigurationError if one is missing, or they conflict."""
     checkpoint, evaluate_only = run.checkpoint, run.trainer.evaluate_only

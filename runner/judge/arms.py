@@ -11,6 +11,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from manyheads.runner.config import saved
+from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.freeze import checked
@@ -73,12 +74,7 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
             raise ConfigurationError.at("--change", word, ": a judgement cannot compare that. Leave it out.")
     arms = Arms(_composed(overrides, config_dir), _composed([*overrides, *added], config_dir))
     for arm in (arms.base, arms.change):
-        if arm.trainer.evaluate_only or arm.checkpoint.resume:
-            raise ConfigurationError(
-                "trainer.evaluate_only, checkpoint.resume: a judgement trains from the start. Leave them out, or set "
-                "checkpoint.load to start from a checkpoint's weights.",
-                key="trainer.evaluate_only" if arm.trainer.evaluate_only else "checkpoint.resume",
-            )
+        check_fresh_start(arm, what="a judgement")
     if change is not None and signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
         message = f"--change '{change}' changes nothing: both configs are the same."
         raise ConfigurationError(message, key="--change", value=change)

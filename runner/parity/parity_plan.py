@@ -9,6 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
+from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import searching
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.job_context import check_experiment
@@ -113,14 +114,7 @@ def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust
         if first:
             raise
         return PlannedSide(strategy, composed, str(reason))
-    set_to = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
-    for key, what in (("trainer.evaluate_only", "evaluates"), ("checkpoint.resume", "resumes a run")):
-        if set_to[key]:
-            raise ConfigurationError.at(
-                key,
-                set_to[key],
-                f" {what}; parity takes its own steps. Leave it out, or set checkpoint.load to start from its weights.",
-            )
+    check_fresh_start(run, what="a parity check")
     return PlannedSide(strategy, composed)
 
 

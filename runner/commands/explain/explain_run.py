@@ -12,12 +12,12 @@ from manyheads.runner.commands.explain.answer import Explanation
 from manyheads.runner.commands.explain.explanation_picture import draw
 from manyheads.runner.config import saved
 from manyheads.runner.config.candidates import candidates
+from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.config.typed_files import offer_files
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.source_file import source_file
@@ -49,12 +49,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
     image = None if picture is None else PictureFile.named(picture)
     is_recorded = bool(words) and "=" not in words[0] and source_file(words[0]) is None
     subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
-    for key, value in (
-        ("trainer.evaluate_only", subject.run.trainer.evaluate_only),
-        ("checkpoint.resume", subject.run.checkpoint.resume),
-    ):
-        if value:
-            raise ConfigurationError.at(key, value, ": an explanation trains from the start. Leave it out.")
+    check_fresh_start(subject.run, what="an explanation")
     tries = [*candidates(subject.run)]
     folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
     folder.write_config(measured(subject.run).written)
