@@ -10,25 +10,21 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.commands.explain.answer import Explanation
 from manyheads.runner.commands.explain.explanation_picture import draw
-from manyheads.runner.config import saved
 from manyheads.runner.config.candidates import candidates
 from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
-from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.source_file import source_file
-from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
+from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values
-from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
 
 EXPLANATIONS = Path("outputs") / "explanations"
 RANK = "manyheads.runner.commands.explain.rank.floors"
@@ -77,17 +73,7 @@ def _composed(overrides: Sequence[str], config_dir: str | None) -> Subject:
 
 
 def _recorded(path: str, overrides: Sequence[str]) -> Subject:
-    """The config of a past run with changes. Raises ConfigurationError for what is no run, or not trusted."""
-    past = RunFolder(path)
-    packages, typed = split_typed(list(overrides))
-    past.pin_config()  # first of all, or there is no run to be trusted
-    config = past.read_config()
-    refuse_untrusted_run(past, packages)
-    find_where_started(past)
-    line, files = offer_files(CommandLine(tuple(typed)))
-    plain = [*overrides_of(copies(past, config, chosen=line.chosen)), *line.overrides]
-    trust = None if past.is_own() else Trust(trusted_packages(packages), (*files, *typed_values(plain)), past.path)
-    composed, folders = saved.composed(config, ["checkpoint.resume=null", *plain], chosen=line.chosen)
+    composed, folders, trust = PastConfig.authorized(path, overrides).composed("checkpoint.resume=null")
     return Subject(checked(composed, trust=trust, folders=folders), None)
 
 

@@ -14,25 +14,21 @@ from manyheads.runner.commands.reproduce.replay import windows
 from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program
 from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
-from manyheads.runner.config import saved
-from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
-from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError, ExitCode, not_allowed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
-from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
 from manyheads.runner.provenance.node_records import unless_submitted
+from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.report.rounding import Pair
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.check_trust import refuse_untrusted
-from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.trust_store import Trust
 
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
 
@@ -66,18 +62,13 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     and RunFailed where the repetition fails.
     """
     past = read_past(path)
-    packages, typed = split_typed(overrides)
-    line, files = offer_files(CommandLine(tuple(typed)))
-    own = (*files, *typed_values(line.overrides))
-    trust = None if past.folder.is_own() else Trust(trusted_packages(packages), own, past.folder.path)
+    changed = PastConfig.of(past.folder, past.config, overrides)
     end = last_step(past, steps)
-    find_where_started(past.folder)
-    replaced = overrides_of(copies(past.folder, past.config, chosen=line.chosen))
     with recorded_program(past, overrides) if code else nullcontext(Rerun(past.folder.config)) as program:
-        found = _differences(past, overrides, None if code else _composed(past, line, replaced, trust), trust)
+        found = _differences(past, overrides, None if code else _checked(changed), changed.trust())
         show(found)
         folder = RunFolder(new_folder(overrides))
-        plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *replaced]
+        plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *changed.replaced]
         with keeping("reproduce", f"{past.folder} is unchanged; there is no verdict. The same command starts over"):
             program.train(folder, *plain, *([f"trainer.stop_after={end}"] if end else []))
             result = _verdict(past, folder, program, plain)
@@ -111,10 +102,10 @@ def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust:
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
 
 
-def _composed(past: Past, line: CommandLine, replaced: list[str], trust: Trust | None) -> RunConfig:
+def _checked(changed: PastConfig) -> RunConfig:
     """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
-    config, folders = saved.composed(past.config, [*line.overrides, *replaced], chosen=line.chosen)
-    return checked(config, trust=trust, folders=folders)
+    composed, folders, trust = changed.composed()
+    return checked(composed, trust=trust, folders=folders)
 
 
 def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> Verdict:

@@ -1,0 +1,82 @@
+"""The config of a past run with changes, composed again: for commands that evaluate, explain or repeat the run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig
+
+from manyheads.runner.config import saved
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.fresh_folder import RUN_DIR
+from manyheads.runner.config.lookup import Folders
+from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.option.locate import Section
+from manyheads.runner.provenance.kept_files import copies, find_where_started, overrides_of
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values
+from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+
+
+class Recomposed(NamedTuple):
+    """What ``freeze`` and ``checked`` need: the composed config, and the folders in which options were looked up.
+
+    ``trust``: what the user trusts of it; None for a run of the user's own.
+    """
+
+    config: DictConfig
+    folders: Folders
+    trust: Trust | None
+
+
+@dataclass(frozen=True)
+class PastConfig:
+    """A past run and the changes to its config that were typed.
+
+    ``config``: as it was recorded; ``packages``: those that the user typed as trusted; ``line``: the changes, without
+    the folder of the new run; ``files``: keys with the files that the user typed for them; ``replaced``: overrides that
+    use the run's copies of files that have changed since.
+    """
+
+    folder: RunFolder
+    config: Section
+    packages: list[str]
+    line: CommandLine
+    files: tuple[tuple[str, Any], ...]
+    replaced: list[str]
+
+    @classmethod
+    def authorized(cls, path: str, overrides: Sequence[str]) -> "PastConfig":
+        """That of a run which may be loaded here. Raises ConfigurationError for what is no run, or is not trusted."""
+        folder = RunFolder(path)
+        folder.pin_config()  # first of all, or there is no run to be trusted
+        config = folder.read_config()
+        refuse_untrusted_run(folder, split_typed(overrides)[0])
+        return cls.of(folder, config, overrides)
+
+    @classmethod
+    def of(cls, folder: RunFolder, config: Section, overrides: Sequence[str]) -> "PastConfig":
+        """That of a run whose config was read already; modules are also imported from where the run was started.
+
+        Raises ConfigurationError for overrides that are wrong, and for copies that are missing or not the user's.
+        """
+        packages, typed = split_typed(overrides)
+        line, files = offer_files(CommandLine(tuple(each for each in typed if not each.startswith(RUN_DIR))))
+        find_where_started(folder)
+        return cls(folder, config, packages, line, files, overrides_of(copies(folder, config, chosen=line.chosen)))
+
+    def trust(self, *first: str) -> Trust | None:
+        """What the user trusts of the config with the overrides ``first``; None for a run of the user's own."""
+        if self.folder.is_own():
+            return None
+        own = (*self.files, *typed_values([*first, *self.line.overrides]))
+        return Trust(trusted_packages(self.packages), own, self.folder.path)
+
+    def composed(self, *first: str) -> Recomposed:
+        """The config with the overrides ``first``, over which those that were typed win.
+
+        Raises what Hydra raises, and ConfigurationError as ``saved.composed`` does.
+        """
+        plain = [*first, *self.replaced, *self.line.overrides]
+        config, folders = saved.composed(self.config, plain, chosen=self.line.chosen)
+        return Recomposed(config, folders, self.trust(*first))
