@@ -140,6 +140,25 @@ def clock_of(device: torch.device) -> Clock:
     return DeviceClock() if device.type == "cuda" else Clock()
 
 
+class Stopwatch:
+    """Times what all ranks do, from the moment at which all have begun until the slowest one has finished."""
+
+    def __init__(self, parallel: Parallel):
+        self._parallel = parallel
+        self._began = self.seconds = 0.0
+
+    def start(self) -> None:
+        wait_for_all(self._parallel)
+        self._began = time.perf_counter()
+
+    def stop(self) -> float:
+        """The seconds since the start, the same on all ranks."""
+        wait_for_all(self._parallel)
+        own = torch.tensor([time.perf_counter() - self._began], dtype=torch.float64, device=self._parallel.device)
+        self.seconds = self._parallel.reduce(own, "max").item()
+        return self.seconds
+
+
 def wait_for_all(parallel: Parallel) -> None:
     """Wait until the devices of all ranks have done everything that they were given."""
     if parallel.device.type == "cuda":

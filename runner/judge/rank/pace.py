@@ -1,6 +1,5 @@
 """What a rank does for the question of speed: the run's own updates, some of them timed as a whole."""
 
-import time
 from contextlib import closing
 from typing import Any, NoReturn
 
@@ -9,7 +8,7 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.judge.task import BEGAN, ENDED, WARM_UP, read_task
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
-from manyheads.runner.loop.clock import wait_for_all
+from manyheads.runner.loop.clock import Stopwatch, wait_for_all
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
@@ -20,25 +19,24 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
 
-class Stopwatch:
-    """Times the updates after the first WARM_UP, from all ranks' beginning to the slowest rank's end.
+class TimedUpdates:
+    """Times the updates after the first WARM_UP.
 
     It is passed to the trainer as its ``due_after_step``, which is called after every update.
     """
 
     def __init__(self, trainer: Trainer, folder: RunFolder, updates: int):
         self._parallel, self._folder, self._last = trainer.update.parallel, folder, WARM_UP + updates
-        self._began = self.seconds = 0.0
+        self.stopwatch = Stopwatch(self._parallel)
 
     def __call__(self, step: int) -> bool:
         """Whether a checkpoint is due after this update: never."""
         if step == WARM_UP:
             wait_for_all(self._parallel)
             self._mark(BEGAN)
-            self._began = time.perf_counter()
+            self.stopwatch.start()
         elif step == self._last:
-            wait_for_all(self._parallel)
-            self.seconds = time.perf_counter() - self._began
+            self.stopwatch.stop()
             self._mark(ENDED)
         return False
 
@@ -62,9 +60,9 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
-        stopwatch = Stopwatch(trainer, folder, task.updates)
-        trainer.fit(_save_nothing, due_after_step=stopwatch)
-        session.conclude(pace={"seconds": stopwatch.seconds, "updates": task.updates})
+        timed = TimedUpdates(trainer, folder, task.updates)
+        trainer.fit(_save_nothing, due_after_step=timed)
+        session.conclude(pace={"seconds": timed.stopwatch.seconds, "updates": task.updates})
 
 
 def _save_nothing(*, best: bool) -> Any:

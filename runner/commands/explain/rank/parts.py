@@ -1,0 +1,139 @@
+"""The parts of an update, each of which can be repeated alone."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+
+from manyheads.runner.commands.explain.limits import BATCH, EXCHANGE, LOADER, OPTIMIZER, PASSES, UPDATE
+from manyheads.runner.commands.explain.rank.exchanges import Exchanges, summed
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.loop.clock import Stopwatch
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.structure import call, held_bytes
+
+LONGEST_PAUSE = 2.0  # seconds
+Part = Callable[[int], float]  # repeats a part of an update N times; returns the seconds of the slowest rank
+
+
+class Parts:
+    """A rank's updates, and what they consist of, each of which can be repeated alone."""
+
+    def __init__(self, trainer: Trainer, run: RunConfig):
+        self.trainer, self.update, self.parallel, self.run = trainer, trainer.update, trainer.update.parallel, run
+        self.update.enter_epoch(0)
+        self.kept: list[Batch] = next(trainer.updates(trainer.train.epoch(0)))
+        self._ahead = 2 * run.data.num_workers  # batches that loader processes may have ready
+
+    def known(self) -> dict[str, Part]:
+        """Those that this strategy has."""
+        found = {UPDATE: self.updates, LOADER: self.load, BATCH: self._repeated(self.update_with_kept)}
+        if not (self.run.parallel.mixes_communication or self.run.parallel.replicates):
+            found[PASSES] = self._repeated(self.passes)
+        if not self.update.parallel.backward_steps:
+            found[OPTIMIZER] = self.steps
+        if (exchange := self._exchange()) is not None:
+            found[EXCHANGE] = self._repeated(exchange)
+        return found
+
+    # -- as in training ------------------------------------------------------------------------------
+
+    def updates(self, count: int) -> float:
+        """Updates by the training loop itself, its logging included."""
+        progress, clock = self.trainer.progress, Stopwatch(self.parallel)
+        first = progress.step + 1 + self._ahead
+        progress.ended = None
+
+        def watch(step: int) -> bool:
+            if step == first:
+                clock.start()
+            elif step == first + count:
+                clock.stop()
+                progress.ended = "explain"
+            return False
+
+        self.trainer.fit(lambda *, best: None, due_after_step=watch)
+        return clock.seconds
+
+    # -- alone ---------------------------------------------------------------------------------------
+
+    def load(self, count: int) -> float:
+        """The batches of updates, prepared on the device."""
+        batches, clock = self._endless(), Stopwatch(self.parallel)
+        for _ in islice(batches, 1 + self._ahead):
+            self.trainer.heartbeat.beat()
+        clock.start()
+        for _ in islice(batches, count):
+            self.trainer.heartbeat.beat()
+        seconds = clock.stop()
+        time.sleep(min(LONGEST_PAUSE, self._ahead * seconds / count))  # until loader processes have filled their queues
+        return seconds
+
+    def update_with_kept(self) -> None:
+        """An update whose batch is in memory."""
+        self.update(self.kept, number=self.trainer.progress.step, wants_norm=False)
+
+    def passes(self) -> None:
+        """Forward and backward passes of an update, without any exchange.
+
+        Gradients are returned and not accumulated, so no hook that would exchange them is called.
+        """
+        model, steps = self.parallel.unwrap(self.update.model), self.update.micro_steps(self.kept, used=False)
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for batch in self.kept:
+            with self.update.precision.autocast():
+                objective, _ = steps.objective(call(model, batch.inputs), batch)
+            torch.autograd.grad(objective, trained, allow_unused=True)
+
+    def steps(self, count: int) -> float:
+        """Steps of the optimizer with the same gradients, and a learning rate of 0."""
+        update, clock = self.update, Stopwatch(self.parallel)
+        update.compute_gradients(self.kept)
+        update.precision.unscale(update.optimizer)
+        for group in update.optimizer.param_groups:
+            group["lr"] = 0.0  # until the next update sets it
+        for number in range(count + 1):
+            if number == 1:
+                clock.start()
+            with self.parallel.stepping(update.optimizer):
+                update.precision.step(update.optimizer)
+            self.trainer.heartbeat.beat()
+        seconds = clock.stop()
+        update.precision.zero_grad(update.optimizer)
+        return seconds
+
+    def _exchange(self) -> Callable[[], Any] | None:
+        """What repeats the exchanges of an update; None if there are none, or they cannot be repeated."""
+        if self.parallel.world_size == 1:
+            return None
+        sizes: list[int] = []
+        own = self.parallel.unwrap(self.update.model)
+
+        def look() -> None:
+            sizes.append(held_bytes(self.parallel.gradient_tensors(own, self.update.optimizer)))
+
+        with Exchanges() as exchanges:
+            self.update(self.kept, number=self.trainer.progress.step, wants_norm=False, on_gradients=look)
+        if not exchanges.is_complete:
+            return None
+        return exchanges.again if exchanges else summed(self.parallel, sizes[0])
+
+    def _repeated(self, part: Callable[[], Any]) -> Part:
+        def repeat(count: int) -> float:
+            clock = Stopwatch(self.parallel)
+            part()
+            clock.start()
+            for _ in range(count):
+                part()
+                self.trainer.heartbeat.beat()
+            return clock.stop()
+
+        return repeat
+
+    def _endless(self) -> Iterator[list[Batch]]:
+        epoch = self.trainer.progress.epoch
+        while True:
+            yield from self.trainer.updates(self.trainer.train.epoch(epoch))
