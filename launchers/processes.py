@@ -46,7 +46,7 @@ class Ranks:
         return {}
 
     def refusal(self) -> ConfigurationError | None:
-        """What the ranks will refuse, where another process has found it before them."""
+        """The user's mistake that another process has found before the ranks could; None if there is none so far."""
         return None
 
     def dump_stacks(self) -> None:

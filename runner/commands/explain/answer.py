@@ -61,9 +61,9 @@ class Explanation(Answer):
             console.print(Text(line), soft_wrap=True)
 
     def _table(self) -> Table:
-        table = Table(title="Each part alone, in ms per update", title_justify="left")
+        table = Table(title="Each part measured alone, in ms per update", title_justify="left")
         table.add_column("")
-        for name in ("median", "least", "most"):
+        for name in ("median", "lowest", "highest"):
             table.add_column(name, justify="right")
         for name, each in self.seconds.items():
             cells = (WHAT[name], *map(milliseconds, (each.median, each.low, each.high)))
@@ -72,7 +72,7 @@ class Explanation(Answer):
 
     def _lines(self) -> Iterator[str]:
         spent = ", ".join(f"{part} {milliseconds(value)}" for part, value in self.spent.items())
-        yield f"In an update, the rank spends (ms): {spent}."
+        yield f"An update's time as training reports it (ms): {spent}."
         yield self.limit.sentence
         if waits := waits_for_data(self.seconds, self.spent.get(DATA, 0.0)):
             yield waits
@@ -85,4 +85,4 @@ class Explanation(Answer):
             changes = (" or ".join(each.change for each in worth if each.key == key) for key in keys)
             yield f"Worth trying: {'; '.join(changes)}."
         if worth and self.base is not None:
-            yield f"Whether it helps: {invocation.command('judge', *self.base, '--change', worth[0].change)}"
+            yield f"To find out whether it helps: {invocation.command('judge', *self.base, '--change', worth[0].change)}"

@@ -20,7 +20,7 @@ WHAT = {
 PART_OF = {LOADER: DATA, BATCH: COMPUTE, PASSES: COMPUTE, OPTIMIZER: OPTIMIZER_PART, EXCHANGE: COMMUNICATION}
 LIMITS = {
     LOADER: "Loading data limits this run",
-    BATCH: "Computing, with what is exchanged meanwhile, limits this run",
+    BATCH: "Computing, including the communication within it, limits this run",
     PASSES: "Computing limits this run",
     OPTIMIZER: "The optimizer's step limits this run",
     EXCHANGE: "Communication limits this run",
@@ -35,8 +35,8 @@ class Seconds:
     """How long something takes alone, over the rounds."""
 
     median: Annotated[float, "seconds for each update"]
-    low: Annotated[float, "the least of all rounds"]
-    high: Annotated[float, "the most"]
+    low: Annotated[float, "of the fastest round"]
+    high: Annotated[float, "of the slowest round"]
 
     @classmethod
     def of(cls, rounds: Sequence[float]) -> "Seconds":
@@ -62,12 +62,12 @@ class Limit:
             del floors[BATCH]
         name = max(floors, key=lambda each: floors[each])
         longest, factor = floors[name], max(1.0, whole / floors[name])
-        found = f"{milliseconds(longest)} of the {milliseconds(whole)} ms of an update"
+        found = f"{milliseconds(longest)} of an update's {milliseconds(whole)} ms"
         if longest >= LARGE * whole:
-            rest = "everything else together is worth at most a factor of"
-            sentence = f"{LIMITS[name]}: alone, it takes {found}, so {rest} {factor:.2f}."
+            most = f"speeding up everything else could make updates at most {factor:.2f} times as fast"
+            sentence = f"{LIMITS[name]}: measured alone, it takes {found}, so {most}."
         else:
-            sentence = f"No part limits this run by itself: the longest, {WHAT[name]}, takes {found} if it is alone."
+            sentence = f"No single part limits this run: measured alone, the longest, {WHAT[name]}, takes {found}."
         return cls(name, PART_OF[name], factor, sentence)
 
 
@@ -78,8 +78,8 @@ def waits_for_data(seconds: Mapping[str, Seconds], waited: float) -> str:
     if factor < NOTABLE:
         return ""
     return (
-        f"An update waits {milliseconds(waited)} ms for its batch: loading it sooner is worth a factor of about "
-        f"{factor:.2f}."
+        f"An update waits {milliseconds(waited)} ms for its batch: without that wait, updates would be about "
+        f"{factor:.2f} times as fast."
     )
 
 

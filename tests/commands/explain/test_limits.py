@@ -20,12 +20,12 @@ def limit(base, **seconds):
 @pytest.mark.parametrize(
     ("seconds", "name", "part", "factor", "said"),
     [
-        ({}, "passes", "compute", 10 / 7, "Computing limits this run: alone, it takes 7 of the 10 ms of an update, so"),
-        ({"loader": 0.0095}, "loader", "data", 10 / 9.5, "Loading data limits this run: alone, it takes 9.5 of"),
+        ({}, "passes", "compute", 10 / 7, "Computing limits this run: measured alone, it takes 7 of an update's 10 ms, so"),
+        ({"loader": 0.0095}, "loader", "data", 10 / 9.5, "Loading data limits this run: measured alone, it takes 9.5 of"),
         ({"exchange": 0.008}, "exchange", "communication", 10 / 8, "Communication limits this run"),
         ({"optimizer": 0.008}, "optimizer", "optimizer", 10 / 8, "The optimizer's step limits this run"),
-        ({"loader": 0.011}, "loader", "data", 1.0, "everything else together is worth at most a factor of 1.00"),
-        ({"passes": 0.004}, "passes", "compute", 2.5, "No part limits this run by itself"),
+        ({"loader": 0.011}, "loader", "data", 1.0, "everything else could make updates at most 1.00 times as fast"),
+        ({"passes": 0.004}, "passes", "compute", 2.5, "No single part limits this run"),
     ],
 )
 def test_what_takes_longest_alone_limits(seconds, name, part, factor, said):
@@ -37,7 +37,7 @@ def test_what_takes_longest_alone_limits(seconds, name, part, factor, said):
 def test_where_passes_communicate_an_update_without_loading_counts_as_computing():
     found = limit({name: value for name, value in RANKS.items() if name != "passes"})
     assert (found.name, found.part) == ("batch", "compute")
-    assert "with what is exchanged meanwhile" in found.sentence
+    assert "including the communication within it" in found.sentence
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.0001, "0.1"), (0.00123, "1.23"), (0.0999, "99.9"), (1.5, "1,500")])
@@ -59,9 +59,9 @@ def explanation(rounds=(0.010, 0.010, 0.010)):
 def test_what_is_shown(capsys):
     explanation().show()
     text = capsys.readouterr().out
-    assert "In an update, the rank spends (ms): data 2.5, compute 7.5." in text
+    assert "An update's time as training reports it (ms): data 2.5, compute 7.5." in text
     assert "Worth trying: trainer.channels_last=true; data.num_workers=1.\n" in text
-    assert "An update waits 2.5 ms for its batch: loading it sooner is worth a factor of about 1.11." in text
+    assert "An update waits 2.5 ms for its batch: without that wait, updates would be about 1.11 times as fast." in text
     assert "judge model=mlp --change trainer.channels_last=true" in text
     assert "the machine was busy" not in text
 
