@@ -85,4 +85,5 @@ class Explanation(Answer):
             changes = (" or ".join(each.change for each in worth if each.key == key) for key in keys)
             yield f"Worth trying: {'; '.join(changes)}."
         if worth and self.base is not None:
-            yield f"To find out whether it helps: {invocation.command('judge', *self.base, '--change', worth[0].change)}"
+            judge = invocation.command("judge", *self.base, "--change", worth[0].change)
+            yield f"To find out whether it helps: {judge}"

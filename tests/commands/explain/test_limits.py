@@ -20,8 +20,8 @@ def limit(base, **seconds):
 @pytest.mark.parametrize(
     ("seconds", "name", "part", "factor", "said"),
     [
-        ({}, "passes", "compute", 10 / 7, "Computing limits this run: measured alone, it takes 7 of an update's 10 ms, so"),
-        ({"loader": 0.0095}, "loader", "data", 10 / 9.5, "Loading data limits this run: measured alone, it takes 9.5 of"),
+        ({}, "passes", "compute", 10 / 7, "Computing limits this run: measured alone, it takes 7 of an update's 10"),
+        ({"loader": 0.0095}, "loader", "data", 10 / 9.5, "Loading data limits this run: measured alone, it takes 9.5"),
         ({"exchange": 0.008}, "exchange", "communication", 10 / 8, "Communication limits this run"),
         ({"optimizer": 0.008}, "optimizer", "optimizer", 10 / 8, "The optimizer's step limits this run"),
         ({"loader": 0.011}, "loader", "data", 1.0, "everything else could make updates at most 1.00 times as fast"),
