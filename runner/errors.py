@@ -1,5 +1,6 @@
 """How a run can end other than successfully, each with the exit code of the process, and what failed first in it."""
 
+import errno
 import json
 import os
 import re
@@ -69,6 +70,24 @@ class Code(StrEnum):
     INTERRUPTED = "Interrupted"  # by a signal
 
 
+NO_OUTPUT = "standard output cannot be written"
+_OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
+
+
+def lost_output(error: BaseException) -> OSError | None:
+    """The error of standard output from which ``error`` came: its disk is full, or nobody reads it; None for others.
+
+    Such an error does not name its file, so another line is printed to find out.
+    """
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _OF_OUTPUT:
+        return None
+    try:
+        print(flush=True)
+    except OSError as found:
+        return found
+    return None
+
+
 @dataclass(frozen=True)
 class Failure:
     """A failure and its cause.
@@ -96,7 +115,12 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException, *, rank: int | None = None) -> "Failure":
-        """The failure of a process that ``error`` ends, with the exit code of the error, or 1 if it has none."""
+        """The failure of a process that ``error`` ends, with the exit code of the error, or 1 if it has none.
+
+        Where its standard output is lost there is no traceback, which leads nowhere.
+        """
+        if (lost := lost_output(error)) is not None:
+            return cls(rank=rank, exit_code=1, type=type(lost).__name__, message=f"{NO_OUTPUT}: {lost.strerror}")
         exit_code = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", 1)
         if not isinstance(exit_code, int):
             exit_code = 1

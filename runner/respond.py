@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads import __version__
 from manyheads.runner.config.explain import explain, raised_by_hydra
 from manyheads.runner.errors import (
+    NO_OUTPUT,
     Code,
     ConfigurationError,
     Ended,
@@ -25,12 +26,14 @@ from manyheads.runner.errors import (
     Kind,
     RunFailed,
     complain,
+    lost_output,
     printable,
 )
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.answer import REPLY_TO, Answer, Problem, Reply, reserve_stdout
 from manyheads.runner.run.files import FAILED, FULL
 
+UNREAD = f"{NO_OUTPUT}: {os.strerror(errno.EPIPE)}"  # of a run
 USAGE = "the command line cannot be parsed; stderr says why"
 
 
@@ -54,6 +57,8 @@ def respond(command: str, call: Callable[[], Answer | None], *, as_json: bool = 
     out = reserve_stdout() if as_json else None
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it announces its font cache, and temporary folders
     end = _ended(call, show=not as_json)
+    if (lost := _unflushed()) is not None and end.error is None:
+        end = _without_output(lost, end.answer)
     if place is None and out is None:
         if end.error is not None and not end.shown:
             _print(end.error)
@@ -62,9 +67,36 @@ def respond(command: str, call: Callable[[], Answer | None], *, as_json: bool = 
     if place is not None:
         Path(place).write_text(reply, encoding="utf-8")
     if out is not None:
-        with out:
-            out.write(reply)
+        try:
+            with out:
+                out.write(reply)
+        except OSError as lost:
+            end = _without_output(lost, end.answer)
+            if not end.shown and end.error is not None:
+                _print(end.error)
     return end.code
+
+
+def _unflushed() -> OSError | None:
+    """The error with which standard output refuses what is left to be written; then nothing is written to it any more.
+
+    Otherwise Python would report it at its own end, in its own words and with its own exit code.
+    """
+    if sys.stdout is None:  # as with >&-
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return error
+    return None
+
+
+def _without_output(lost: OSError, answer: Answer | None) -> End:
+    """How a command ends whose output is lost: if nobody reads it any more, without a word."""
+    problem = Problem(Code.DISK, f"{NO_OUTPUT}: {lost.strerror}")
+    return End(ExitCode.FAILED, answer, problem, shown=isinstance(lost, BrokenPipeError))
 
 
 def _as_json(reply: Reply) -> str:
@@ -97,7 +129,10 @@ def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:
 
 def _of_error(error: Exception, answer: Answer | None) -> End:
     if isinstance(error, (ConfigurationError, RunFailed)):
-        return End(error.exit_code, answer, Problem.of(error), shown=error.reported)
+        is_unread = isinstance(error, RunFailed) and error.failure.message == UNREAD
+        return End(error.exit_code, answer, Problem.of(error), shown=error.reported or is_unread)
+    if (lost := lost_output(error)) is not None:
+        return _without_output(lost, answer)
     if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
         found = Problem(Code.DISK, f"{error.filename}: {error.strerror}")  # in which a traceback leads nowhere
         return End(ExitCode.FAILED, answer, found)

@@ -3,8 +3,11 @@
 Rank 0 shows it, but for the first line, which is the parent's.
 """
 
+import errno
+import os
 import time
 from collections.abc import Mapping
+from typing import NoReturn
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,6 +23,13 @@ BAR_WIDTH = 4  # of the bar, at least
 LEFT_WIDTH = 14  # of the time that is left, with the spaces between columns
 NAME_WIDTH = 9  # of the names in a header, such as "precision"
 DISPENSABLE = ("metric", "pace", "speed", "loss")  # what a narrow terminal omits, in this order
+
+
+class Screen(Console):
+    """A console on which a closed pipe is an error like any other, and does not exit the process."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 class Display:
@@ -58,7 +68,7 @@ class Terminal(Display):
 
     def __init__(self, console: Console | None = None) -> None:
         # Folders may have brackets and colons.
-        self._console = console or Console(highlight=False, markup=False, emoji=False)
+        self._console = console or Screen(highlight=False, markup=False, emoji=False)
         # FORCE_COLOR, which notebooks and CI services set, asks for colors, and for no line that is overwritten.
         self._live = self._console.is_interactive and self._console.file.isatty()
         self._shown = time.monotonic()
