@@ -129,7 +129,7 @@ def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:
 
 def _of_error(error: Exception, answer: Answer | None) -> End:
     if isinstance(error, (ConfigurationError, RunFailed)):
-        is_unread = isinstance(error, RunFailed) and error.failure.message == UNREAD
+        is_unread = isinstance(error, RunFailed) and error.failure.message.startswith(UNREAD)
         return End(error.exit_code, answer, Problem.of(error), shown=error.reported or is_unread)
     if (lost := lost_output(error)) is not None:
         return _without_output(lost, answer)
