@@ -13,7 +13,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.explain import explain, raised_by_hydra, refuse_without_package
 from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
-from manyheads.runner.errors import ConfigurationError, Ended, RunFailed, report
+from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, RunFailed, lost_output, report
 from manyheads.runner.run.run_folder import RunFolder
 
 ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
@@ -44,6 +44,10 @@ def job() -> Iterator[RunFolder]:
             raise
         folder.clear_refused()
         raise Ended(error.exit_code, error) from error
+    except OSError as error:
+        if (lost := lost_output(error)) is None:
+            raise
+        raise Ended(ExitCode.FAILED, lost) from error
 
 
 def in_sweep() -> bool:

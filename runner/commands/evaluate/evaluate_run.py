@@ -38,7 +38,7 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     print(f"evaluating the {which} weights of {past.folder}", flush=True)
     try:
         with log_file(folder.log), keeping("evaluate", "the weights are unchanged"):
-            launch(prepare(folder), composed_from=str(past.config))
+            launch(prepare(folder), composed_from=str(past.folder.config))
     except (RunFailed, Interrupted) as reason:
         reason.answer = result_if_any(folder.path)
         raise

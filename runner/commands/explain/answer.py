@@ -1,9 +1,10 @@
-"""What the command ``explain`` answers."""
+"""What the command ``explain`` answers, as a text and as a picture."""
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +12,8 @@ from rich.text import Text
 
 from manyheads.runner.commands.explain.limits import (
     BUSY,
+    LOADER,
+    PASSES,
     UPDATE,
     WHAT,
     Limit,
@@ -22,7 +25,24 @@ from manyheads.runner.commands.explain.limits import (
 from manyheads.runner.config.candidates import Candidate
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.rules import DATA
+from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
+
+# Colours that are told apart by those who see fewer, too; the same for a part of an update and for it alone.
+COLORS = {
+    "data": "#e69f00",
+    "compute": "#0072b2",
+    "communication": "#cc79a7",
+    "optimizer": "#009e73",
+    "logging": "#999999",
+}
+ALONE = {
+    LOADER: COLORS["data"],
+    "batch": "#56b4e9",
+    PASSES: COLORS["compute"],
+    "exchange": COLORS["communication"],
+    "optimizer": COLORS["optimizer"],
+}
 
 
 @dataclass(frozen=True)
@@ -87,3 +107,39 @@ class Explanation(Answer):
         if worth and self.base is not None:
             judge = invocation.command("judge", *self.base, "--change", worth[0].change)
             yield f"To find out whether it helps: {judge}"
+
+    def picture(self, *, form: str) -> bytes:
+        """The parts of an update, and what each of them takes alone, as "png" or "svg"."""
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        with matplotlib.rc_context(STYLE):
+            figure = Figure(figsize=(9, 1.6 + 0.4 * len(self.seconds)), layout="constrained", facecolor="white")
+            FigureCanvasAgg(figure)
+            axes = figure.subplots()
+            left = 0.0
+            for part, seconds in self.spent.items():
+                marks: Any = {"left": left, "height": 0.7, "color": COLORS.get(part, "#56646e"), "label": part}
+                axes.barh(0, 1000 * seconds, **marks)
+                left += 1000 * seconds
+            for place, (name, each) in enumerate(self.seconds.items()):
+                if name != UPDATE:
+                    axes.barh(place, 1000 * each.median, height=0.7, color=ALONE[name])
+                axes.plot([1000 * each.low, 1000 * each.high], [place, place], color="#222222", linewidth=1.2)
+                axes.annotate(
+                    f" {milliseconds(each.median)}",
+                    (1000 * max(each.median, each.high), place),
+                    va="center",
+                    fontsize=9,
+                )
+            axes.set_yticks(range(len(self.seconds)), [WHAT[name] for name in self.seconds])
+            axes.invert_yaxis()
+            axes.tick_params(axis="y", length=0)
+            axes.set_xlim(0, 1150 * max(each.high for each in self.seconds.values()))
+            axes.set_xlabel("ms per update; lines: range over the rounds")
+            axes.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=5, fontsize=9, frameon=False)
+            figure.suptitle(self.limit.sentence, x=0.01, ha="left", fontsize=11, wrap=True)
+            image = io.BytesIO()
+            figure.savefig(image, format=form, dpi=120)
+        return image.getvalue()

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.commands.explain.answer import Explanation
-from manyheads.runner.commands.explain.explanation_picture import draw
 from manyheads.runner.config.candidates import candidates
 from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
@@ -62,7 +61,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
         base=subject.overrides,
     )
     if image is not None:
-        image.write(draw(found, form=image.form))
+        image.write(found.picture(form=image.form))
         print(f"wrote {image.path}", file=sys.stderr)
     return found
 

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from manyheads.runner.commands.explain.rank.exchanges import Exchanges
+from manyheads.runner.commands.explain.rank.parts import Exchanges
 
 
 @pytest.fixture(autouse=True)
