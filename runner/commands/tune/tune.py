@@ -1,6 +1,5 @@
 """``manyheads tune``: ask, search, write the experiment."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.commands.tune.terms import Terms
 from manyheads.runner.commands.tune.trial import SAME
 from manyheads.runner.commands.tune.tuning_page import as_page
+from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
 from manyheads.runner.config.origin import resolve_origin
@@ -27,6 +27,7 @@ from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run.files import exclusive, in_turn, make_folder, write_whole
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import digest_of
 
 TUNINGS = Path("outputs") / "tunings"
 LOCK = ".asked"
@@ -60,13 +61,7 @@ def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = Non
 
 
 def _check(space: Space) -> None:
-    base = space.run(BASE)
-    for key, value in (
-        ("trainer.evaluate_only", base.trainer.evaluate_only),
-        ("checkpoint.resume", base.checkpoint.resume),
-    ):
-        if value:
-            raise ConfigurationError.at(key, value, ": a tuning trains from the start. Leave it out.")
+    check_fresh_start(space.run(BASE), what="a tuning")
     space.check_patterns()
 
 
@@ -78,7 +73,7 @@ def _asked(space: Space, words: Sequence[str], terms: Terms, named: Path | None)
         "fix": terms.fix,
         "precision": terms.precision,
     }
-    name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+    name = digest_of(asked)[:12]
     folder = (named or TUNINGS / name).resolve()
     make_folder(folder)
     runs = Runs(folder)
