@@ -40,7 +40,9 @@ def opened(browser: "Chrome", file: Path) -> Iterator["Chrome"]:
     browser.get_log("browser")
     browser.get(file.as_uri())
     yield browser
-    assert browser.get_log("browser") == []
+    # Without a network, the first tab complains about its own fonts, at any time after Chromium has started.
+    found = [entry for entry in browser.get_log("browser") if not entry["message"].startswith("chrome://")]
+    assert found == []
     assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
