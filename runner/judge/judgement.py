@@ -35,13 +35,26 @@ CHANGED_NUMERICS = (
 )
 
 
+def remove_steps(runs: Runs) -> None:
+    """Remove what was kept of base's steps, also by attempts that were killed."""
+    with blocked_signals():
+        for row in runs.ledger.rows():
+            if row.purpose in (STEPS, EXACT) and row.arm == BASE:
+                remove(_steps_of(runs, row).folder)
+
+
+def _steps_of(runs: Runs, row: Row) -> StepFiles:
+    return StepFiles.of(RunFolder(runs.folder / row.folder))
+
+
 @dataclass(frozen=True)
 class Judgement:
-    """``budget``: seconds from now."""
+    """``budget``: seconds from now; ``keeps_steps``: base's steps are left for other judgements of the same base."""
 
     runs: Runs
     question: Question
     budget: float
+    keeps_steps: bool = False
 
     def decide(self) -> Claims:
         """Run rounds until there is a verdict or the budget is spent, and write judgement.json.
@@ -79,13 +92,15 @@ class Judgement:
 
     def examine(self) -> None:
         """What comes before the rounds, as long as the arms may be compared."""
-        self._remove_steps()
+        if not self.keeps_steps:
+            remove_steps(self.runs)
         about_speed = (self._steps, self._exact, self._trial) if self.question.is_about_speed else ()
-        for ask in (self._facts, *about_speed):
+        for ask in (self.ask_facts, *about_speed):
             if self.claims().verdict == UNDECIDED:
                 ask()
 
-    def _facts(self) -> None:
+    def ask_facts(self) -> None:
+        """What both arms compute on."""
         for arm in (BASE, CHANGE):
             if not self._rows(FACTS, arm):
                 self._run(purposes.facts(), arm)
@@ -94,30 +109,32 @@ class Judgement:
         if self._rows(STEPS, CHANGE):
             return
         compiled = [each["trainer"]["compile"] for each in (self.question.base, self.question.changed)]
-        trace = {*compiled} == {"none"} and RunConfig.of(self.question.base).launcher.ranks == 1
+        trace = (
+            {*compiled} == {"none"} and RunConfig.of(self.question.base).launcher.ranks == 1 and not self.keeps_steps
+        )
         self._compare(partial(purposes.steps, tolerance=self.question.tolerances[0], trace=trace))
 
     def _exact(self) -> None:
         """In double precision, unless the bits are the same, or the change asks for another precision."""
         same = self.claims().numerics == SAME_BITS or self.question.changes_precision
-        if not same and not any(row.purpose == EXACT for row in self.runs.ledger.rows()):
+        tried = (row for row in self.runs.ledger.rows() if row.purpose == EXACT)
+        if not same and not any(row.arm == CHANGE or row.state == FAILED for row in tried):
             self._compare(purposes.exact)
 
     def _compare(self, purpose: Callable[..., Purpose]) -> None:
         """Take the steps of base, then those of the change from the same states, which are removed in the end."""
         try:
-            row = self._run(purpose(baseline=None), BASE)
+            row = self._kept(purpose(baseline=None)) or self._run(purpose(baseline=None), BASE)
             if row.state == COMPLETED:
                 self._run(purpose(baseline=RunFolder(self.runs.folder / row.folder)), CHANGE)
         finally:
-            self._remove_steps()
+            if not self.keeps_steps:
+                remove_steps(self.runs)
 
-    def _remove_steps(self) -> None:
-        """Remove what was kept of base's steps, also by attempts that were killed."""
-        with blocked_signals():
-            for row in self.runs.ledger.rows():
-                if row.purpose in (STEPS, EXACT) and row.arm == BASE:
-                    remove(StepFiles.of(RunFolder(self.runs.folder / row.folder)).folder)
+    def _kept(self, purpose: Purpose) -> Row | None:
+        """The run of base whose steps are still there, if one is."""
+        found = (row for row in self._rows(purpose.name, BASE) if _steps_of(self.runs, row).folder.exists())
+        return next(found, None)
 
     def _trial(self) -> None:
         if not self._rows(TRIAL, BASE):

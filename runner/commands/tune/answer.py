@@ -61,13 +61,17 @@ class TunedChoice:
         if not self.change:
             found = "nothing was shown to be faster"
         else:
-            interval = "" if self.low is None or self.high is None else f" ({self.low:.2f} to {self.high:.2f})"
-            found = f"{self.speedup:.2f} times as fast as {YOURS}{interval}"
+            found = f"{self.speedup:.2f} times as fast as {YOURS} ({self._interval()})"
         if self.decided > 1:
             found += f"; at most {self.regret:.1%} behind the fastest of the {self.decided} measured to a decision"
         yield f"  {found}"
         if self.unproven:
             yield f"  {self.unproven} was ahead, but may be no faster; a longer --budget may show it"
+
+    def _interval(self) -> str:
+        if self.low is None or self.low <= 1:
+            return "likely, but not shown; a longer --budget may show it"
+        return f"at least {self.low:.2f}" if self.high is None else f"{self.low:.2f} to {self.high:.2f}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from manyheads.runner.commands.explain.explain_run import RANK, measured
@@ -12,11 +13,12 @@ from manyheads.runner.commands.explain.limits import Limit, Seconds
 from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
 from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
-from manyheads.runner.commands.tune.screening import BudgetSpent
-from manyheads.runner.commands.tune.trial import Refused, Trial
+from manyheads.runner.commands.tune.screening import HALVE, SCREEN, BudgetSpent
+from manyheads.runner.commands.tune.trial import SAME, Refused, Trial
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge import purposes
-from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES
+from manyheads.runner.judge.judgement import remove_steps
+from manyheads.runner.judge.question import TRIAL_UPDATES
 from manyheads.runner.judge.rounds import scale_of, updates_of
 from manyheads.runner.judge.rows import BASE as BASE_ARM
 from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, Row
@@ -27,8 +29,8 @@ from manyheads.runner.run.progress import say
 
 PATIENCE = 20  # times the seconds of a run of the user's own configuration after which another one has failed,
 LEAST_PATIENCE = 120.0  # and at least these
-LEAST_RUNS = 30  # after the noise floor: a tuning that can make fewer cannot tell anything
-COMPARED = 4  # runs that comparing the first updates of a configuration takes at most
+LEAST_RUNS = 30  # a tuning that can make fewer cannot tell anything
+COMPARED = 5  # runs that comparing the first updates of a configuration takes at most
 LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
 LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
 BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
@@ -48,32 +50,30 @@ class Bench:
     budget: float
     refused: dict[str, str]
     _rounds: Counter[str] = field(default_factory=Counter)
-    _classes: dict[tuple[object, ...], str] = field(default_factory=dict)  # that were found by comparing
+    _classes: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # that were found by comparing
     _consumed: int = -1  # the last run that was asked for
 
     def prepare(self) -> None:
-        """Measure how long an update of the user's own configuration takes, and how much that varies.
+        """Measure how long an update of the user's own configuration takes.
 
         Raises what it fails with, and ConfigurationError if the budget is too small.
         """
+        say("your own configuration")
         self._start(purposes.facts(), BASE)
         self._start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
-        for number in range(FLOOR_ROUNDS):
-            say(f"your own configuration against itself, {number + 1} of {FLOOR_ROUNDS}")
-            for place in range(2):
-                self._start(purposes.pace(FLOOR, self._updates()), BASE, number, place)
-            if number == 0:
-                self._check_budget()
-
-    def _check_budget(self) -> None:
+        for place in range(2):
+            self._start(purposes.pace(FLOOR, self._updates()), BASE, 0, place)
         seconds = self._seconds_of(BASE)
-        needed = self._spent() + (2 * FLOOR_ROUNDS - 2 + LEAST_RUNS) * seconds
-        if needed > self.budget:
+        if (needed := self._spent() + LEAST_RUNS * seconds) > self.budget:
             raise ConfigurationError(
-                f"--budget: a run takes {seconds:.1f} s, and a tuning makes at least {2 * FLOOR_ROUNDS + LEAST_RUNS}. "
-                f"Allow at least {math.ceil(needed)} s.",
+                f"--budget: a run takes {seconds:.1f} s, and a tuning makes at least {LEAST_RUNS}. Allow at least "
+                f"{math.ceil(needed)} s.",
                 key="--budget",
             )
+
+    def close(self) -> None:
+        """Remove what comparing configurations has left."""
+        remove_steps(self.runs)
 
     @property
     def left(self) -> float:
@@ -82,9 +82,11 @@ class Bench:
 
     @property
     def scale(self) -> float:
-        """The spread of the user's own configuration against itself."""
-        times = [log_seconds(row) for row in self.runs.ledger.rows() if row.purpose == FLOOR]
-        return scale_of([one - other for one, other in zip(times[::2], times[1::2], strict=False)])
+        """The spread of the user's own configuration from one round to the next, before anything is decided."""
+        before = (FLOOR, SCREEN, HALVE)
+        own = [row for row in self._consumed_rows() if row.arm == BASE_ARM and row.state == COMPLETED]
+        times = [log_seconds(row) for row in own if row.purpose in before]
+        return scale_of([one - other for one, other in pairwise(times)])
 
     def fits(self, candidates: Sequence[Variant]) -> int:
         """How many rounds of these candidates the rest of the budget allows."""
@@ -114,9 +116,20 @@ class Bench:
         samples = row.findings["samples"]
         return "" if samples == own else f"computes something else: {samples} samples in as many updates, not {own}"
 
-    def expected(self, candidate: Variant) -> str:
-        """The class of what the candidate computes, as its options declare it, or another one like it was found."""
-        return self._classes.get(self._signature(candidate)) or self._trial(candidate).expected
+    def expected(self, candidate: Variant) -> str | None:
+        """The class of what the candidate computes, as its options declare it, or as another one like it was found."""
+        known = self._signature(candidate)
+        return self._classes[known] if known in self._classes else self._trial(candidate).expected
+
+    def is_fair(self, candidate: Variant) -> bool:
+        """Whether it computes on the same samples, in the same batches and dtypes. Raises BudgetSpent."""
+        if not self.fits([candidate]):
+            raise BudgetSpent
+        say(f"examining what {arm_of(candidate)} computes on")
+        found = self._asked(candidate, self._trial(candidate).check)
+        if found == SAME:  # although ranks have shares of their own: there is no BatchNorm
+            self._classes.setdefault(self._signature(candidate), found)
+        return found is not None
 
     def numerics(self, candidate: Variant) -> str | None:
         """The class of what the candidate computes, compared with the user's own; None if it may not be chosen.
@@ -126,14 +139,23 @@ class Bench:
         if not self.fits([candidate] * COMPARED):
             raise BudgetSpent
         say(f"comparing the first updates of {arm_of(candidate)}")
+        known = self._signature(candidate)
+        found = self._asked(candidate, self._trial(candidate).examine)
+        if found is not None or known != self._signature(BASE):
+            self._classes[known] = found
+        return found
+
+    def _asked(self, candidate: Variant, ask: Callable[[], str]) -> str | None:
+        """What ``ask`` finds, which starts runs of the candidate and of the user's own; None if that is refused."""
+        before = len(self.runs.ledger.rows())
         try:
-            found = self._classes[self._signature(candidate)] = self._trial(candidate).examine()
-            return found
+            return ask()
         except Refused as error:
             self.refused[arm_of(candidate)] = str(error)
             return None
         finally:
-            own = [row.number for row in self.runs.ledger.rows() if row.arm == arm_of(candidate)]
+            rows = self.runs.ledger.rows()
+            own = [row.number for row in rows if row.arm == arm_of(candidate) or row.number >= before]
             self._consumed = max([self._consumed, *own])
 
     def is_proved(self, candidate: Variant) -> bool:
@@ -228,18 +250,19 @@ class Bench:
     def _spent(self) -> float:
         """Seconds until the last run that was asked for had ended, without those in which no tuning was at work."""
         spent, before = 0.0, math.inf
-        for row in self.runs.ledger.rows():
-            if row.number > self._consumed:
-                break
+        for row in self._consumed_rows():
             spent += _duration(row) + min(max(row.began - before, 0.0), BETWEEN)
             before = row.ended or row.began
         return spent
 
+    def _consumed_rows(self) -> list[Row]:
+        return [row for row in self.runs.ledger.rows() if row.number <= self._consumed]
+
     def _seconds_of(self, variant: Variant) -> float:
         """How long a run of a configuration took, from its start; until it ran, of the user's own."""
         for arm in (arm_of(variant), BASE_ARM):
-            timed = [row for row in self.runs.ledger.rows() if row.arm == arm and "seconds" in (row.findings or {})]
-            if found := [_duration(row) for row in timed if row.purpose != TRIAL and row.number <= self._consumed]:
+            timed = [row for row in self._consumed_rows() if row.arm == arm and "seconds" in row.findings]
+            if found := [_duration(row) for row in timed if row.purpose != TRIAL]:
                 return median(found[-5:])
         return 0.0
 

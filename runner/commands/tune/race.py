@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, median
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from manyheads.runner.judge.sequential import SYMMETRIC, Interval, least_rounds,
 
 Variant = tuple[str, ...]  # the overrides that are added to the user's, in alphabetical order
 TIE = 0.01  # of the logarithm of seconds, which is not worth another override
+LIKELY, FEWEST = 2.0, 3  # standard errors, and rounds, after which a lead is taken for one until it is known better
 BASE: Variant = ()  # the user's own configuration
 Times = Mapping[Variant, float]  # of one round: logarithms of the seconds of an update
 
@@ -42,6 +43,11 @@ class Race:
                 known = self._shown[one, other] = above
         return known >= above
 
+    def suggests(self, one: Variant, other: Variant) -> bool:
+        """Whether ``one`` was faster by LIKELY standard errors: a guess, for which fewer rounds are enough."""
+        gains = self.gains(one, other)
+        return len(gains) >= FEWEST and median(gains) >= LIKELY * self.scale / math.sqrt(len(gains))
+
     def interval(self, one: Variant, other: Variant) -> Interval:
         """Where the gain of ``one`` over ``other`` lies."""
         return Interval(self._low(one, other), -self._low(other, one))
@@ -64,13 +70,17 @@ class Race:
         return 2 * self.alpha / max(self.count * (self.count - 1), 2)
 
     def leader(self, among: Sequence[Variant]) -> Variant:
-        """The fastest on average over the rounds in which all of them ran; of those within TIE the simplest."""
+        """The fastest in most of the rounds in which all of them ran; of those within TIE the simplest."""
         common = [times for times in self.rounds if times.keys() >= {*among}]
         if not common:
             return among[0]
-        means = {each: fmean(times[each] for times in common) for each in among}
-        best = min(means.values())
-        return min((each for each in among if means[each] <= best + TIE), key=lambda each: (len(each), means[each]))
+        averages = [fmean(times[each] for each in among) for times in common]  # of rounds, which drift
+        seconds = {
+            each: median(times[each] - average for times, average in zip(common, averages, strict=True))
+            for each in among
+        }
+        near = [each for each in among if seconds[each] <= min(seconds.values()) + TIE]
+        return min(near, key=lambda each: (len(each), seconds[each]))
 
     def best_two(self, among: Sequence[Variant]) -> list[Variant]:
         """The leader, and the leader of the others."""

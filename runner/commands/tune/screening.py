@@ -7,7 +7,7 @@ from typing import Protocol
 
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 
-SCREEN = "screen"
+SCREEN, HALVE = "screen", "halve"  # what a round is for
 MARGIN = 0.02  # of the logarithm of seconds, by which a configuration has to be ahead to be built upon
 SCREENED = 0.45  # part of the budget that is left when screening ends
 
@@ -37,8 +37,12 @@ class Bench(Protocol):
         """Each candidate once, in a drawn order; without those that failed. Raises BudgetSpent."""
         ...
 
-    def expected(self, candidate: Variant) -> str:
-        """The class of what the candidate computes, as its options declare it."""
+    def expected(self, candidate: Variant) -> str | None:
+        """The class of what the candidate computes, as its options declare it; None if it may not be chosen."""
+        ...
+
+    def is_fair(self, candidate: Variant) -> bool:
+        """Whether the candidate computes on what the user's own configuration does. Raises BudgetSpent."""
         ...
 
     def numerics(self, candidate: Variant) -> str | None:
@@ -70,19 +74,18 @@ class Space(Protocol):
 class Screening:
     """``own``: the class of what computes the same as the user's configuration.
 
-    ``gains``: of each candidate over the user's own configuration in its round, as logarithms; ``classes``: of those
-    that were compared, None for one that may not be chosen.
+    ``gains``: of each candidate over the user's own configuration in its round, as logarithms; ``unfair``: those that
+    are faster because they compute on something else.
     """
 
     bench: Bench
     space: Space
     own: str
     gains: dict[Variant, float] = field(default_factory=lambda: {BASE: 0.0})
-    classes: dict[Variant, str | None] = field(default_factory=dict)
+    unfair: set[Variant] = field(default_factory=set)
 
     def run(self) -> None:
         """Climb from the user's configuration, then from the first faster one of each other class."""
-        self.classes[BASE] = self.own
         started: dict[str, Variant] = {self.own: BASE}
         done: set[str] = set()
         with suppress(BudgetSpent):
@@ -90,19 +93,12 @@ class Screening:
                 done.add(pending[0])
                 self._climb(pending[0], started)
 
-    def class_of(self, candidate: Variant) -> str | None:
-        """As found by comparing it, now if it was not yet; None if it may not be chosen. Raises BudgetSpent."""
-        if candidate not in self.classes:
-            found = self.bench.numerics(candidate)
-            self.classes[candidate] = found if found is not None and self.bench.is_proved(candidate) else None
-        return self.classes[candidate]
-
     def fastest(self, count: int) -> Mapping[str, list[Variant]]:
-        """By class as it is known or expected, at most ``count`` candidates of each that may be the fastest."""
+        """By class as it is expected, at most ``count`` candidates of each that may be the fastest."""
         found: dict[str, list[Variant]] = {self.own: []}
         for each in sorted(self.gains, key=lambda each: -self.gains[each]):
-            name = self.classes.get(each, self.bench.expected(each))
-            if each != BASE and name is not None and self.gains[each] > -MARGIN:
+            name = None if each == BASE or each in self.unfair else self.bench.expected(each)
+            if name is not None and self.gains[each] > -MARGIN:
                 found.setdefault(name, []).append(each)
         return {name: candidates[:count] for name, candidates in found.items()}
 
@@ -121,10 +117,11 @@ class Screening:
         """The fastest of the same class; the first faster one of another class begins a climb of its own."""
         faster = [each for each in others if self.gains.get(each, -1.0) > self.gains[best] + MARGIN]
         for each in sorted(faster, key=lambda each: -self.gains[each]):
-            found = self.class_of(each)
-            if found in (name, self.own):
+            if not (self.bench.is_fair(each) and self.bench.is_proved(each)):
+                self.unfair.add(each)
+            elif (found := self.bench.expected(each)) in (name, self.own):
                 return each
-            if found is not None:
+            elif found is not None:
                 started.setdefault(found, each)
         return best
 

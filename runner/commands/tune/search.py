@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from manyheads.runner.commands.tune.race import BASE, Race, Times, Variant
-from manyheads.runner.commands.tune.screening import Bench, BudgetSpent, Screening, Space
+from manyheads.runner.commands.tune.screening import HALVE, Bench, BudgetSpent, Screening, Space
 
-HALVE, DECIDE, FRESH, PRECISIONS = "halve", "decide", "fresh", "precisions"  # what a round is for, after screening
+DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # what a round is for
 FINALISTS = 8  # of each class
 FRESH_ROUNDS = 5
 MOST_ROUNDS = 60
-COMPARING = 5  # rounds that take as long as comparing the updates of all that run in them, and proving them
+COMPARING = 4  # rounds that take as long as comparing the updates of all that run in them, and proving them
 SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The fastest configuration of a class of numerics; the user's own if none was shown to be faster.
+    """The fastest configuration of a class of numerics; the user's own if no other one is likely to be faster.
 
     ``gain``: of the logarithm of seconds over the user's own configuration, in rounds after it was chosen; ``low``,
     ``high``: its interval over all rounds since it was screened; ``regret``: the fraction of its seconds by which the
@@ -89,7 +89,7 @@ class Search:
         with suppress(BudgetSpent):
             left = self._decide()
             running = _together({name: self._race.best_two(each) for name, each in left.items() if each})
-            while len(running) > 1 and len(self._fresh) < FRESH_ROUNDS:
+            while self._has_chosen(running) and len(self._fresh) < FRESH_ROUNDS:
                 self._fresh.append(times := self.bench.round(FRESH, running))
                 self._race.rounds.append(times)
         with suppress(BudgetSpent):
@@ -126,12 +126,20 @@ class Search:
         return self.bench.fits(running) >= needed
 
     def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
-        """By class as it was found by comparing the first updates; without those that may not be, or fail."""
+        """By class as it was found by comparing the first updates; the next fastest for each that is refused."""
         found: dict[str, list[Variant]] = {self.own: []}
+        others = self.screening.fastest(len(self.screening.gains))
         with suppress(BudgetSpent):
-            for each in _together(alive)[1:]:
-                if (name := self.screening.class_of(each)) is not None:
-                    found.setdefault(name, []).append(each)
+            for name, wanted in alive.items():
+                queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
+                while queue and count:
+                    each = queue.pop(0)
+                    if self.bench.expected(each) is None:  # since one like it was refused
+                        continue
+                    actual = self.bench.numerics(each)
+                    if actual is not None and self.bench.is_proved(each):
+                        found.setdefault(actual, []).append(each)
+                        count -= 1
         return found
 
     # -- deciding ----------------------------------------------------------------------------------------
@@ -144,7 +152,8 @@ class Search:
         race, left = self._race, {name: [*each] for name, each in self._alive.items()}
         left[self.own].insert(0, BASE)
         everyone = {name: [*each] for name, each in left.items()}
-        while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self.bench.fits(_together(left)) > FRESH_ROUNDS:
+        spare = FRESH_ROUNDS if race.count > 2 else 0
+        while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self.bench.fits(_together(left)) > spare:
             race.rounds.append(times := self.bench.round(DECIDE, _together(left)))
             for name, own in left.items():
                 own = [each for each in own if each in times]  # the others fail by now
@@ -159,12 +168,16 @@ class Search:
         close = all(race.shows(leader, each, above=math.log1p(-self.within)) for each in everyone if each != leader)
         return close and (leader == BASE or race.shows(leader, BASE))
 
+    def _has_chosen(self, running: Sequence[Variant]) -> bool:
+        """Whether the rounds have chosen between candidates, which makes the chosen one seem faster than it is."""
+        return len(running) > 1 and self._race.count > 2
+
     # -- choosing ----------------------------------------------------------------------------------------
 
     def _choice(self, name: str, candidates: Sequence[Variant]) -> Choice:
         race, last = self._race, self._race.rounds[-1] if self._race.rounds else {}
         ahead = chosen = race.leader([each for each in candidates if each in last] or [BASE])
-        if ahead != BASE and not race.shows(ahead, BASE):
+        if not (race.shows(ahead, BASE) or race.suggests(ahead, BASE)):
             chosen = BASE
         fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
         bounded = [each for each in candidates if math.isfinite(race.interval(chosen, each).low)]

@@ -6,8 +6,9 @@ from manyheads.runner.judge.claims import REFUSED, Claims
 from manyheads.runner.judge.judgement import Judgement
 from manyheads.runner.judge.numerics import AS_ASKED, tolerances_of
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, Row, Rows
+from manyheads.runner.judge.rows import BASE, CHANGE, FACTS, Row, Rows
 from manyheads.runner.judge.runs import Purpose, Runs
+from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 
@@ -33,17 +34,31 @@ class Trial:
             changed=dict(run.written),
         )
         self._of_precision = f"precision={run.precision.name}"
-        self._judgement = Judgement(_PairRuns(runs, arm), self.question, budget=0.0)
+        self._judgement = Judgement(_PairRuns(runs, arm), self.question, budget=0.0, keeps_steps=True)
+
+    def check(self) -> str:
+        """The class of its numerics that follows from whether there is a BatchNorm over each rank's share.
+
+        Raises Refused if it computes on other samples, in other batches or other dtypes.
+        """
+        self._judgement.ask_facts()
+        self._claims()
+        rows = (row for row in self._judgement.runs.ledger.rows() if row.purpose == FACTS and row.arm == CHANGE)
+        return SAME if self.expected == SHARES and not next(rows).findings[BATCH_STATISTICS] else self.expected
 
     def examine(self) -> str:
         """The class of its numerics. Raises Refused if it does not take the user's own updates."""
         self._judgement.examine()
-        claims = self._judgement.claims()
-        if claims.reasons:
-            raise Refused(claims)
+        claims = self._claims()
         if claims.numerics != AS_ASKED:
             return SAME
         return self._of_precision if self.question.changes_precision else SHARES
+
+    def _claims(self) -> Claims:
+        claims = self._judgement.claims()
+        if claims.reasons:
+            raise Refused(claims)
+        return claims
 
     @property
     def expected(self) -> str:

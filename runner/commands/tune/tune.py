@@ -57,6 +57,8 @@ def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = Non
             stop.answer = _answer(runs, words, search, space, {})
             stop.answer.show()
             raise
+        finally:
+            bench.close()
         return _answer(runs, words, search, space, limits)
 
 

@@ -10,8 +10,8 @@ from statistics import median
 
 from manyheads.runner.commands.tune.answer import YOURS, Tuned
 from manyheads.runner.commands.tune.bench import log_seconds
-from manyheads.runner.commands.tune.screening import SCREEN
-from manyheads.runner.commands.tune.search import DECIDE, FRESH, HALVE
+from manyheads.runner.commands.tune.screening import HALVE, SCREEN
+from manyheads.runner.commands.tune.search import DECIDE, FRESH
 from manyheads.runner.judge.rows import BASE, COMPLETED, Row
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.chart_spec import Axis, Chart

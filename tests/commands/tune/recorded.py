@@ -5,15 +5,15 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from manyheads.runner.commands.tune.bench import COMPARED, LEAST_RUNS, arm_of
+from manyheads.runner.commands.tune.bench import LEAST_RUNS, arm_of
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
-from manyheads.runner.commands.tune.screening import BudgetSpent
+from manyheads.runner.commands.tune.screening import HALVE, SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.space import OF_STRATEGY, STRATEGY
 from manyheads.runner.commands.tune.trial import SAME
-from manyheads.runner.judge.question import FLOOR_ROUNDS
 from manyheads.runner.judge.rounds import scale_of
 
 FOLDER = Path(__file__).parent / "grids"
@@ -112,16 +112,21 @@ class Resampled:
         self._grid, self._budget, self._noise, self._load = grid, budget, noise, load
         self._random = random.Random(seed)
         self._took: dict[Variant, list[float]] = {BASE: [min(grid.seconds[BASE])]}  # again and again, in warm ranks
+        self._examined: dict[str, set[Variant]] = {"facts": {BASE}, "steps": set(), "proof": set()}
+        self._own: list[float] = []  # of the user's own configuration, before anything is decided
         self.spent = 0.0
-        self.scale = math.nan
 
     def prepare(self) -> None:
         """The user's own configuration against itself, as a tuning begins. Raises BudgetTooSmall."""
         seconds = self._seconds_of(BASE)
-        self.spent = (2 + 2 * FLOOR_ROUNDS) * seconds  # after facts and a trial
+        self.spent = 4 * seconds  # facts, a trial, and two timed runs
         if self.spent + LEAST_RUNS * seconds > self._budget:
             raise BudgetTooSmall
-        self.scale = scale_of([self._log_seconds(BASE) - self._log_seconds(BASE) for _ in range(FLOOR_ROUNDS)])
+        self._own = [self._log_seconds(BASE), self._log_seconds(BASE)]
+
+    @property
+    def scale(self) -> float:
+        return scale_of([one - other for one, other in pairwise(self._own)])
 
     @property
     def left(self) -> float:
@@ -135,23 +140,35 @@ class Resampled:
             raise BudgetSpent
         drift = self._random.choice(self._grid.drifts)
         times = {each: drift + self._run(each) for each in candidates}
+        if purpose in (SCREEN, HALVE):
+            self._own.append(times[BASE])
         return {each: time for each, time in times.items() if each in self._grid.means}
 
     def expected(self, candidate: Variant) -> str:
         return self._grid.classes[candidate] or SAME
 
+    def is_fair(self, candidate: Variant) -> bool:
+        self._examine("facts", candidate, 1)
+        return self._grid.classes[candidate] is not None
+
     def numerics(self, candidate: Variant) -> str | None:
-        if not self.fits([candidate] * COMPARED):
-            raise BudgetSpent
-        for _ in range(COMPARED):
-            self._run(candidate)
+        self._examine("facts", candidate, 1)
+        self._examine("steps", BASE, 2)  # once, in the run's own precision and in double precision
+        self._examine("steps", candidate, 2)
         return self._grid.classes[candidate]
 
     def is_proved(self, candidate: Variant) -> bool:
-        if not self.fits([candidate]):
-            raise BudgetSpent
-        self._run(candidate)
+        self._examine("proof", candidate, 1)
         return True
+
+    def _examine(self, what: str, variant: Variant, runs: int) -> None:
+        """Runs that are made once for each configuration. Raises BudgetSpent."""
+        if variant not in self._examined[what]:
+            if not self.fits([variant] * runs):
+                raise BudgetSpent
+            self._examined[what].add(variant)
+            for _ in range(runs):
+                self._run(variant)
 
     def _run(self, variant: Variant) -> float:
         """The logarithm of the seconds of an update, for what a run costs; infinite if it fails."""

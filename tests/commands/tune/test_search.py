@@ -68,10 +68,13 @@ class Bench:
         }
 
     def expected(self, variant):
-        return SAME
+        return self.classes(variant) or SAME
 
     def numerics(self, variant):
         return self.classes(variant)
+
+    def is_fair(self, variant):
+        return self.classes(variant) is not None
 
     def is_proved(self, variant):
         return not self.unproved & {*variant}
