@@ -21,7 +21,7 @@ os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 of_the_run = os.environ.pop("MANYHEADS_IMPORTS", "").split()
 before = dict(os.environ)
 gc.disable()  # it takes a quarter of the time, and finds nothing: what is imported stays
-for name in ("manyheads.runner.loop.rank_main", "manyheads.runner.loop.build"):
+for name in ("manyheads.runner.loop.rank_main", "manyheads.runner.loop.session"):
     importlib.import_module(name)
 for name in of_the_run:
     with suppress(Exception):  # which the ranks find too, and report
