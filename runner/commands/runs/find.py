@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.judge.rows import NAME as JUDGED
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Ledger
 
@@ -17,6 +18,8 @@ _RUN = {"run.yaml", ".hydra"}
 
 def find_runs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
     """Each run folder with the sweep that it is a job of, if it is. No link is followed.
+
+    The hundreds of runs of a judgement or a tuning are found only where its own folder is named.
 
     Raises ConfigurationError where there is no such folder.
     """
@@ -32,6 +35,8 @@ def _below(folder: Path, sweep: Path | None, depth: int) -> Iterator[tuple[Path,
             names.add(entry.name)
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                 inner.append(entry.name)
+    if JUDGED in names and depth < DEEPEST:
+        return
     if names & _SWEEP:
         sweep = folder
     elif names & _RUN:

@@ -41,6 +41,15 @@ def test_a_line_for_each_run_the_newest_first(three, capsys):
     assert "model.width=2" in lines[0]
 
 
+def test_the_runs_of_a_judgement_are_listed_where_it_is_named(three):
+    judged = three / "judgements" / "12ab"
+    write_run(judged / "runs" / "0000-facts")
+    (judged / "judgement.jsonl").touch()
+    assert listed() == ["b", "c", "a"]
+    assert listed("outputs/judgements") == []
+    assert listed("outputs/judgements/12ab") == ["0000-facts"]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
