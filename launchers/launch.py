@@ -56,7 +56,7 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
     run = RunConfig.read(folder)
     launcher = _launcher(run)
     launcher = launcher.as_child_process() if apart else launcher
-    launcher.prepare(environment(launcher), _imports(run))
+    launcher.prepare(environment(launcher), _imports(run, apart=apart))
     return Plan(folder, run, launcher, pinned, apart)
 
 
@@ -74,12 +74,18 @@ def refuse_early(run: RunConfig) -> None:
         warm_server.stop()
 
 
-def _imports(run: RunConfig) -> list[str]:
-    """The modules in which this project has what the run's options name, except for those on libraries of others."""
+def _imports(run: RunConfig, *, apart: bool = False) -> list[str]:
+    """The modules of this project, and of torchvision, that the run's options name; without those on other libraries.
+
+    ``apart``: as in ``prepare``; the other jobs may need torchvision.
+    """
     entries = (each for each in run.logger.values() if not each.publishes)
     options = (*(getattr(run, group) for group in GROUPS if group != "launcher"), *entries)
-    targets = (each.target for each in options if not each.installed())
-    return [target.rpartition(".")[0] for target in targets if target.startswith("manyheads.")]
+    used = [each for each in options if not each.installed()]
+    named = [str(target) for each in used for _, target in targets(each.section)]
+    modules = [name.rpartition(".")[0] for name in named if name.startswith(("manyheads.", "torchvision."))]
+    slow = [name for each in used for name in each.imports]
+    return [*modules, *slow, *(["torchvision"] if apart else [])]
 
 
 def _launcher(run: RunConfig) -> Launcher:

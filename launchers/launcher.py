@@ -83,7 +83,7 @@ class Launcher:
     def prepare(self, environment: Mapping[str, str], imports: Sequence[str]) -> None:
         """Start slow preparations in the background.
 
-        ``environment``: that of the job to come; ``imports``: the modules of this project that its ranks will import.
+        ``environment``: that of the job to come; ``imports``: modules that its ranks will import.
         """
 
     @property

@@ -21,6 +21,7 @@ from manyheads.runner.run.data_files import read_json
 class HuggingFaceDataOption(DataOption):
     """Declares data that exists, or may be downloaded."""
 
+    imports = ("manyheads.runner.data.rank.photos",)
     steering = ("hub", "revision", "download")
     rules: ClassVar = {"hub": TEXT, "subset": TEXT, "revision": TEXT}
     hub: str | None

@@ -18,6 +18,7 @@ SPLITS = {True: "train", False: "val"}
 class ImageFolderOption(DataOption):
     """Both splits, with images in the same classes."""
 
+    imports = ("manyheads.runner.data.rank.photos",)
     root: str
     image_size: int
     val_resize: int | None

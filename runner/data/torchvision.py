@@ -35,6 +35,7 @@ KNOWN = {
 class TorchvisionDataOption(DataOption):
     """Declares data that exists, or may be downloaded."""
 
+    imports = ("torchvision",)
     steering = ("download",)
     most_workers = 2
     root: str

@@ -26,6 +26,7 @@ class Option:
     others. ``without_effect``: keys that cannot change a run's results. ``tunable``: keys that only change how the same
     updates are computed, and values worth trying. ``leaves``: files and folders that it writes into a run's folder,
     by their names there. ``has_own_class``: no other option has the same class, so that its name identifies the code.
+    ``imports``: slow modules that its ranks need beside that of the class.
     """
 
     group: ClassVar[str]
@@ -36,6 +37,7 @@ class Option:
     tunable: ClassVar[Mapping[str, Tunable]] = {}
     leaves: ClassVar[tuple[str, ...]] = ()
     has_own_class: ClassVar[bool] = False
+    imports: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[frozenset[str]] = frozenset({"name"})  # the keys that are attributes
     name: str
 
