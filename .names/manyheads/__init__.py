@@ -8,6 +8,7 @@ from manyheads.runner.machine.import_apart import Finder
 
 if TYPE_CHECKING:
     from manyheads.runner.api import Row, Sweep, run, sweep
+    from manyheads.runner.commands.scale.api import scale
     from manyheads.runner.commands.tune.api import Tuning, tune
     from manyheads.runner.errors import ConfigurationError, RunFailed
     from manyheads.runner.judge.api import Verdict, judge
@@ -29,6 +30,7 @@ __all__ = [
     "judge",
     "load",
     "run",
+    "scale",
     "sweep",
     "tune",
 ]
@@ -44,6 +46,7 @@ _PLACES = {
     "Verdict": "runner.judge.api",
     "tune": "runner.commands.tune.api",
     "Tuning": "runner.commands.tune.api",
+    "scale": "runner.commands.scale.api",
     "load": "runner.serve.rank.trained",
     "ConfigurationError": "runner.errors",
     "RunFailed": "runner.errors",

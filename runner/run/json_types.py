@@ -71,6 +71,7 @@ class ResultJson(TypedDict, total=False):
     mfu: float
     parity: Any
     floors: dict[str, list[float]]
+    units: list[list[float]]
 
 
 class MachineJson(TypedDict, total=False):

@@ -59,7 +59,8 @@ def fitted(measured: Measured, exchanged: Exchanged, cluster: Cluster, assumptio
     exchanges, factor = exchanged(measured.devices), 1.0
     for _ in range(50):
         found = replayed(measured.step.scaled(factor), exchanges, cluster, assumptions)
-        if abs(found.seconds - measured.seconds) <= CLOSE_ENOUGH * measured.seconds or found.data > 0:
+        waits = found.data > 0 and measured.step.loaders > 0  # so that its computing cannot be seen in its time
+        if abs(found.seconds - measured.seconds) <= CLOSE_ENOUGH * measured.seconds or waits:
             break
         own = (found.computing + found.optimizer + found.stragglers + found.idle) / factor  # what grows with it
         factor = max(factor / 2, factor + (measured.seconds - found.seconds) / own)

@@ -45,6 +45,7 @@ TRIED = {
     "record": ["--check", "{out}/record.json"],
     "parity": ["parallel=ddp", *FAST, "--steps", "1"],
     "explain": [*FAST],
+    "scale": ["parallel=ddp", *FAST, "--devices", "2", "--network", "10gbe"],
     "install-horovod": ["--nonsense"],
     "watch": ["{run}"],
     "init": ["{out}"],
@@ -232,11 +233,27 @@ MISTAKES = [
     ("tune --over trainr.*", "WrongValue", "--over", "trainr.*"),
     ("explain --picture a.jpg", "ConfigurationError", "--picture", "a.jpg"),
     ("explain nowhere", "ConfigurationError", None, None),
+    ("scale parallel=ddp --devices many --network 1gbe", "WrongValue", "--devices", "many"),
+    ("scale parallel=ddp --devices 2 --network 1gbit", "UnknownName", "--network", "1gbit"),
+    ("scale parallel=ddp --devices 3 --network 1gbe data.batch_size=8", "ConfigurationError", "data.batch_size", 8),
     ("trust {run}", "ConfigurationError", "--yes", None),
     ("init repository", "ConfigurationError", "--model", None),
 ]
 TAIL = (
-    *("show", "list", "diff", "export", "reproduce", "doctor", "schema", "judge", "record", "resume {run}", "evaluate"),
+    *(
+        "scale",
+        "show",
+        "list",
+        "diff",
+        "export",
+        "reproduce",
+        "doctor",
+        "schema",
+        "judge",
+        "record",
+        "resume {run}",
+        "evaluate",
+    ),
     *("estimate", "train trainer.tta", "train trainer.epoch=", "train +", "train --config-dir"),
 )
 

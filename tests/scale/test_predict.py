@@ -56,6 +56,12 @@ def test_where_the_loader_limits_the_measured_run_its_computing_is_kept() -> Non
     assert fitted(Measured(1, 6.4, waiting), exchanged, CLUSTER, Assumptions()) == waiting
 
 
+def test_a_rank_that_loads_by_itself_is_predicted_to_take_what_it_took() -> None:
+    loads = replace(STEP, loading=0.001)
+    step = fitted(Measured(1, 0.5, loads), exchanged, CLUSTER, Assumptions())
+    assert replayed(step, exchanged(1), CLUSTER, Assumptions()).seconds == pytest.approx(0.5, rel=1e-3)
+
+
 def test_the_constants_are_those_that_held_out_series_were_compared_with() -> None:
     """After a change of one, what docs/scale.md says of series that were held out no longer holds."""
     assert Assumptions() == Assumptions(spread=0.018, slowdown=0.1, rate=1.0, latency=1.0)

@@ -22,6 +22,7 @@ from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -42,18 +43,11 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
     Raises ConfigurationError, and RunFailed if the run fails.
     """
     image = None if picture is None else PictureFile.named(picture)
-    is_recorded = bool(words) and "=" not in words[0] and source_file(words[0]) is None
-    subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
-    check_fresh_start(subject.run, what="an explanation")
+    subject = subject_of(words, config_dir=config_dir)
     tries = [*candidates(subject.run)]
-    folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
-    folder.write_config(measured(subject.run).written)
-    kept = f"{folder} holds nothing but its logs"
-    with handled_by(interrupt), log_file(folder.log), working("updates, and their parts alone", kept=kept):
-        launch(prepare(folder, apart=True), main=RANK)
-    result = folder.read_result() or {}
+    folder, result = measure(subject.run)
     found = Explanation.of(
-        folder.path,
+        folder,
         result["floors"],
         result["time"],
         ranks=subject.run.launcher.ranks,
@@ -64,6 +58,27 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
         image.write(found.picture(form=image.form))
         print(f"wrote {image.path}", file=sys.stderr)
     return found
+
+
+def subject_of(words: Sequence[str], *, config_dir: str | None = None) -> Subject:
+    """The run that is meant by ``words``, as for ``explain``. Raises ConfigurationError."""
+    is_recorded = bool(words) and "=" not in words[0] and source_file(words[0]) is None
+    subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
+    check_fresh_start(subject.run, what="a measurement")
+    return subject
+
+
+def measure(run: RunConfig, *, rank: str = RANK) -> tuple[Path, ResultJson]:
+    """Let the run's ranks measure their updates, and each part of them alone. Returns the folder and its result.json.
+
+    ``rank``: the module that each of them runs. Raises ConfigurationError, RunFailed.
+    """
+    folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
+    folder.write_config(measured(run).written)
+    kept = f"{folder} holds nothing but its logs"
+    with handled_by(interrupt), log_file(folder.log), working("updates, and their parts alone", kept=kept):
+        launch(prepare(folder, apart=True), main=rank)
+    return folder.path, folder.read_result() or {}
 
 
 def _composed(overrides: Sequence[str], config_dir: str | None) -> Subject:

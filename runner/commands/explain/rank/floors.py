@@ -1,8 +1,9 @@
 """What a rank does for an explanation: updates as in training, and each part of them alone, in turns."""
 
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.commands.explain.rank.parts import Part, Parts
@@ -20,6 +21,7 @@ from manyheads.runner.run.run_folder import RunFolder
 ROUNDS = 5
 SECONDS = 0.3  # at least, that each part is repeated in each round; or once, if that takes longer
 ENDLESS = 10**9
+More = Callable[[Parts], Mapping[str, Any]]  # what else is measured, by its key in result.json
 
 
 def main(path: str) -> NoReturn:
@@ -28,15 +30,18 @@ def main(path: str) -> NoReturn:
 
 
 @operations_named()
-def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Measure, and write result.json with the seconds of each part in each round under ``floors``."""
+def work(
+    run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat, *, more: More = lambda parts: {}
+) -> None:
+    """Measure, and write result.json with the seconds of each part in each round under ``floors``, and ``more``."""
     trainer = endless(build(run, parallel, folder, heartbeat, is_silent=True))
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
         parts = Parts(trainer, run)
-        session.conclude(floors=measured(parts.known(), trainer))
+        floors = measured(parts.known(), trainer)
+        session.conclude(floors=floors, **more(parts))
 
 
 def endless(trainer: Trainer) -> Trainer:

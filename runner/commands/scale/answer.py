@@ -1,0 +1,165 @@
+"""What the command ``scale`` answers."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from manyheads.runner.commands.explain.limits import BUSY
+from manyheads.runner.errors import ExitCode
+from manyheads.runner.estimate.print_estimate import readable
+from manyheads.runner.report.comparison_picture import STYLE
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.scale.replay import Parts
+
+OWN = "#222222"  # the color of the run in the picture
+NAMES = {
+    "computing": "computing",
+    "optimizer": "the optimizer's step",
+    "exchange": "communication",
+    "stragglers": "waiting for the slowest rank",
+    "data": "loading data",
+    "idle": "idle stages of the pipeline",
+}
+
+
+@dataclass(frozen=True)
+class Help:
+    """What would help most, of what could be twice as good."""
+
+    what: str
+    factor: Annotated[float, "how much faster updates would be"]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The run on a number of devices. Seconds are of one update; low and high are an 80 % interval."""
+
+    devices: int
+    seconds: float
+    low: float
+    high: float
+    samples_per_second: float
+    efficiency: Annotated[float, "samples per second and device, relative to the measured device"]
+    batch: Annotated[int, "samples of an update, of all devices"]
+    parts: Annotated[Parts, "seconds of an update by what a rank is doing"]
+    limit: Annotated[str, "what takes the most of an update: computing, optimizer, exchange, stragglers, data or idle"]
+    help: Help
+    device_hours: Annotated[float, "of a million samples"]
+    cost: Annotated[float | None, "of a million samples; null without a price"]
+    memory: Annotated[int | None, "bytes of the device that needs most; null if it can't be estimated"]
+    fits: Annotated[bool | None, "whether that fits the device; null if it is unknown"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The efficiency of another strategy with its default settings, by the number of devices."""
+
+    parallel: str
+    color: str | None
+    devices: list[int]
+    efficiency: list[float]
+
+
+@dataclass(frozen=True)
+class Scale(Answer):
+    """What a run would take on other numbers of devices, predicted from a measurement of one device."""
+
+    folder: Annotated[Path, "of the measurement"]
+    parallel: str
+    network: str
+    device: str
+    measured: Annotated[float, "seconds of an update on the measured device"]
+    varied: Annotated[float, "the largest fraction by which an update took longer in one round of it than in another"]
+    rows: list[Scaled]
+    others: list[Line]
+    unpredicted: Annotated[dict[str, str], "strategies that cannot be predicted, and why"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.NO if any(each.fits is False for each in self.rows) else ExitCode.DONE
+
+    def show(self) -> None:
+        console = Console(highlight=False)
+        console.print(self._table())
+        for line in self._lines():
+            console.print(Text(line), soft_wrap=True)
+
+    def _table(self) -> Table:
+        table = Table(
+            title=f"{self.parallel} on {self.device}, {self.network}; predicted from one device", title_justify="left"
+        )
+        columns = ("devices", "ms/update", "80 % interval", "samples/s", "efficiency", "GB")
+        for name in columns:
+            table.add_column(name, justify="right")
+        for each in self.rows:
+            memory = "?" if each.memory is None else f"{each.memory / 1e9:.3g}"
+            table.add_row(
+                str(each.devices),
+                _milliseconds(each.seconds),
+                f"{_milliseconds(each.low)} to {_milliseconds(each.high)}",
+                f"{each.samples_per_second:,.0f}",
+                f"{100 * each.efficiency:.0f} %",
+                memory,
+            )
+        return table
+
+    def _lines(self) -> Iterator[str]:
+        if self.varied > BUSY:
+            yield (
+                f"Measured updates took up to {100 * self.varied:.0f} % longer in one round than in another: the "
+                "machine was busy, and this prediction is worth little."
+            )
+        yield "Predicted, not measured: of published series, half to four fifths of the rows were in such intervals."
+        for each in self.rows:
+            spent = ", ".join(
+                f"{NAMES[name]} {100 * value / each.seconds:.0f} %"
+                for name, value in vars(each.parts).items()
+                if value >= 0.005 * each.seconds
+            )
+            yield f"{each.devices} devices: {spent}."
+            yield f"  What would help most is {each.help.what}: {each.help.factor:.2f} times as fast."
+            cost = "" if each.cost is None else f", which cost {each.cost:.3g}"
+            yield f"  A million samples take {each.device_hours:.3g} device hours{cost}."
+            if each.fits is False and each.memory is not None:
+                yield f"  The largest needs {readable(each.memory)}, which is more than the device has."
+
+    def picture(self, *, form: str) -> bytes:
+        """Efficiency against devices, of the run with its interval and of the others, as ``form``: "png" or "svg"."""
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        with matplotlib.rc_context(STYLE):
+            figure = Figure(figsize=(8, 4.6), layout="constrained", facecolor="white")
+            FigureCanvasAgg(figure)
+            axes = figure.subplots()
+            devices = [each.devices for each in self.rows]
+            own = [100 * each.efficiency for each in self.rows]
+            low = [100 * each.efficiency * each.seconds / each.high for each in self.rows]
+            high = [100 * each.efficiency * each.seconds / each.low for each in self.rows]
+            for line in self.others:
+                values = [100 * each for each in line.efficiency]
+                axes.plot(line.devices, values, marker="o", markersize=3, color=line.color, label=line.parallel)
+            axes.fill_between(devices, low, high, color=OWN, alpha=0.12, linewidth=0)
+            axes.plot(devices, own, marker="o", color=OWN, linewidth=2, label=f"{self.parallel}, as configured")
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(devices, [str(each) for each in devices])
+            axes.set_ylim(0, max(105.0, *high))
+            axes.set_xlabel("devices")
+            axes.set_ylabel("efficiency, %")
+            axes.legend(loc="best", fontsize=9, frameon=False)
+            figure.suptitle(f"{self.device}, {self.network}; shaded: 80 % interval", x=0.01, ha="left", fontsize=11)
+            image = io.BytesIO()
+            figure.savefig(image, format=form, dpi=120)
+        return image.getvalue()
+
+
+def _milliseconds(seconds: float) -> str:
+    value = 1000 * seconds
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"

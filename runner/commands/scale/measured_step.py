@@ -1,0 +1,98 @@
+"""A run's update as data: measured on one device, with the micro-batches that other numbers of devices have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from manyheads.runner.commands.explain.explain_run import measure
+from manyheads.runner.commands.explain.limits import BATCH, LOADER, OPTIMIZER, PASSES, UPDATE, Seconds, variation
+from manyheads.runner.config import saved
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.declared import declared_class
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.json_types import ResultJson
+from manyheads.runner.scale.step import Step, Unit
+
+FORWARD = 1 / 3  # of the time of both passes: each product of the forward pass has two in the backward pass
+GROUP = "parallel"
+RANK = "manyheads.runner.commands.scale.rank.units"
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """``step``: of micro-batches of ``samples`` samples; ``seconds``: of an update; ``folder``: of the measurement.
+
+    ``varied``: as in ``limits.variation``.
+    """
+
+    step: Step
+    seconds: float
+    folder: Path
+    varied: float = 0.0
+
+    @property
+    def samples(self) -> float:
+        return self.step.samples
+
+
+def measured_step(run: RunConfig, *, samples: int) -> MeasuredStep:
+    """Measure an update of one device with micro-batches of this size. Raises ConfigurationError, RunFailed."""
+    alone = _alone(run, samples=samples)
+    folder, result = measure(alone, rank=RANK)
+    found = {name: Seconds.of(rounds) for name, rounds in result["floors"].items()}
+    seconds = {name: each.median for name, each in found.items()}
+    return MeasuredStep(_step(alone, result, seconds), seconds[UPDATE], folder, variation(found))
+
+
+def _alone(run: RunConfig, *, samples: int) -> RunConfig:
+    """The run on one device, with micro-batches of this size."""
+    batch = samples * run.trainer.grad_accumulation
+    plain = next(name for name in options(GROUP) if declared_class(GROUP, read_option(GROUP, name)).is_baseline)
+    changes = [f"{GROUP}={plain}", "launcher.nproc_per_node=auto", f"data.batch_size={batch}"]
+    composed, folders = saved.composed(run.written, changes, chosen={GROUP})
+    return checked(composed, folders=folders)
+
+
+def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> Step:
+    micro_batches, processes = run.trainer.grad_accumulation, run.data.num_workers
+    samples = run.batch_per_rank
+    passes, optimizer = seconds[PASSES], seconds[OPTIMIZER]
+    return Step(
+        units=tuple(Unit(*each) for each in result["units"]),
+        forward=FORWARD * passes / micro_batches,
+        backward=(1 - FORWARD) * passes / micro_batches,
+        optimizer=optimizer,
+        rest=max(0.0, seconds[BATCH] - passes - optimizer),
+        micro_batches=micro_batches,
+        samples=samples,
+        loading=seconds[LOADER] * max(1, processes) / (samples * micro_batches),
+        loaders=processes,
+        cores=hardware.cpu_cores(),
+    )
+
+
+def between(small: MeasuredStep, large: MeasuredStep, samples: float, *, factor: float) -> Step:
+    """The step with micro-batches of another size, linear between two that were measured, times ``factor``."""
+    if small.samples == large.samples:
+        return replace(large.step.scaled(factor), samples=samples)
+    at = (samples - small.samples) / (large.samples - small.samples)
+
+    def mixed(low: float, high: float) -> float:
+        return low + at * (high - low)
+
+    low, high = small.step, large.step
+    step = replace(
+        high,
+        samples=samples,
+        forward=mixed(low.forward, high.forward),
+        backward=mixed(low.backward, high.backward),
+        optimizer=mixed(low.optimizer, high.optimizer),
+        rest=mixed(low.rest, high.rest),
+        units=tuple(
+            replace(after, activations=mixed(before.activations, after.activations))
+            for before, after in zip(low.units, high.units, strict=True)
+        ),
+    )
+    return step.scaled(factor)

@@ -1,0 +1,130 @@
+"""What is predicted of a run for each number of devices, from what was measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from manyheads.runner.commands.scale.answer import Help, Line, Scaled
+from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
+from manyheads.runner.commands.scale.targets import Target
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.declared import declared
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.exchanges import Exchanges
+from manyheads.runner.parallel.parallel_option import ParallelOption
+from manyheads.runner.scale.network import Cluster
+from manyheads.runner.scale.predict import Exchanged, Measured, Prediction, fitted, predict, replayed
+from manyheads.runner.scale.replay import Assumptions
+from manyheads.runner.scale.step import Step
+
+MILLION, HOUR = 1_000_000, 3600
+GROUP = "parallel"
+TWICE = 2.0  # as good: by how much what might help is improved
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that predictions follow from."""
+
+    run: RunConfig
+    targets: list[Target]
+    cluster: Cluster
+    available: float  # bytes of a device
+    small: MeasuredStep
+    large: MeasuredStep
+    memory: list[int | None]
+    price: float | None
+
+    def step(self, fitted: Step, devices: int) -> Step:
+        """The step of each device, where ``fitted`` is that of the measured one."""
+        samples = next(each.samples for each in self.targets if each.devices == devices)
+        factor = fitted.forward / self.large.step.forward
+        return between(self.small, self.large, samples, factor=factor)
+
+    def predicted(self, option: ParallelOption, devices: Sequence[int]) -> list[Prediction]:
+        """With a strategy. Raises ConfigurationError if it cannot be predicted."""
+        measured = Measured(1, self.large.seconds, self.large.step)
+        return predict(measured, _exchanged(option), self.cluster, devices=devices, target=self.step)
+
+    def rows(self) -> list[Scaled]:
+        found = self.predicted(self.run.parallel, [each.devices for each in self.targets])
+        return [self._row(*each) for each in zip(self.targets, found, self.memory, strict=True)]
+
+    def _row(self, target: Target, found: Prediction, memory: int | None) -> Scaled:
+        speed = target.batch / found.seconds
+        hours = found.devices * MILLION / speed / HOUR
+        return Scaled(
+            devices=found.devices,
+            seconds=found.seconds,
+            low=found.low,
+            high=found.high,
+            samples_per_second=speed,
+            efficiency=self._efficiency(target, found.seconds),
+            batch=target.batch,
+            parts=found.parts,
+            limit=max(vars(found.parts), key=lambda name: getattr(found.parts, name)),
+            help=self._help(target),
+            device_hours=hours,
+            cost=None if self.price is None else hours * self.price,
+            memory=memory,
+            fits=None if memory is None else memory <= self.available,
+        )
+
+    def _efficiency(self, target: Target, seconds: float) -> float:
+        """Samples per second and device, relative to the measured device."""
+        measured = self.large.samples * self.large.step.micro_batches / self.large.seconds
+        return target.batch / seconds / target.devices / measured
+
+    def _help(self, target: Target) -> Help:
+        """Which of network, loader, spread of ranks, and device would help most if it were twice as good."""
+        exchanges, plain = _exchanged(self.run.parallel)(target.devices), Assumptions()
+        step = self.step(self._fitted(), target.devices)
+        faster = self.cluster.adjusted(rate=TWICE, latency=1 / TWICE)
+        spread = replace(plain, spread=plain.spread / TWICE)
+        halves = step.scaled(1 / TWICE)
+        now = replayed(step, exchanges, self.cluster, plain).seconds
+        found = {
+            "a network twice as fast, also within machines": replayed(step, exchanges, faster, plain).seconds,
+            "loading twice as fast": replayed(
+                replace(step, loading=step.loading / TWICE), exchanges, self.cluster, plain
+            ).seconds,
+            "ranks that differ half as much": replayed(step, exchanges, self.cluster, spread).seconds,
+            "computing twice as fast": replayed(halves, exchanges, self.cluster, plain).seconds,
+        }
+        best = min(found, key=lambda name: found[name])
+        return Help(best, now / found[best])
+
+    def _fitted(self) -> Step:
+        measured = Measured(1, self.large.seconds, self.large.step)
+        return fitted(measured, _exchanged(self.run.parallel), self.cluster, Assumptions())
+
+    def others(self) -> tuple[list[Line], dict[str, str]]:
+        """Strategies with their default settings, and why the others cannot be predicted."""
+        lines, unpredicted = [], {}
+        for name in options(GROUP):
+            option = declared(GROUP, read_option(GROUP, name))
+            if name == self.run.parallel.name:
+                continue
+            try:
+                found = self._line(option)
+            except ConfigurationError as error:
+                unpredicted[name] = str(error)
+            else:
+                lines.append(found)
+        return lines, unpredicted
+
+    def _line(self, option: ParallelOption) -> Line:
+        """Efficiency for the same batches, in micro-batches of the same size: as many as each data share then has."""
+        fitted_step, found = self._fitted(), []
+        for each in self.targets:
+            exchanges = _exchanged(option)(each.devices)
+            count = each.batch // (exchanges.layout.data_size * each.samples)
+            step = replace(self.step(fitted_step, each.devices), micro_batches=max(1, count))
+            parts = replayed(step, exchanges, self.cluster, Assumptions())
+            found.append(self._efficiency(each, parts.seconds))
+        return Line(option.name, option.color, [each.devices for each in self.targets], found)
+
+
+def _exchanged(option: ParallelOption) -> Exchanged:
+    """What the strategy exchanges by the number of devices; one device exchanges nothing."""
+    return lambda devices: Exchanges() if devices == 1 else option.exchanges(devices=devices)

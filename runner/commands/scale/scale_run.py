@@ -1,0 +1,77 @@
+"""``manyheads scale``: measure a run on one device, and predict it on others."""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.commands.scale.answer import Scale
+from manyheads.runner.commands.scale.measured_step import measured_step
+from manyheads.runner.commands.scale.plan import Plan
+from manyheads.runner.commands.scale.targets import OF_RUN, counts, memory_of, target_of
+from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.report.picture_file import PictureFile
+from manyheads.runner.scale import catalog
+
+CPU = "cpu"  # the device of runs that compute on CPUs
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the command is asked.
+
+    ``devices``: as typed; ``device``: None for this machine's CPUs; ``batch``: what keeps its number of samples, "run"
+    or "device"; ``price``: of a device for an hour.
+    """
+
+    devices: str
+    network: str
+    device: str | None = None
+    batch: str = OF_RUN
+    price: float | None = None
+
+
+def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, picture: str | None = None) -> Scale:
+    """Predict a run on other numbers of devices. ``words``: as for ``explain``.
+
+    Raises ConfigurationError for what cannot be predicted, and RunFailed if the measurement fails.
+    """
+    image = None if picture is None else PictureFile.named(picture)
+    devices = counts(terms.devices)
+    link = catalog.network(terms.network)
+    chosen = None if terms.device is None else catalog.device(terms.device)
+    if terms.price is not None and not 0 < terms.price < math.inf:
+        raise not_allowed("--price", terms.price, "a number above 0")
+    run = subject_of(words, config_dir=config_dir).run
+    if chosen is None and run.on_gpus:
+        raise ConfigurationError(
+            f"{catalog.DEVICE} is not set, which says how GPUs are connected within a machine. Allowed: "
+            f"{', '.join(catalog.names(catalog.DEVICES))}, or the path of a YAML file.",
+            key=catalog.DEVICE,
+        )
+    name = terms.device or CPU
+    device = chosen or catalog.device(name)
+    targets = [target_of(run, count, terms.batch) for count in devices]
+    memory = memory_of(targets, device.memory, name)
+    sizes = sorted({each.samples for each in targets})
+    large = measured_step(run, samples=sizes[-1])
+    small = large if sizes[0] == sizes[-1] else measured_step(run, samples=sizes[0])
+    price = terms.price if terms.price is not None else device.price or None
+    plan = Plan(run, targets, catalog.cluster(device, link), device.memory, small, large, memory, price)
+    others, unpredicted = plan.others()
+    found = Scale(
+        folder=large.folder,
+        parallel=run.parallel.name,
+        network=terms.network,
+        device=name,
+        measured=large.seconds,
+        varied=max(small.varied, large.varied),
+        rows=plan.rows(),
+        others=others,
+        unpredicted=unpredicted,
+    )
+    if image is not None:
+        image.write(found.picture(form=image.form))
+        print(f"wrote {image.path}", file=sys.stderr)
+    return found

@@ -1,0 +1,83 @@
+"""The run on other numbers of devices: whether it fits them, and the memory that it needs there."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from manyheads.runner.config import saved
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.estimate.print_estimate import readable
+from manyheads.runner.estimate.run_estimate import PlannedEstimate, estimated
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.progress import working
+
+MOST = 100_000  # devices
+OF_RUN, OF_DEVICE = BATCH = ("run", "device")  # what keeps its number of samples
+
+
+class Target(NamedTuple):
+    """The run on a number of devices, before anything is known of its time."""
+
+    devices: int
+    run: RunConfig
+    batch: int
+    samples: int  # of a micro-batch
+
+
+def counts(typed: str) -> list[int]:
+    """Numbers of devices, ascending. Raises ConfigurationError."""
+    words = typed.split(",")
+    if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
+        raise not_allowed("--devices", typed, "whole numbers, such as 8,64,512")
+    found = sorted({int(word) for word in words})
+    if found[0] < 1 or found[-1] > MOST:
+        raise not_allowed("--devices", typed, f"whole numbers from 1 to {MOST}")
+    return found
+
+
+def target_of(run: RunConfig, devices: int, batch: str) -> Target:
+    """Raises ConfigurationError if the batch, or the strategy, does not fit the number of devices."""
+    run.parallel.exchanges(devices=devices)
+    shares = devices if run.parallel.one_process else run.parallel.data_shares(ranks=devices)
+    accumulation = run.trainer.grad_accumulation
+    whole = run.data.batch_size if batch == OF_RUN else run.batch_per_rank * shares * accumulation
+    samples, rest = divmod(whole, shares * accumulation)
+    if rest or not samples:
+        raise ConfigurationError.at(
+            "data.batch_size",
+            whole,
+            f" cannot be divided among {devices} devices, of which each has {accumulation} micro-batches. Set a "
+            "multiple, other --devices, or --batch device.",
+        )
+    return Target(devices, run.changed(data={"batch_size": whole}), whole, samples)
+
+
+def memory_of(targets: Sequence[Target], available: float, name: str) -> list[int | None]:
+    """Bytes of the device that needs most, for each target. Raises ConfigurationError if none of them fits."""
+    found: list[int | None] = []
+    with working("estimating the memory", len(targets)) as work:
+        for each in targets:
+            found.append(_needed(each))
+            work.advance()
+    if all(each is not None and each > available for each in found):
+        least = min(each for each in found if each is not None)
+        raise ConfigurationError.at(
+            "--device",
+            name,
+            f" has {readable(int(available))}, and the run needs at least {readable(least)} on each. Choose a larger "
+            "one, more --devices, a smaller data.batch_size, or parallel=fsdp.",
+        )
+    return found
+
+
+def _needed(target: Target) -> int | None:
+    """What the largest rank holds; None if this strategy cannot be rehearsed here."""
+    if target.run.parallel.one_process:
+        return None
+    changes = [f"launcher.nproc_per_node={target.devices}", "trainer.device=cpu"]
+    try:
+        composed, folders = saved.composed(target.run.written, changes, chosen=set())
+        found = estimated(PlannedEstimate("", checked(composed, folders=folders)), alone=False)
+    except ConfigurationError:
+        return None
+    return found.largest.total if found.holds else None
