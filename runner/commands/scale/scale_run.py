@@ -53,10 +53,10 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
     name = terms.device or CPU
     device = chosen or catalog.device(name)
     targets = [target_of(run, count, terms.batch) for count in devices]
-    memory = memory_of(targets, device.memory, name)
     sizes = sorted({each.samples for each in targets})
     large = measured_step(run, samples=sizes[-1])
     small = large if sizes[0] == sizes[-1] else measured_step(run, samples=sizes[0])
+    memory = memory_of(targets, device.memory, name)  # after all ranks: it runs torch in this process, which may fork
     price = terms.price if terms.price is not None else device.price or None
     plan = Plan(run, targets, catalog.cluster(device, link), device.memory, small, large, memory, price)
     others, unpredicted = plan.others()
