@@ -18,6 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--within", type=float, default=0.03, help=about)
     about = "any: try every configuration in other precisions too (asked: only the fastest, once)"
     parser.add_argument("--precision", choices=("asked", "any"), default="asked", help=about)
+    about = "also try to compress gradients, and what else makes other updates of them, as answers of their own"
+    parser.add_argument("--allow-changed-numerics", action="store_true", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
 
 

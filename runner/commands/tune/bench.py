@@ -14,7 +14,7 @@ from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
 from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import HALVE, SCREEN, BudgetSpent
-from manyheads.runner.commands.tune.trial import SAME, Refused, Trial
+from manyheads.runner.commands.tune.trial import SAME, Refused, Trial, gradients_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.judgement import remove_steps
@@ -217,7 +217,8 @@ class Bench:
     def _signature(self, variant: Variant) -> tuple[object, ...]:
         """What the class of numerics follows from, but for cheats."""
         run = self.run(variant)
-        return run.precision.name, run.data_shares, run.parallel.sync_batchnorm, run.trainer.grad_accumulation
+        shares = run.data_shares, run.parallel.sync_batchnorm, run.trainer.grad_accumulation
+        return run.precision.name, *shares, gradients_of(run)
 
     def _updates(self) -> int:
         """How many updates a run times: the same number for every configuration."""

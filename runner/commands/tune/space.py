@@ -25,8 +25,8 @@ class Space:
     """``line``, ``origin``: of the user's own configuration, as resolved.
 
     ``over``: patterns of the only keys to try, such as ``trainer.*``; ``fixed``: of keys to leave alone;
-    ``precisions``: whether every configuration is tried in other precisions. ``refused``: by overrides, why they
-    cannot run.
+    ``precisions``: whether every configuration is tried in other precisions; ``gradients``: whether it is tried to
+    compress them, or to combine them in other ways. ``refused``: by overrides, why they cannot run.
     """
 
     line: CommandLine
@@ -34,6 +34,7 @@ class Space:
     over: Sequence[str] = ()
     fixed: Sequence[str] = ()
     precisions: bool = False
+    gradients: bool = False
     refused: dict[str, str] = field(default_factory=dict)
     _runs: dict[Variant, RunConfig | None] = field(default_factory=dict)
     _settings: dict[Variant, list[Candidate]] = field(default_factory=dict)
@@ -65,7 +66,8 @@ class Space:
         parts = {each.key: each.part for each in self._candidates(variant)}
         keys = sorted(parts, key=lambda key: ORDER.index(parts[key]))
         first = [PRECISION] if self.precisions else []
-        return [key for key in (*first, STRATEGY, *keys) if self._is_tried(key)]
+        last = [f"{STRATEGY}.{key}" for key in self.run(variant).parallel.changes_gradients] if self.gradients else []
+        return [key for key in (*first, STRATEGY, *keys, *last) if self._is_tried(key)]
 
     def alternatives(self, variant: Variant, step: str) -> list[Variant]:
         """The configurations that differ from this one in ``step`` only, and can run as far as one can tell."""
@@ -88,6 +90,11 @@ class Space:
             own = self.run(BASE).precision.name
             for name in options(PRECISION, self.line.folders):
                 yield (*_without(variant, PRECISION), *([] if name == own else [f"{PRECISION}={name}"]))
+            return
+        option = self.run(variant).parallel
+        if (key := step.removeprefix(f"{STRATEGY}.")) in option.changes_gradients:
+            values = option.all_rules()[key].values
+            yield from ((*_without(variant, step), f"{step}={value}") for value in values)
             return
         kept = [each for each in variant if step != STRATEGY or not each.startswith(OF_STRATEGY)]
         for each in self._candidates(variant, step):

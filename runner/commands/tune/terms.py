@@ -13,7 +13,8 @@ class Terms:
     """``budget``: a duration; ``over``: patterns of the only keys to try, with commas; ``fix``: of keys to leave alone.
 
     ``within``: how much slower than the best of those measured to a decision the answer may be, as a fraction;
-    ``precision``: "asked", or "any" to try every configuration in other precisions too.
+    ``precision``: "asked", or "any" to try every configuration in other precisions too; ``allow_changed_numerics``:
+    whether gradients may be compressed, or combined in other ways.
 
     Raises ConfigurationError for values that are not allowed.
     """
@@ -23,6 +24,7 @@ class Terms:
     fix: str = ""
     within: float = 0.03
     precision: str = ASKED
+    allow_changed_numerics: bool = False
 
     def __post_init__(self) -> None:
         if seconds(self.budget) is None:

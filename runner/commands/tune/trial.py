@@ -34,6 +34,7 @@ class Trial:
             changed=dict(run.written),
         )
         self._of_precision = f"precision={run.precision.name}"
+        self._of_gradients = gradients_of(run) if gradients_of(run) != gradients_of(base) else ""
         self._judgement = Judgement(_PairRuns(runs, arm), self.question, budget=0.0, keeps_steps=True)
 
     def check(self) -> str:
@@ -48,6 +49,8 @@ class Trial:
 
     def examine(self) -> str:
         """The class of its numerics. Raises Refused if it does not take the user's own updates."""
+        if self._of_gradients:  # whose updates are meant to be others
+            return self.check()
         self._judgement.examine()
         claims = self._claims()
         if claims.numerics != AS_ASKED:
@@ -63,9 +66,21 @@ class Trial:
     @property
     def expected(self) -> str:
         """The class as the options of both declare it."""
+        if self._of_gradients:
+            return self._of_gradients
         if self.question.changes_precision:
             return self._of_precision
         return SHARES if self.question.tolerances[2] else SAME
+
+
+def gradients_of(run: RunConfig) -> str:
+    """The keys by which gradients are compressed or combined in another way than averaging, as overrides."""
+    keys = run.parallel.changes_gradients.items()
+    return " ".join(f"parallel.{key}={run.parallel.section[key]}" for key, plain in keys if _has(run, key, plain))
+
+
+def _has(run: RunConfig, key: str, plain: object) -> bool:
+    return bool(run.parallel.section.get(key, plain) != plain)
 
 
 class Refused(Exception):

@@ -13,7 +13,7 @@ from manyheads.runner.commands.tune.experiment import write
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.search import Choice, Search
 from manyheads.runner.commands.tune.space import Space
-from manyheads.runner.commands.tune.terms import Terms
+from manyheads.runner.commands.tune.terms import ANY, Terms
 from manyheads.runner.commands.tune.trial import SAME
 from manyheads.runner.commands.tune.tuning_page import as_page
 from manyheads.runner.config.checks import check_fresh_start
@@ -42,7 +42,14 @@ def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = Non
     """
     words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
     line, origin = resolve_origin(CommandLine.of(words, config_dir))
-    space = Space(line, origin, terms.patterns("over"), terms.patterns("fix"), precisions=terms.precision == "any")
+    space = Space(
+        line,
+        origin,
+        terms.patterns("over"),
+        terms.patterns("fix"),
+        precisions=terms.precision == ANY,
+        gradients=terms.allow_changed_numerics,
+    )
     _check(space)
     runs, draw = _asked(space, words, terms, named_folder(overrides, SWEEP_DIR))
     kept = f"the runs that have ended are kept in {RunFolder(runs.folder)}; the same command continues"
@@ -74,6 +81,7 @@ def _asked(space: Space, words: Sequence[str], terms: Terms, named: Path | None)
         "over": terms.over,
         "fix": terms.fix,
         "precision": terms.precision,
+        "allow_changed_numerics": terms.allow_changed_numerics,
     }
     name = digest_of(asked)[:12]
     folder = (named or TUNINGS / name).resolve()

@@ -123,6 +123,12 @@ def test_the_class_of_numerics_is_found_by_comparing_updates(prepared):
     assert prepared.expected((*DDP, *ON_DEVICE)) == SAME
 
 
+def test_compressed_gradients_are_a_class_of_their_own(prepared):
+    compressed = (*DDP, "parallel.compression=fp16")
+    assert prepared.expected(compressed) == prepared.numerics(compressed) == "parallel.compression=fp16"
+    assert prepared.numerics(DDP) == SAME
+
+
 @pytest.mark.parametrize(
     ("facts", "reason"),
     [

@@ -89,3 +89,12 @@ def test_other_precisions_are_the_same_configuration():
     found = space().in_other_precisions(("trainer.channels_last=true",))
     assert ("precision=bf16", "trainer.channels_last=true") in found
     assert all("trainer.channels_last=true" in each for each in found)
+
+
+def test_gradients_are_compressed_only_where_that_is_asked_for():
+    ddp = ("parallel=ddp", "launcher.nproc_per_node=2")
+    assert "parallel.compression" not in space().steps(ddp)
+    made = space(gradients=True)
+    assert made.steps(ddp)[-1] == "parallel.compression"
+    found = made.alternatives(ddp, "parallel.compression")
+    assert [*ddp[:1], "launcher.nproc_per_node=2", "parallel.compression=fp16"] in [[*each] for each in found]
