@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.commands.explain.limits import Limit
-from manyheads.runner.commands.tune.bench import arm_of
+from manyheads.runner.commands.tune.budget import arm_of
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.search import Choice, Outcome
 from manyheads.runner.commands.tune.space import Space

@@ -10,6 +10,7 @@ from statistics import median
 
 from manyheads.runner.commands.explain.explain_run import RANK, measured
 from manyheads.runner.commands.explain.limits import Limit, Seconds
+from manyheads.runner.commands.tune.budget import Budget, arm_of, log_seconds
 from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
 from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
@@ -21,7 +22,7 @@ from manyheads.runner.judge.judgement import remove_steps
 from manyheads.runner.judge.question import TRIAL_UPDATES
 from manyheads.runner.judge.rounds import scale_of, updates_of
 from manyheads.runner.judge.rows import BASE as BASE_ARM
-from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, Row
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
@@ -33,12 +34,11 @@ LEAST_RUNS = 30  # a tuning that can make fewer cannot tell anything
 COMPARED = 5  # runs that comparing the first updates of a configuration takes at most
 LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
 LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
-BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
 
 
 @dataclass
 class Bench:
-    """``run``: composes a configuration; ``draw``: of the orders; ``budget``: seconds, those of recorded runs included.
+    """``run``: composes a configuration; ``draw``: of the orders.
 
     ``refused``: by overrides, why a configuration could not run, or may not be chosen. The search asks for the same
     runs in the same order as long as it is told the same, so what the ledger holds already is read from it.
@@ -47,11 +47,10 @@ class Bench:
     runs: Runs
     run: Callable[[Variant], RunConfig]
     draw: str
-    budget: float
+    budget: Budget
     refused: dict[str, str]
     _rounds: Counter[str] = field(default_factory=Counter)
     _classes: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # that were found by comparing
-    _consumed: int = -1  # the last run that was asked for
 
     def prepare(self) -> None:
         """Measure how long an update of the user's own configuration takes.
@@ -63,8 +62,9 @@ class Bench:
         self._start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
         for place in range(2):
             self._start(purposes.pace(FLOOR, self._updates()), BASE, 0, place)
-        seconds = self._seconds_of(BASE)
-        if (needed := self._spent() + LEAST_RUNS * seconds) > self.budget:
+        seconds, left = self.budget.seconds_of(BASE), self.budget.left
+        if LEAST_RUNS * seconds > left:
+            needed = self.budget.total - left + LEAST_RUNS * seconds
             raise ConfigurationError(
                 f"--budget: a run takes {seconds:.1f} s, and a tuning makes at least {LEAST_RUNS}. Allow at least "
                 f"{math.ceil(needed)} s.",
@@ -78,19 +78,19 @@ class Bench:
     @property
     def left(self) -> float:
         """The part of the budget that is left."""
-        return 1 - self._spent() / self.budget
+        return self.budget.left / self.budget.total
 
     @property
     def scale(self) -> float:
         """The spread of the user's own configuration from one round to the next, before anything is decided."""
         before = (FLOOR, SCREEN, HALVE)
-        own = [row for row in self._consumed_rows() if row.arm == BASE_ARM and row.state == COMPLETED]
+        own = [row for row in self.budget.rows() if row.arm == BASE_ARM and row.state == COMPLETED]
         times = [log_seconds(row) for row in own if row.purpose in before]
         return scale_of([one - other for one, other in pairwise(times)])
 
     def fits(self, candidates: Sequence[Variant]) -> int:
         """How many rounds of these candidates the rest of the budget allows."""
-        return max(0, int((self.budget - self._spent()) / sum(map(self._seconds_of, candidates))))
+        return self.budget.fits(candidates)
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
         """Each candidate once, in a drawn order; without those that failed. Raises BudgetSpent."""
@@ -126,7 +126,7 @@ class Bench:
         if not self.fits([candidate]):
             raise BudgetSpent
         say(f"examining what {arm_of(candidate)} computes on")
-        found = self._asked(candidate, self._trial(candidate).check)
+        found = self._asked(candidate, self._trial(candidate).check, FACTS)
         if found == SAME:  # although ranks have shares of their own: there is no BatchNorm
             self._classes.setdefault(self._signature(candidate), found)
         return found is not None
@@ -140,14 +140,13 @@ class Bench:
             raise BudgetSpent
         say(f"comparing the first updates of {arm_of(candidate)}")
         known = self._signature(candidate)
-        found = self._asked(candidate, self._trial(candidate).examine)
+        found = self._asked(candidate, self._trial(candidate).examine, FACTS, STEPS, EXACT)
         if found is not None or known != self._signature(BASE):
             self._classes[known] = found
         return found
 
-    def _asked(self, candidate: Variant, ask: Callable[[], str]) -> str | None:
-        """What ``ask`` finds, which starts runs of the candidate and of the user's own; None if that is refused."""
-        before = len(self.runs.ledger.rows())
+    def _asked(self, candidate: Variant, ask: Callable[[], str], *purposes: str) -> str | None:
+        """What ``ask`` finds, by runs for these purposes; None if that is refused."""
         try:
             return ask()
         except Refused as error:
@@ -155,12 +154,11 @@ class Bench:
             return None
         finally:
             rows = self.runs.ledger.rows()
-            own = [row.number for row in rows if row.arm == arm_of(candidate) or row.number >= before]
-            self._consumed = max([self._consumed, *own])
+            self.budget.count(row for row in rows if row.arm == arm_of(candidate) and row.purpose in purposes)
 
     def is_proved(self, candidate: Variant) -> bool:
         """Whether it also evaluates and writes a checkpoint. Raises BudgetSpent."""
-        if self.budget - self._spent() < self._seconds_of(candidate) + self._seconds_of_proof:
+        if self.budget.left < self.budget.seconds_of(candidate) + self._seconds_of_proof:
             raise BudgetSpent
         say(f"updates, an evaluation and a checkpoint of {arm_of(candidate)}")
         row = self._start(PROOF, candidate)
@@ -172,7 +170,7 @@ class Bench:
         """What limits each of these configurations, if there is time left to measure all of them."""
         found = {}
         for each in dict.fromkeys(variants):
-            if self.budget - self._spent() < LIMITS_SECONDS + 2 * self._seconds_of(each):
+            if self.budget.left < LIMITS_SECONDS + 2 * self.budget.seconds_of(each):
                 return {}
             say(f"measuring what limits {arm_of(each)}")
             row = self._start(LIMITS, each)
@@ -190,7 +188,7 @@ class Bench:
             row = self.runs.start(
                 self._config(purpose.name, variant), purpose, arm=arm_of(variant), round=round, place=place
             )
-        self._consumed = max(self._consumed, row.number)
+        self.budget.count([row])
         return row
 
     def _config(self, purpose: str, variant: Variant) -> Section:
@@ -208,7 +206,7 @@ class Bench:
         if variant == BASE or config["launcher"]["timeout"] is not None:
             return config
         beside = self._seconds_of_proof if purpose == PROOF.name else 0.0
-        seconds = max(LEAST_PATIENCE, PATIENCE * (self._seconds_of(BASE) + beside))
+        seconds = max(LEAST_PATIENCE, PATIENCE * (self.budget.seconds_of(BASE) + beside))
         return {**config, "launcher": {**config["launcher"], "timeout": seconds / 60}}
 
     def _trial(self, variant: Variant) -> Trial:
@@ -227,11 +225,11 @@ class Bench:
     @property
     def _seconds_of_proof(self) -> float:
         """At most, if it is as fast as the user's own: for its updates, and as many batches of an evaluation."""
-        return 2 * SHARE * self.budget
+        return 2 * SHARE * self.budget.total
 
     def _updates_of_proof(self, per_epoch: int) -> int:
         floor = [math.exp(log_seconds(row)) for row in self.runs.ledger.rows() if row.purpose == FLOOR]
-        return updates_of_proof(self.budget, median(floor), per_epoch)
+        return updates_of_proof(self.budget.total, median(floor), per_epoch)
 
     def _drawn(self, purpose: str, number: int, candidates: Sequence[Variant]) -> list[Variant]:
         """An order in which each of any two is as likely to be the first.
@@ -247,36 +245,3 @@ class Bench:
             return coin(self.run(variant).written["launcher"]), coin(arm_of(variant))
 
         return sorted(candidates, key=key)
-
-    def _spent(self) -> float:
-        """Seconds until the last run that was asked for had ended, without those in which no tuning was at work."""
-        spent, before = 0.0, math.inf
-        for row in self._consumed_rows():
-            spent += _duration(row) + min(max(row.began - before, 0.0), BETWEEN)
-            before = row.ended or row.began
-        return spent
-
-    def _consumed_rows(self) -> list[Row]:
-        return [row for row in self.runs.ledger.rows() if row.number <= self._consumed]
-
-    def _seconds_of(self, variant: Variant) -> float:
-        """How long a run of a configuration took, from its start; until it ran, of the user's own."""
-        for arm in (arm_of(variant), BASE_ARM):
-            timed = [row for row in self._consumed_rows() if row.arm == arm and "seconds" in row.findings]
-            if found := [_duration(row) for row in timed if row.purpose != TRIAL]:
-                return median(found[-5:])
-        return 0.0
-
-
-def arm_of(variant: Variant) -> str:
-    """The name of a configuration in the ledger."""
-    return " ".join(variant) or BASE_ARM
-
-
-def _duration(row: Row) -> float:
-    return (row.ended or row.began) - row.began
-
-
-def log_seconds(row: Row) -> float:
-    """The logarithm of the seconds of an update in a completed run."""
-    return math.log(row.findings["seconds"] / row.findings["updates"])

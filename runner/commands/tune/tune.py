@@ -9,6 +9,7 @@ from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.commands.explain.limits import Limit
 from manyheads.runner.commands.tune.answer import Tuned
 from manyheads.runner.commands.tune.bench import Bench
+from manyheads.runner.commands.tune.budget import Budget
 from manyheads.runner.commands.tune.experiment import write
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.search import Choice, Search
@@ -54,7 +55,7 @@ def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = Non
     runs, draw = _asked(space, words, terms, named_folder(overrides, SWEEP_DIR))
     kept = f"the runs that have ended are kept in {RunFolder(runs.folder)}; the same command continues"
     with exclusive(runs.ledger.path, of=runs.folder), keeping("tune", kept), handled_by(interrupt):
-        bench = Bench(runs, space.run, draw, terms.seconds, space.refused)
+        bench = Bench(runs, space.run, draw, Budget(runs.ledger, terms.seconds), space.refused)
         bench.prepare()
         search = Search(bench, space, SAME, within=terms.within)
         try:

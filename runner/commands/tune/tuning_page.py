@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from manyheads.runner.commands.tune.answer import YOURS, Tuned
-from manyheads.runner.commands.tune.bench import log_seconds
+from manyheads.runner.commands.tune.budget import log_seconds
 from manyheads.runner.commands.tune.screening import HALVE, SCREEN
 from manyheads.runner.commands.tune.search import DECIDE, FRESH
 from manyheads.runner.judge.rows import BASE, COMPLETED, Row

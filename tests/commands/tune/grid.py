@@ -20,7 +20,8 @@ import skimage.data
 import torch
 from PIL import Image
 
-from manyheads.runner.commands.tune.bench import Bench, arm_of
+from manyheads.runner.commands.tune.bench import Bench
+from manyheads.runner.commands.tune.budget import Budget, arm_of
 from manyheads.runner.commands.tune.race import Variant
 from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.config.command_line import CommandLine
@@ -81,7 +82,7 @@ def main() -> None:
     runs = Runs(folder)
     if not runs.ledger.exists():
         runs.ledger.create({"base": MODELS[name], "draw": name, "format": 1})
-    bench = Bench(runs, space.run, name, float("inf"), space.refused)
+    bench = Bench(runs, space.run, name, Budget(runs.ledger, float("inf")), space.refused)
     bench.prepare()
     rounds = [bench.round(GRID, variants) for _ in range(ROUNDS)]
     classes = {arm_of(each): bench.numerics(each) for each in variants} if options else {}

@@ -9,7 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from manyheads.runner.commands.tune.bench import LEAST_RUNS, arm_of
+from manyheads.runner.commands.tune.bench import LEAST_RUNS
+from manyheads.runner.commands.tune.budget import arm_of
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import HALVE, SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.space import OF_STRATEGY, STRATEGY

@@ -5,6 +5,7 @@ from math import inf
 import pytest
 
 from manyheads.runner.commands.tune.bench import LEAST_RUNS, Bench
+from manyheads.runner.commands.tune.budget import Budget
 from manyheads.runner.commands.tune.proof import updates_of
 from manyheads.runner.commands.tune.race import BASE
 from manyheads.runner.commands.tune.screening import SCREEN, BudgetSpent
@@ -28,7 +29,7 @@ def bench(runs, *, budget=1000.0, draw="1"):
             known[variant] = typed(*SMALL, *variant)
         return known[variant]
 
-    return Bench(runs, run, draw, budget, {})
+    return Bench(runs, run, draw, Budget(runs.ledger, budget), {})
 
 
 @pytest.fixture
@@ -189,5 +190,5 @@ def test_what_limits_is_measured_if_there_is_time(prepared, tmp_path):
     found = prepared.limits([BASE, ON_DEVICE])
     assert [each.name for each in found.values()] == ["loader", "loader"]
     assert found[BASE].factor == pytest.approx(1.25)
-    prepared.budget = prepared.budget * (1 - prepared.left) + 5
+    prepared.budget.total -= prepared.budget.left - 5
     assert prepared.limits([PARTS]) == {}

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.commands.tune.bench import Bench, arm_of
+from manyheads.runner.commands.tune.bench import Bench
+from manyheads.runner.commands.tune.budget import Budget, arm_of
 from manyheads.runner.commands.tune.search import Search
 from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.commands.tune.trial import SAME
@@ -35,13 +36,13 @@ def test_a_search_by_real_runs_chooses_what_is_honestly_faster(tmp_path):
     runs.ledger.create({})
     line, origin = resolve_origin(CommandLine.of(OWN, None))
     space = Space(line, origin)
-    bench = Bench(runs, space.run, "", 400.0, space.refused)
+    bench = Bench(runs, space.run, "", Budget(runs.ledger, 400.0), space.refused)
     bench.prepare()
     search = Search(bench, OneStep(HONEST, *CHEATS), SAME)
     search.run()
     [choice] = search.outcome.choices
     assert choice.candidate == HONEST
-    bench.budget = math.inf
+    bench.budget.total = math.inf
     for cheat, said in CHEATS.items():
         assert bench.numerics(cheat) is None
         assert said in bench.refused[arm_of(cheat)]

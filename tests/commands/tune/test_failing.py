@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.commands.tune import bench as benches
-from manyheads.runner.commands.tune.bench import Bench, arm_of
+from manyheads.runner.commands.tune.bench import Bench
+from manyheads.runner.commands.tune.budget import Budget, arm_of
 from manyheads.runner.commands.tune.race import BASE
 from manyheads.runner.commands.tune.screening import SCREEN
 from manyheads.runner.commands.tune.search import DECIDE, Search
@@ -47,7 +48,7 @@ def bench_in(folder, own=OWN, *, batch=8, budget=3600.0):
     for number, (purpose, round, place, findings) in enumerate(known):
         row = Row(number, purpose, round, place, arm_of(BASE), 1, "", 0.0, COMPLETED, 0.3, findings=findings)
         runs.ledger.write(row)
-    bench = Bench(runs, space.run, "", budget, space.refused)
+    bench = Bench(runs, space.run, "", Budget(runs.ledger, budget), space.refused)
     bench.prepare()
     return bench
 
@@ -142,6 +143,6 @@ def test_a_budget_that_is_too_small_is_refused_by_a_sentence(tmp_path):
     runs = Runs(tmp_path)
     runs.ledger.create({})
     line, origin = resolve_origin(CommandLine.of(OWN, None))
-    with pytest.raises(ConfigurationError, match="a tuning makes at least 40. Allow at least"):
-        Bench(runs, Space(line, origin).run, "", 1.0, {}).prepare()
+    with pytest.raises(ConfigurationError, match="a tuning makes at least 30. Allow at least"):
+        Bench(runs, Space(line, origin).run, "", Budget(runs.ledger, 1.0), {}).prepare()
     assert {row.purpose for row in runs.ledger.rows()} == {FACTS, TRIAL, FLOOR}
