@@ -42,12 +42,7 @@ def test_another_strategy_brings_its_own_launcher_and_keeps_the_rest():
     found = made.alternatives(("launcher.threads_per_rank=2", "trainer.channels_last=true"), "parallel")
     assert ("parallel=ddp", "trainer.channels_last=true") in found
     assert all("launcher.threads_per_rank=2" not in each for each in found)
-
-
-def test_only_exact_strategies_are_tried():
-    names = {each[0] for each in space().alternatives(BASE, "parallel")}
-    assert "parallel=ddp" in names
-    assert not names & {"parallel=local_sgd", "parallel=replicated"}
+    assert not {each[0] for each in found} & {"parallel=local_sgd", "parallel=replicated"}  # which are not exact
 
 
 @pytest.mark.parametrize(

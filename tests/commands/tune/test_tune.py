@@ -46,7 +46,7 @@ def played(monkeypatch, **how):
 
 
 def tuned(*overrides, **terms):
-    return module.tune([*SMALL, *overrides], Terms(**{"budget": "1000s", "over": OVER, **terms}))
+    return module.tune([*SMALL, *overrides], Terms(**{"budget": "250s", "over": OVER, **terms}))
 
 
 def halved(arm):
