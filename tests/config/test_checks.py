@@ -8,7 +8,7 @@ from manyheads.runner.judge.arms import compose_arms
 
 COMMANDS = {
     "a judgement": lambda overrides: compose_arms(overrides, "trainer.log_every=11"),
-    "an explanation": explain,
+    "a measurement": explain,
 }
 
 
