@@ -15,8 +15,8 @@ from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.screening import SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.trial import SAME
 from tests.commands.tune.recorded import NAMES, Grid, Resampled
-from tests.commands.tune.replay import BUDGETS
 
+BUDGETS = (0.25, 0.5)  # of the seconds that the whole grid took
 Searcher = Callable[[Grid, Resampled, int], Variant]
 
 
@@ -96,7 +96,7 @@ def _cells(grid: Grid, search: Searcher, budget: float, count: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("grids", nargs="*", default=NAMES, help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--count", type=int, default=200, help="searches for each line")
+    parser.add_argument("--count", type=int, default=60, help="searches for each line")
     arguments = parser.parse_args()
     for line in lines(arguments.grids, arguments.count):
         print(line, flush=True)

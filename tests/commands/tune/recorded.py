@@ -73,7 +73,7 @@ class Grid:
 
     def regret(self, chosen: Variant, among: Sequence[Variant]) -> float:
         """By which part of its seconds ``chosen`` is slower than the best of the others."""
-        return -math.expm1(min(0.0, self.means[self.best(among)] - self.means[chosen]))
+        return abs(math.expm1(min(0.0, self.means[self.best(among)] - self.means[chosen])))
 
     def with_mean(self, variant: Variant, mean: float, numerics: str | None) -> "Grid":
         """The same grid, but for one configuration."""
@@ -141,7 +141,7 @@ class Resampled:
             raise BudgetSpent
         drift = self._random.choice(self._grid.drifts)
         times = {each: drift + self._run(each) for each in candidates}
-        if purpose in (SCREEN, HALVE):
+        if purpose in (SCREEN, HALVE) and BASE in times:
             self._own.append(times[BASE])
         return {each: time for each, time in times.items() if each in self._grid.means}
 

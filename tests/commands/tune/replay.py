@@ -17,6 +17,7 @@ from manyheads.runner.commands.tune.trial import SAME
 from tests.commands.tune.recorded import NAMES, BudgetTooSmall, Grid, Resampled
 
 BUDGETS = (0.05, 0.1, 0.25, 0.5, 1.0)  # of the seconds that the whole grid took
+PLANTED = (0.5,)  # the same, for gains that are planted
 NOISES = (1.0, 2.0)
 GAINS = (0.03, 0.1, 0.5)
 
@@ -68,14 +69,18 @@ def searches(grid: Grid, budget: float, *, count: int, **how: float) -> tuple[li
     return found, refused
 
 
-def planted(grid: Grid, gain: float, budget: float, *, count: int, numerics: str | None = SAME) -> float:
+def planted(
+    grid: Grid, gain: float, budget: float, *, count: int, near: bool = False, numerics: str | None = SAME
+) -> float:
     """How often a configuration is chosen that is faster by ``gain`` than the best; a drawn one, each time.
 
-    ``numerics``: its class; None for one that may not be chosen.
+    ``near``: one that differs in one setting from the user's own; ``numerics``: its class; None for one that may not be
+    chosen.
     """
     chosen = 0
+    neighbours = {each for step in grid.axes for each in grid.alternatives(BASE, step)}
+    others = [each for each in grid.of_class(SAME) if each != BASE and (each in neighbours or not near)]
     for seed in range(count):
-        others = [each for each in grid.of_class(SAME) if each != BASE]
         variant = random.Random(seed).choice(others)
         best = grid.means[grid.best([each for each in grid.of_class(SAME) if each != variant])]
         with_gain = grid.with_mean(variant, best + math.log1p(-gain), numerics)
@@ -117,14 +122,16 @@ def _cells(found: Sequence[Replay], count: int) -> str:
 
 def planted_lines(grids: Sequence[str], count: int) -> Iterator[str]:
     """The table of gains that were added to one configuration."""
-    yield f"| grid | budget | {' | '.join(f'{gain:.0%} faster' for gain in GAINS)} | 50 % faster, a cheat |"
-    yield "|---|---|---|---|---|---|"
+    heads = [f"{gain:.0%} faster" for gain in GAINS]
+    yield f"| grid | budget | planted | {' | '.join(heads)} | {GAINS[-1]:.0%} faster, a cheat |"
+    yield "|---|---|---|---|---|---|---|"
     for name in grids:
         grid = Grid.read(name)
-        for budget in BUDGETS[-1:]:
-            shares = [planted(grid, gain, budget, count=count) for gain in GAINS]
-            shares.append(planted(grid, GAINS[-1], budget, count=count, numerics=None))
-            yield f"| {name} | {budget:.0%} | {' | '.join(f'{share:.1%}' for share in shares)} |"
+        for budget in PLANTED:
+            for near, where in ((True, "one setting away"), (False, "anywhere")):
+                shares = [planted(grid, gain, budget, count=count, near=near) for gain in GAINS]
+                shares.append(planted(grid, GAINS[-1], budget, count=count, near=near, numerics=None))
+                yield f"| {name} | {budget:.0%} | {where} | {' | '.join(f'{share:.1%}' for share in shares)} |"
 
 
 def main() -> None:

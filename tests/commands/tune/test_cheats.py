@@ -1,6 +1,5 @@
 """What is faster because it computes something else is never chosen by real runs."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_a_search_by_real_runs_chooses_what_is_honestly_faster(tmp_path):
     search.run()
     [choice] = search.outcome.choices
     assert choice.candidate == HONEST
-    bench.budget.total = math.inf
+    bench.budget.total = 1e6
     for cheat, said in CHEATS.items():
         assert bench.numerics(cheat) is None
         assert said in bench.refused[arm_of(cheat)]
