@@ -1,4 +1,4 @@
-"""What the ranks of a strategy exchange in an update, as data; ``runner/scale`` predicts its time."""
+"""What the ranks of a strategy exchange in an update, as data; ``scale`` predicts its time."""
 
 from dataclasses import dataclass, field
 

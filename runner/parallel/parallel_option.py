@@ -96,7 +96,7 @@ class ParallelOption(Option):
         return ""
 
     def exchanges(self, *, devices: int) -> Exchanges:
-        """What is exchanged in an update on this number of devices, by which ``runner/scale`` predicts its time.
+        """What is exchanged in an update on this number of devices, by which ``scale`` predicts its time.
 
         Raises ConfigurationError with the reason if that cannot be predicted, or the number does not fit the strategy.
         """

@@ -74,7 +74,7 @@ ALLOWED = {
         "runner/commands/new/write_project.py": 4,
         "runner/commands/new/repository.py": 1,
         "runner/commands/init.py": 1,
-        "runner/scale/catalog.py: a network or a device": 1,
+        "runner/commands/scale/simulator/catalog.py: a network or a device": 1,
     },
     "the user's own settings, key and cache": {
         "runner/trust/trust_store.py": 1,
@@ -113,7 +113,7 @@ ALLOWED = {
         "runner/data/digits.py": 2,
         "runner/provenance/provenance.py": 2,
         "runner/parallel/horovod_installation.py": 3,
-        "runner/scale/catalog.py: those that come with it": 1,
+        "runner/commands/scale/simulator/catalog.py: those that come with it": 1,
     },
     "the machine: /proc, /sys, terminals, the folder that this process stands in": {
         "runner/machine/hardware.py": 3,

@@ -4,8 +4,8 @@ import argparse
 
 from manyheads.runner.commands.scale.answer import Scale
 from manyheads.runner.commands.scale.scale_run import Terms, scale
+from manyheads.runner.commands.scale.simulator.catalog import DEVICE, DEVICES, NETWORK, NETWORKS, names
 from manyheads.runner.commands.scale.targets import BATCH, OF_RUN
-from manyheads.runner.scale.catalog import DEVICE, DEVICES, NETWORK, NETWORKS, names
 
 HELP = "predict time, efficiency, memory and cost on more devices, from a measurement of one"
 

@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands.explain.limits import BUSY
+from manyheads.runner.commands.scale.simulator.replay import Parts
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.estimate.print_estimate import readable
 from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.scale.replay import Parts
 
 OWN = "#222222"  # the color of the run in the picture
 NAMES = {

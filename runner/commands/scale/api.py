@@ -5,8 +5,8 @@ from pathlib import Path
 
 from manyheads.runner.api import Term, as_flags, as_typed, call
 from manyheads.runner.commands.scale.answer import Help, Scaled
+from manyheads.runner.commands.scale.simulator.replay import Parts
 from manyheads.runner.errors import ExitCode
-from manyheads.runner.scale.replay import Parts
 
 
 def scale(

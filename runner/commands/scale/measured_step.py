@@ -6,6 +6,7 @@ from pathlib import Path
 
 from manyheads.runner.commands.explain.explain_run import measure
 from manyheads.runner.commands.explain.limits import BATCH, LOADER, OPTIMIZER, PASSES, UPDATE, Seconds, variation
+from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import options, read_option
@@ -13,7 +14,6 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import ResultJson
-from manyheads.runner.scale.step import Step, Unit
 
 FORWARD = 1 / 3  # of the time of both passes: each product of the forward pass has two in the backward pass
 GROUP = "parallel"

@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 
 from manyheads.runner.commands.scale.answer import Help, Line, Scaled
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
+from manyheads.runner.commands.scale.simulator.network import Cluster
+from manyheads.runner.commands.scale.simulator.predict import Exchanged, Measured, Prediction, fitted, predict, replayed
+from manyheads.runner.commands.scale.simulator.replay import Assumptions
+from manyheads.runner.commands.scale.simulator.step import Step
 from manyheads.runner.commands.scale.targets import Target
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError
@@ -12,10 +16,6 @@ from manyheads.runner.option.declared import declared
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.parallel_option import ParallelOption
-from manyheads.runner.scale.network import Cluster
-from manyheads.runner.scale.predict import Exchanged, Measured, Prediction, fitted, predict, replayed
-from manyheads.runner.scale.replay import Assumptions
-from manyheads.runner.scale.step import Step
 
 MILLION, HOUR = 1_000_000, 3600
 GROUP = "parallel"

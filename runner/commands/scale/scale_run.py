@@ -9,10 +9,10 @@ from manyheads.runner.commands.explain.explain_run import subject_of
 from manyheads.runner.commands.scale.answer import Scale
 from manyheads.runner.commands.scale.measured_step import measured_step
 from manyheads.runner.commands.scale.plan import Plan
+from manyheads.runner.commands.scale.simulator import catalog
 from manyheads.runner.commands.scale.targets import OF_RUN, counts, memory_of, target_of
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.report.picture_file import PictureFile
-from manyheads.runner.scale import catalog
 
 CPU = "cpu"  # the device of runs that compute on CPUs
 

@@ -13,13 +13,13 @@ from manyheads.runner.commands.scale.answer import Scale
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
 from manyheads.runner.commands.scale.plan import Plan
 from manyheads.runner.commands.scale.scale_run import Terms, scale
+from manyheads.runner.commands.scale.simulator import catalog
+from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.commands.scale.targets import counts, memory_of, target_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.answer import ChildEnd
 from manyheads.runner.run.json_schema import to_json
-from manyheads.runner.scale import catalog
-from manyheads.runner.scale.step import Step, Unit
 from tests.in_process import small, typed
 
 UNITS = tuple(Unit(2.5e7, 0.25, 1e5) for _ in range(4))

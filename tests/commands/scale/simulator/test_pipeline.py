@@ -2,13 +2,13 @@
 
 import pytest
 
+from manyheads.runner.commands.scale.simulator.network import Cluster, Link
+from manyheads.runner.commands.scale.simulator.pipeline import balanced
+from manyheads.runner.commands.scale.simulator.predict import replayed
+from manyheads.runner.commands.scale.simulator.replay import Assumptions
+from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.scale.network import Cluster, Link
-from manyheads.runner.scale.pipeline import balanced
-from manyheads.runner.scale.predict import replayed
-from manyheads.runner.scale.replay import Assumptions
-from manyheads.runner.scale.step import Step, Unit
 
 PLAIN = Assumptions(spread=0.0, slowdown=0.0)
 FAST = Link(latency=0.0, bandwidth=1e15, achieved=1.0, start=0.0)

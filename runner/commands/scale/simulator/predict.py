@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
+from manyheads.runner.commands.scale.simulator.network import Cluster
+from manyheads.runner.commands.scale.simulator.pipeline import pipelined
+from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts, Replay
+from manyheads.runner.commands.scale.simulator.step import Step
 from manyheads.runner.parallel.exchanges import Exchanges
-from manyheads.runner.scale.network import Cluster
-from manyheads.runner.scale.pipeline import pipelined
-from manyheads.runner.scale.replay import Assumptions, Parts, Replay
-from manyheads.runner.scale.step import Step
 
 DRAWS = 60  # of the assumptions, for an interval
 COVERED = 0.8  # of an interval: what part of predictions are meant to be within theirs

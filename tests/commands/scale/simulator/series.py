@@ -1,4 +1,4 @@
-"""Published measurements against what is predicted from their smallest row: ``python -m tests.scale.series``."""
+"""Predictions of published series from their smallest row: ``python -m tests.commands.scale.simulator.series``."""
 
 import sys
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.commands.scale.simulator import catalog
+from manyheads.runner.commands.scale.simulator.predict import Measured, Prediction, predict
+from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.run import yaml_text
-from manyheads.runner.scale import catalog
-from manyheads.runner.scale.predict import Measured, Prediction, predict
-from manyheads.runner.scale.step import Step, Unit
-from tests.scale import models
+from tests.commands.scale.simulator import models
 
 PUBLISHED = Path(__file__).parent / "published"
 

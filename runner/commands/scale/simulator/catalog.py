@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.commands.scale.simulator.network import ALGORITHMS, Cluster, Link
 from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.run import yaml_text
-from manyheads.runner.scale.network import ALGORITHMS, Cluster, Link
 from manyheads.runner.wording import nearest
 
 HERE = Path(__file__).resolve().parent

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from manyheads.runner.commands.scale.simulator.network import Cluster, Group
+from manyheads.runner.commands.scale.simulator.step import Step, Unit
+from manyheads.runner.commands.scale.simulator.timeline import COMPUTE, NETWORK, Timeline
 from manyheads.runner.parallel.exchanges import Exchanges
-from manyheads.runner.scale.network import Cluster, Group
-from manyheads.runner.scale.step import Step, Unit
-from manyheads.runner.scale.timeline import COMPUTE, NETWORK, Timeline
 
 
 @dataclass(frozen=True)

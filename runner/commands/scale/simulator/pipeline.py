@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass, replace
 
-from manyheads.runner.scale.replay import Arrival, Parts, Replay
-from manyheads.runner.scale.step import Unit
-from manyheads.runner.scale.timeline import COMPUTE, Timeline
+from manyheads.runner.commands.scale.simulator.replay import Arrival, Parts, Replay
+from manyheads.runner.commands.scale.simulator.step import Unit
+from manyheads.runner.commands.scale.simulator.timeline import COMPUTE, Timeline
 
 ALL_FORWARD_FIRST = ("gpipe", "looped_bfs")
 

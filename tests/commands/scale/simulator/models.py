@@ -1,6 +1,6 @@
 """Models of published measurements as data: their weights, and how computing is divided over them."""
 
-from manyheads.runner.scale.step import Unit
+from manyheads.runner.commands.scale.simulator.step import Unit
 
 FP32 = 4
 BACKWARD = 2 / 3  # of the time of both passes: two products for each of the forward pass

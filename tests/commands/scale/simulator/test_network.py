@@ -2,8 +2,8 @@
 
 import pytest
 
-from manyheads.runner.scale import catalog
-from manyheads.runner.scale.network import ALGORITHMS, Cluster, Group, Link, Path
+from manyheads.runner.commands.scale.simulator import catalog
+from manyheads.runner.commands.scale.simulator.network import ALGORITHMS, Cluster, Group, Link, Path
 
 MIB = 2**20
 PLAIN = Link(latency=1e-6, bandwidth=1e9, achieved=1.0, start=0.0, algorithms=("ring",))

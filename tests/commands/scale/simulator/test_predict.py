@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from manyheads.runner.commands.scale.simulator import catalog, network
+from manyheads.runner.commands.scale.simulator import predict as predicting
+from manyheads.runner.commands.scale.simulator.predict import Measured, fitted, predict, replayed
+from manyheads.runner.commands.scale.simulator.replay import Assumptions
+from manyheads.runner.commands.scale.simulator.step import Step
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.scale import catalog, network
-from manyheads.runner.scale import predict as predicting
-from manyheads.runner.scale.predict import Measured, fitted, predict, replayed
-from manyheads.runner.scale.replay import Assumptions
-from manyheads.runner.scale.step import Step
-from tests.scale import models
+from tests.commands.scale.simulator import models
 
 STEP = Step(models.resnet50(), forward=0.1, backward=0.2, samples=64)
 CLUSTER = catalog.cluster(catalog.device("v100-sxm"), catalog.network("25gbe"))

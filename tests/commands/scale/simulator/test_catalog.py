@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.commands.scale.simulator import catalog
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.scale import catalog
 from tests.conftest import ROOT
 
 

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
+from manyheads.runner.commands.scale.simulator.network import Cluster, Link
+from manyheads.runner.commands.scale.simulator.predict import replayed
+from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts, harmonic
+from manyheads.runner.commands.scale.simulator.step import Step, Unit
+from manyheads.runner.commands.scale.simulator.timeline import Timeline
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.scale.network import Cluster, Link
-from manyheads.runner.scale.predict import replayed
-from manyheads.runner.scale.replay import Assumptions, Parts, harmonic
-from manyheads.runner.scale.step import Step, Unit
-from manyheads.runner.scale.timeline import Timeline
 
 PLAIN = Assumptions(spread=0.0, slowdown=0.0)
 ONE_GIGABYTE = Link(latency=0.0, bandwidth=1e9, achieved=1.0, start=0.0, algorithms=("ring",))

@@ -1,21 +1,21 @@
 """Published measurements: what is predicted from their smallest row holds what was reached when it was recorded.
 
-``python -m tests.scale.series`` prints the table of docs/scale.md.
+``python -m tests.commands.scale.simulator.series`` prints the table of docs/scale.md.
 """
 
 from dataclasses import replace
 
 import pytest
 
+from manyheads.runner.commands.scale.simulator import catalog
+from manyheads.runner.commands.scale.simulator.predict import replayed
+from manyheads.runner.commands.scale.simulator.replay import Assumptions
+from manyheads.runner.commands.scale.simulator.step import Step
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.scale import catalog
-from manyheads.runner.scale.predict import replayed
-from manyheads.runner.scale.replay import Assumptions
-from manyheads.runner.scale.step import Step
+from tests.commands.scale.simulator import models
+from tests.commands.scale.simulator.series import Series, all_series, table
 from tests.conftest import ROOT
-from tests.scale import models
-from tests.scale.series import Series, all_series, table
 from tests.tail import tail, tailed
 
 DEVELOPMENT, HELD_OUT = "development", "held out"
