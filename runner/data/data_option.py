@@ -194,6 +194,9 @@ class DataOption(Option):
         "batch_size": whole(1),
         "num_workers": either(whole(0), AUTO),
         "on_device": BOOLEAN,
+        "order": choice("auto", "shuffle", "feistel", "blocks"),
+        "order_block": whole(1),
+        "order_window": whole(1),
         "on_corrupt": choice("error", "skip"),
         "fingerprint": choice("sizes", "contents", "none"),
         "val_fraction": number(above=0, below=1),
@@ -211,6 +214,9 @@ class DataOption(Option):
     shift: int | None = None
     num_classes: int | None = None
     on_device: bool = False
+    order: str = "shuffle"  # of runs that were recorded before there were others
+    order_block: int | None = None
+    order_window: int | None = None
     on_corrupt: str = "error"  # images in memory never are
     fingerprint: str = "none"  # of options that read no files
     val_fraction: float | None = None
@@ -257,6 +263,14 @@ class DataOption(Option):
         if self.target.startswith("manyheads."):
             _ = self.kind  # which imports no torch: a class that does not exist is refused at once
         _ = self.partition
+        if self.order == "blocks" and self.order_block is None:
+            raise ConfigurationError.at(
+                "data.order",
+                self.order,
+                f": data={self.name} is in memory, where neighbours are not read together. Set it to shuffle or "
+                "feistel.",
+                allowed=["auto", "shuffle", "feistel"],
+            )
         if self.on_device:
             self._refuse_host()
         if self.shift is not None and self.image_size is not None and self.shift >= self.image_size:

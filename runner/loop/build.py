@@ -15,7 +15,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.average import build_average
 from manyheads.runner.loop.determinism import set_deterministic
-from manyheads.runner.loop.header import header, length, weights
+from manyheads.runner.loop.header import header, length, ordering, weights
 from manyheads.runner.loop.observers import build_callbacks, build_reporter
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import utilization
@@ -95,7 +95,8 @@ def build(
         classes=data.classes_in_words,
         length="" if trainer.evaluate_only else length(settings, train.updates, stop_after=trainer.stop_after),
     )
-    reporter.display.header(rows | weights(built, run.checkpoint.load))
+    order = {} if trainer.evaluate_only else ordering(train, run.data.batch_size)
+    reporter.display.header(rows | order | weights(built, run.checkpoint.load))
     if trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), evaluation)):
         reporter.display.say(warning)
     classes = run.model.num_classes or data.num_classes

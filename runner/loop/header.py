@@ -3,6 +3,9 @@
 import torch
 from torch import nn
 
+from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.data.rank.order import quality
+from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.errors import printable
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
@@ -63,6 +66,18 @@ def length(settings: TrainSettings, updates: int, *, stop_after: int | None) -> 
     if total < whole:
         return f"{counted(total, 'update')} (trainer.max_steps); an epoch has {updates:,}"
     return f"{counted(total, 'update')} = {counted(settings.epochs, 'epoch')} x {updates:,} (trainer.epochs)"
+
+
+def ordering(train: Loader, batch_size: int) -> dict[str, str]:
+    """The order of the training samples, and how close its batches are to a full shuffle's; empty for the usual one."""
+    assert isinstance(train.sampler, TrainingSampler)
+    order = train.sampler.order
+    if not order.mixes_locally:
+        return {"order": order.summary} if order.summary else {}
+    targets = getattr(train.batches.dataset, "targets", None)
+    if targets is not None and (len(targets) != order.size or getattr(targets, "ndim", 1) != 1):
+        targets = None  # of other samples, or masks
+    return {"order": f"{order.summary}: {quality(order, targets, batch_size=batch_size)}"}
 
 
 def averaging(trainer: TrainerSection) -> dict[str, str]:

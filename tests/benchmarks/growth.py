@@ -24,6 +24,7 @@ from manyheads.runner.data.imagefolder_index import SETTLED, list_images
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 from manyheads.runner.report.load_run import read_columns
@@ -80,7 +81,7 @@ def _epochs(size: int, workers: int, times: int = 9) -> tuple[float, float]:
     began = time.perf_counter()
     dataset = InMemory(images, targets, image_size=4)
     share: dict[str, Any] = {"batch_size": 32, "rank": 0, "world_size": 1}
-    order = TrainingSampler(size, accumulation=1, seed=1, drop_last=True, **share)
+    order = TrainingSampler(Shuffle(size, seed=1), accumulation=1, drop_last=True, **share)
     batches = BatchDataset(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
     entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)

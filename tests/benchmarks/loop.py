@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
@@ -169,7 +170,8 @@ def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     inputs = torch.randn(STEPS * BATCH, WIDTH, generator=generator)
     targets = torch.randint(10, (STEPS * BATCH,), generator=generator)
     share = {"batch_size": BATCH, "rank": 0, "world_size": 1}
-    order = TrainingSampler(len(targets), accumulation=1, seed=1, drop_last=True, **share)  # type: ignore[arg-type]
+    shuffle = Shuffle(len(targets), seed=1)
+    order = TrainingSampler(shuffle, accumulation=1, drop_last=True, **share)  # type: ignore[arg-type]
     batches = BatchDataset(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
     entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=0)

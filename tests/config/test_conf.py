@@ -30,6 +30,7 @@ LOADING = {
     "on_corrupt",
     "fingerprint",
     "on_device",
+    *("order", "order_block", "order_window"),
     *("val_fraction", "folds", "fold", "split_seed", "transform", "val_transform"),
 }  # understood by the loaders, for every kind of data
 FITTING = {"lr_scaling", "base_batch_size"}  # understood by the optimizers' own module, for every class
@@ -142,7 +143,7 @@ def test_a_launcher_on_the_command_line_wins(option):
 
 @pytest.mark.parametrize("option", options("data"))
 def test_every_data_option_has_the_shared_keys(option):
-    assert {"batch_size", "num_workers", "drop_last"} <= set(read_option("data", option))
+    assert {"batch_size", "num_workers", "drop_last", "order"} <= set(read_option("data", option))
 
 
 @pytest.mark.parametrize("option", options("launcher"))

@@ -10,6 +10,7 @@ from PIL import Image
 from manyheads.runner.data.data_option import Dataset
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.task.rank.task import Task
 
@@ -68,7 +69,8 @@ def loader(
     task: Task | None = None,
 ) -> Loader:
     share = {"batch_size": batch_size, "rank": rank, "world_size": ranks}
-    order = TrainingSampler(len(dataset), accumulation=accumulation, seed=seed, drop_last=drop_last, **share)
+    shuffle = Shuffle(len(dataset), seed=seed)
+    order = TrainingSampler(shuffle, accumulation=accumulation, drop_last=drop_last, **share)
     sampler = order if train else EvaluationSampler(len(dataset), **share)
     entrance = InputTransform(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
     batches = BatchDataset(dataset, seed=seed, on_corrupt=on_corrupt, replace_corrupt=train)

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from manyheads.runner.data.rank.mixing import Mix, Mixing, box, mixed
+from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.rng import copy_keys, sample_keys
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.errors import ConfigurationError
@@ -28,8 +29,8 @@ def all_shares(ranks: int, accumulation: int, size: int = 22) -> list[list[torch
     images = torch.arange(101 * 48).view(101, 3, 4, 4).double()
     samplers = [
         TrainingSampler(
-            101, batch_size=size, rank=rank, world_size=ranks, accumulation=accumulation, seed=3, drop_last=False,
-            mixing=MIXING,
+            Shuffle(101, seed=3), batch_size=size, rank=rank, world_size=ranks, accumulation=accumulation,
+            drop_last=False, mixing=MIXING,
         )
         for rank in range(ranks)
     ]  # fmt: skip
@@ -62,7 +63,7 @@ def test_batches_are_the_same_on_any_number_of_ranks_and_micro_batches(layout):
 
 def test_an_even_share_needs_nothing_that_is_not_its_own():
     sampler = TrainingSampler(
-        96, batch_size=24, rank=1, world_size=3, accumulation=2, seed=3, drop_last=True, mixing=MIXING
+        Shuffle(96, seed=3), batch_size=24, rank=1, world_size=3, accumulation=2, drop_last=True, mixing=MIXING
     )
     assert all(len(request.indices) == request.count == 4 for request in sampler.epoch(0))
 
@@ -135,20 +136,14 @@ def test_what_cannot_be_mixed_is_refused(tmp_path, overrides, text):
 
 
 def test_repeated_samples_are_augmented_anew_and_are_never_a_pair(tmp_path):
-    options = {"batch_size": 12, "seed": 3, "drop_last": True, "repeats": 3}
-    (whole,) = list(TrainingSampler(24, rank=0, world_size=1, accumulation=1, **options).epoch(0))[:1]
+    order, options = Shuffle(24, seed=3), {"batch_size": 12, "drop_last": True, "repeats": 3}
+    (whole,) = list(TrainingSampler(order, rank=0, world_size=1, accumulation=1, **options).epoch(0))[:1]
     assert sorted(np.unique(whole.indices, return_counts=True)[1]) == [3] * 4
     assert not (whole.indices[0::2] == whole.indices[1::2]).any()
     keys = copy_keys(sample_keys(3, 0, whole.indices), whole.copies)
     assert len(set(keys.tolist())) == 12
-    parts = [
-        request.indices
-        for micro in range(2)
-        for rank in range(2)
-        for request in list(TrainingSampler(24, rank=rank, world_size=2, accumulation=2, **options).epoch(0))[micro:][
-            :1
-        ]
-    ]
+    samplers = [TrainingSampler(order, rank=rank, world_size=2, accumulation=2, **options) for rank in range(2)]
+    parts = [list(sampler.epoch(0))[micro].indices for micro in range(2) for sampler in samplers]
     assert np.array_equal(np.concatenate(parts), whole.indices)
     run = train(tmp_path, small("trainer.aug_repeats=3", *BOTH, "trainer.epochs=1"))
     assert run.trainer.progress.step == 20

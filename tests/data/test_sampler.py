@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from manyheads.runner.data.rank.order import Blocks, Feistel, Order, Shuffle
 from manyheads.runner.data.rank.rng import permutation
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
 
@@ -14,19 +15,22 @@ COMBINATIONS = list(product(RANKS, ACCUMULATIONS))
 SIZES = (12, 13, 31, 36, 47)
 
 
-def training(size: int, *, rank: int = 0, ranks: int = 1, accumulation: int = 1, drop_last: bool = True, seed: int = 1):
+def training(
+    size: int | Order, *, rank: int = 0, ranks: int = 1, accumulation: int = 1, drop_last: bool = True, seed: int = 1
+):
     return TrainingSampler(
-        size,
+        Shuffle(size, seed=seed) if isinstance(size, int) else size,
         batch_size=BATCH,
         rank=rank,
         world_size=ranks,
         accumulation=accumulation,
-        seed=seed,
         drop_last=drop_last,
     )
 
 
-def updates(size: int, *, ranks: int, accumulation: int, drop_last: bool, epoch: int = 0) -> list[list[BatchIndices]]:
+def updates(
+    size: int | Order, *, ranks: int, accumulation: int, drop_last: bool, epoch: int = 0
+) -> list[list[BatchIndices]]:
     """For each update the requests of all ranks, micro-batch by micro-batch."""
     each = [
         list(training(size, rank=r, ranks=ranks, accumulation=accumulation, drop_last=drop_last).epoch(epoch))
@@ -55,6 +59,17 @@ def test_ranks_and_micro_batches_share_the_same_global_batches(ranks, accumulati
     shares = updates(size, ranks=ranks, accumulation=accumulation, drop_last=drop_last)
     assert [taken(update) for update in shares] == batches
     assert training(size, drop_last=drop_last).updates == len(batches)
+
+
+@pytest.mark.parametrize("order", [Feistel(47, seed=1), Blocks(47, seed=1, block=5, window=3)])
+@pytest.mark.parametrize(("ranks", "accumulation"), COMBINATIONS)
+def test_a_computed_order_is_the_same_on_any_ranks_from_any_update_on(order, ranks, accumulation):
+    whole = order.at(2, np.arange(47)).tolist()
+    shares = updates(order, ranks=ranks, accumulation=accumulation, drop_last=False, epoch=2)
+    assert [taken(update) for update in shares] == [whole[at : at + BATCH] for at in range(0, 47, BATCH)]
+    tail = training(order, rank=ranks - 1, ranks=ranks, accumulation=accumulation, drop_last=False).epoch(2, 3)
+    last = [request.indices.tolist() for update in shares[3:] for request in update[ranks - 1 :: ranks]]
+    assert [request.indices.tolist() for request in tail] == last
 
 
 @pytest.mark.parametrize("drop_last", [True, False])
@@ -127,3 +142,19 @@ def test_of_a_million_samples_it_holds_an_index_array_and_nothing_else():
         tracemalloc.stop()
     assert sum(len(request.indices) for request in held) == 100 * BATCH
     assert now < most < 4.2e6  # bytes: four for each sample, and the generator's state
+
+
+@pytest.mark.parametrize("order", [Feistel(10**8, seed=1), Blocks(10**8, seed=1, block=100, window=1000)])
+def test_of_a_hundred_million_samples_in_a_computed_order_it_holds_nothing(order):
+    """It resumes in the last thousandth of an epoch, on eight ranks, at once."""
+    first = 10**8 // BATCH - 1000
+    training(order, rank=7, ranks=8).epoch(5, first)  # what is imported at first use
+    tracemalloc.start()
+    try:
+        requests = training(order, rank=7, ranks=8).epoch(5, first)
+        held = [next(requests) for _ in range(100)]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len({index for request in held for index in request.indices.tolist()}) == sum(r.count for r in held)
+    assert most < 1e5  # bytes

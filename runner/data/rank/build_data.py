@@ -9,6 +9,7 @@ from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.mixing import Mixing, build_mixing
+from manyheads.runner.data.rank.order import build_order
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
@@ -19,7 +20,8 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.task.rank.task import Task
 
 # Every option's keys, not its class's.
-LOADING = ("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint")
+ORDER = ("order", "order_block", "order_window")
+LOADING = ("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint", *ORDER)
 
 
 class Loaders(NamedTuple):
@@ -87,10 +89,10 @@ def build_loaders(
         "world_size": parallel.data_size,
     }
     resizing = build_resizing(trainer, train, name=option.name)
+    kind, block, window = (getattr(option, key) for key in ORDER)
     order = TrainingSampler(
-        len(train),
+        build_order(kind, len(train), seed=seed, block=block, window=window),
         accumulation=trainer.grad_accumulation,
-        seed=seed,
         drop_last=option.drop_last,
         limit=trainer.limit_train,
         overfit=trainer.overfit,

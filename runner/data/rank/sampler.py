@@ -1,4 +1,4 @@
-"""Chooses a rank's samples and their order, from the seed, the epoch and the step alone."""
+"""Chooses a rank's samples, from the epoch and the step alone: the only state there is."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from manyheads.runner.data.rank.mixing import Mix, Mixing, share_with_partners
+from manyheads.runner.data.rank.order import Order
 from manyheads.runner.data.rank.resizing import Resizing
-from manyheads.runner.data.rank.rng import permutation
 
 
 class BatchIndices(NamedTuple):
@@ -29,7 +29,7 @@ class BatchIndices(NamedTuple):
 
 
 class TrainingSampler:
-    """Divides shuffled samples into global batches, these into micro-batches, and these among the ranks.
+    """Divides the samples, in their order, into global batches, these into micro-batches, and these among the ranks.
 
     ``limit``: number of updates per epoch, or the fraction of them that is run; ``overfit``: number of updates per
     epoch, with the same batches in each; ``mixing``: draws how a batch's samples are mixed; ``resizing``: the size of
@@ -40,13 +40,12 @@ class TrainingSampler:
 
     def __init__(
         self,
-        size: int,
+        order: Order,
         *,
         batch_size: int,
         rank: int,
         world_size: int,
         accumulation: int,
-        seed: int,
         drop_last: bool,
         limit: float | None = None,
         overfit: int | None = None,
@@ -54,9 +53,10 @@ class TrainingSampler:
         repeats: int = 1,
         resizing: Resizing | None = None,
     ):
-        self.size, self.batch_size = size, batch_size
+        size = order.size
+        self.order, self.size, self.batch_size = order, size, batch_size
         self.rank, self.world_size, self.accumulation = rank, world_size, accumulation
-        self.seed, self.overfits, self.mixing, self.repeats = seed, overfit is not None, mixing, repeats
+        self.overfits, self.mixing, self.repeats = overfit is not None, mixing, repeats
         self.resizing = resizing
         updates = size // batch_size if drop_last else -(-size // batch_size)
         self.updates = limited(limited(updates, limit), overfit)
@@ -65,10 +65,9 @@ class TrainingSampler:
         """The requests of an epoch, ``accumulation`` for each update from ``first_update`` on."""
         side = None if self.resizing is None else self.resizing.side(epoch)
         epoch = 0 if self.overfits else epoch
-        order = permutation(self.size, seed=self.seed, epoch=epoch)
-        self._begun = epoch, order, side
+        self._begun = epoch, side
         for update in range(first_update, self.updates):
-            yield from self._update(epoch, order, side, update)
+            yield from self._update(epoch, side, update)
 
     def update(self, number: int, *, rank: int, world_size: int) -> list[BatchIndices]:
         """The ``accumulation`` requests for one update of the current epoch, for ``rank`` of ``world_size`` ranks.
@@ -78,20 +77,24 @@ class TrainingSampler:
         self.rank, self.world_size = rank, world_size
         return list(self._update(*self._begun, number))
 
-    def _update(self, epoch: int, order: np.ndarray, side: int | None, update: int) -> Iterator[BatchIndices]:
-        batch, copies = self._batch(order, update)
+    def _update(self, epoch: int, side: int | None, update: int) -> Iterator[BatchIndices]:
+        positions, copies = self._batch(update)
         mix = None if self.mixing is None else self.mixing.draw(epoch, update)
         for micro in range(self.accumulation):
-            yield self._share(epoch, batch, copies, mix, micro, side)
+            yield self._share(epoch, positions, copies, mix, micro, side)
 
-    def _batch(self, order: np.ndarray, update: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """A global batch, and the copy number of repeated samples; copies are kept apart, so that none form a pair."""
+    def _batch(self, update: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """The positions of a global batch in the order, and the copy number of repeated samples.
+
+        Copies are kept apart, so that none form a pair.
+        """
         if self.repeats == 1:
-            return order[update * self.batch_size : (update + 1) * self.batch_size], None
+            start = update * self.batch_size
+            return np.arange(start, min(start + self.batch_size, self.size)), None
         distinct = -(-self.batch_size // self.repeats)
-        samples = order[update * distinct : (update + 1) * distinct]
+        positions = np.arange(update * distinct, min((update + 1) * distinct, self.size))
         size = min(self.batch_size, self.size - update * self.batch_size)
-        return np.tile(samples, self.repeats)[:size], np.repeat(np.arange(self.repeats), len(samples))[:size]
+        return np.tile(positions, self.repeats)[:size], np.repeat(np.arange(self.repeats), len(positions))[:size]
 
     def _share(
         self, epoch: int, batch: np.ndarray, copies: np.ndarray | None, mix: Mix | None, micro: int, side: int | None
@@ -99,13 +102,13 @@ class TrainingSampler:
         part, parts = micro * self.world_size + self.rank, self.accumulation * self.world_size
         low, high = len(batch) * part // parts, len(batch) * (part + 1) // parts
         if low == high:  # the rank still takes part in reducing gradients, with weight 0
-            return BatchIndices(epoch, batch[:1], 0, 0.0, side=side)
+            return BatchIndices(epoch, self.order.at(epoch, batch[:1]), 0, 0.0, side=side)
         begin, end = low, high
         if mix is not None:
             begin, end, mix = share_with_partners(low, high, len(batch), mix)
         own = None if copies is None else copies[begin:end]
         weight = (high - low) * self.world_size / len(batch)
-        return BatchIndices(epoch, batch[begin:end], high - low, weight, mix, own, side)
+        return BatchIndices(epoch, self.order.at(epoch, batch[begin:end]), high - low, weight, mix, own, side)
 
 
 def limited(count: int, limit: float | None) -> int:
