@@ -259,7 +259,7 @@ class RunFailed(RuntimeError):
         self.failure = failure
 
     def __reduce__(self) -> tuple[type, tuple[Failure], dict]:
-        """It may have to travel from a job's process to its sweep's."""
+        """Pickled from a job's process to its sweep's."""
         return type(self), (self.failure,), self.__dict__
 
 

@@ -113,7 +113,7 @@ class Tables:
         return TableRow(EPOCHS, Point(int(row["step"]), self._time, values))
 
     def _load(self) -> dict[str, float]:
-        """The means of what gpu.csv and host.csv say of the time up to this row's."""
+        """Means of gpu.csv and host.csv since the previous row."""
         now = [row for row in self._loads if row.get("time", 0.0) <= self._time]
         self._loads = [row for row in self._loads if row.get("time", 0.0) > self._time]
         found: dict[str, list[float]] = {}

@@ -81,7 +81,7 @@ def _check_average(run: RunConfig) -> None:
         return
     if start is not None and decay is not None:
         raise ConfigurationError(
-            "trainer.ema_decay and trainer.swa_start are two averages. Set one of them to null.",
+            "trainer.ema_decay and trainer.swa_start cannot be combined. Set one of them to null.",
             key="trainer.ema_decay",
         )
     if not run.parallel.is_exact:

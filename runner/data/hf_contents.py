@@ -112,7 +112,7 @@ class Contents:
             raise ConfigurationError.at(
                 "data.max_length",
                 self.data.max_length,
-                f": a split has {len(row)} tokens, and a block with its labels takes one more than its size. Lower it.",
+                f": a split has {len(row)} tokens, and but needs one more token than a block has. Lower it.",
             )
         return TokenBlocks(row, self.data.max_length, digest)
 

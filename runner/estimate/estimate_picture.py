@@ -1,4 +1,4 @@
-"""The estimate as a picture: what the largest rank holds when it holds most, stacked by kind, and what travels."""
+"""The estimate as a picture: what the largest rank holds when it holds most, stacked by kind, and its communication."""
 
 import io
 from typing import TYPE_CHECKING, Any

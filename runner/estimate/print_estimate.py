@@ -1,4 +1,4 @@
-"""The estimate in a terminal: what a rank holds, what travels, and what is exact of it."""
+"""The estimate in a terminal: memory per rank, communication, and which figures are exact."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def show(found: list[Estimate], device: Device | None, *, console: Console | Non
             console.print(upright if _fits(upright, console) else turned)
     for each in known:
         if told := _ranges(each):
-            console.print(Text(f"{name_of(each)}: from rank to rank {told}."))
+            console.print(Text(f"{name_of(each)}: across ranks: {told}."))
         if each.largest.stops:
             console.print(
                 Text(
@@ -111,12 +111,12 @@ def _fits(table: Table, console: Console) -> bool:
 
 
 def _note(found: list[Estimate], device: Device | None) -> str:
-    text = "~ is an estimate, the rest is exact. The peak is the most at any moment of an update, workspace included."
+    text = "~ is an estimate, the rest is exact. Peak: the highest usage during an update, workspace included."
     if any(each.largest.traffic for each in found):
-        text += " Communication counts whole tensors, whichever part of one a rank sends itself."
+        text += " Communication counts whole tensors, however much of one each rank sends."
     if device is None:
         return f"{text} --device-memory 80GB shows what fits."
-    return f"{text} A device has {readable(device.memory)} ({device.source}); CUDA itself takes some 0.5 GB of it."
+    return f"{text} A device has {readable(device.memory)} ({device.source}); CUDA uses about 0.5 GB of this."
 
 
 def _step(most: int) -> int:

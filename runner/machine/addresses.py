@@ -96,7 +96,7 @@ def free_port(address: str) -> int:
 
 
 def bracketed(address: str) -> str:
-    """As it is written before a port."""
+    """An address as in host:port: IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address
 
 

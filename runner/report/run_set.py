@@ -88,7 +88,7 @@ def averaged(run_set: RunSet) -> RunSet:
 
 def _one(path: Path) -> RunSet:
     if not path.is_dir():
-        raise ConfigurationError(f"{path} is not a folder. Name that of a sweep or of a run, as in outputs/.")
+        raise ConfigurationError(f"{path} is not a folder. Pass a sweep or run folder, as in outputs/.")
     ledger = Ledger(path)
     if ledger.exists():
         active = ledger.is_active()

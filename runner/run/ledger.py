@@ -151,7 +151,7 @@ class Ledger:
         try:
             text = read_text(self.path, most=MOST_BYTES)
         except FileNotFoundError:
-            raise ConfigurationError(f"{self.sweep} holds no sweep: {NAME} does not exist.") from None
+            raise ConfigurationError(f"{self.sweep} is not a sweep folder: it has no {NAME}.") from None
         return self._parsed(text)
 
     def _parsed(self, text: str) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ class Ledger:
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
         if not lines or not all(isinstance(line, dict) for line in lines):
-            raise ConfigurationError(f"{self.path} cannot be read: it holds no sweep.")
+            raise ConfigurationError(f"{self.path} cannot be read: it is not a sweep's ledger.")
         return lines
 
 

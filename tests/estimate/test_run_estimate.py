@@ -57,7 +57,7 @@ def test_tables_are_whole_in_a_narrow_and_a_wide_terminal(width: int) -> None:
     assert all(len(line) <= width for line in text.splitlines())
     for word in ("zero1", "~activations", "27.0", "65: 8.00", "yes", "no", "reduce-scatter", "in one process"):
         assert word in " ".join(text.split())
-    assert "single: from rank to rank ~peak 8.00 GB to 9.00 GB" in " ".join(text.split())
+    assert "single: across ranks: ~peak 8.00 GB to 9.00 GB" in " ".join(text.split())
 
 
 def test_a_size_has_three_digits_and_a_unit() -> None:

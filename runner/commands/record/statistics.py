@@ -1,4 +1,4 @@
-"""What many numbers come to."""
+"""Summary statistics and t-tests."""
 
 import math
 from collections.abc import Sequence

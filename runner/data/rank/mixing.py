@@ -84,7 +84,7 @@ def mixed(mix: Mix, inputs: Any, content: Any) -> tuple[Tensor, Any, Partners]:
     if not (isinstance(inputs, Tensor) and inputs.is_floating_point() and (mix.box is None or inputs.ndim == 4)):
         raise ConfigurationError(
             "trainer.mixup_alpha and trainer.cutmix_alpha mix images (C, H, W), and mixup also other "
-            "floating-point inputs. The inputs of this data are neither. Set them to 0.",
+            "floating-point inputs. This data set provides neither. Set them to 0.",
             key="trainer.mixup_alpha" if mix.box is None else "trainer.cutmix_alpha",
         )
     number = torch.arange(len(inputs), device=inputs.device)

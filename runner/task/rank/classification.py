@@ -63,7 +63,7 @@ class Classification(Task):
     def loss(self, outputs: Tensor, batch: Any) -> Tensor:
         if outputs.ndim == 2 and self.classes not in (None, outputs.shape[1]):
             raise ConfigurationError(
-                f"the model returns {outputs.shape[1]} outputs per sample, where the data has {self.classes} "
+                f"the model returns {outputs.shape[1]} outputs per sample, but the data has {self.classes} "
                 "classes. Let its class accept num_classes, as the built-in models do, or set its own key for that."
             )
         return self.criterion(outputs, batch[1])

@@ -80,8 +80,8 @@ class LanguageModel(Task):
             )
         if self.vocabulary is not None and logits.shape[2] < self.vocabulary:
             raise ConfigurationError(
-                f"the model has {logits.shape[2]} tokens, where the data has {self.vocabulary}. Let its class "
-                "accept num_classes, which is the vocabulary size, or set its own key for that."
+                f"the model's vocabulary is {logits.shape[2]}, the data's is {self.vocabulary}. Let its class accept "
+                "num_classes, which is the vocabulary size, or set its own key for that."
             )
         return self.criterion(logits.flatten(0, 1), labels.flatten())
 

@@ -1,4 +1,4 @@
-"""Losses that torch has not, by their names in ``loss._target_``."""
+"""Losses that torch lacks, by their names in ``loss._target_``."""
 
 import torch
 from torch import Tensor, nn
