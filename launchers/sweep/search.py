@@ -172,4 +172,4 @@ class Search:
         content = {"name": "optuna", "best_params": dict(best.params), "best_value": best.value}
         write_whole(self._ledger.sweep / "optimization_results.yaml", OmegaConf.to_yaml(OmegaConf.create(content)))
         chosen = " ".join(f"{name}={value}" for name, value in best.params.items())
-        print(f"best of {len(study.trials)} trials: {best.number}, {self._monitor} {best.value:.6g}: {chosen}")
+        print(f"best of {len(study.trials)} trials: trial {best.number}, {self._monitor} {best.value:.6g}: {chosen}")
