@@ -21,6 +21,7 @@ BESIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
+OF_CONFIG = ("config", "experiment")
 FILES = ("CITATION.cff", "LICENSE")
 
 
@@ -34,8 +35,9 @@ def build(folder: Path) -> int:
         shutil.copy(ROOT / name, pages)
     for name, page in BESIDE.items():
         (pages / page).write_text(_from_root((ROOT / name).read_text()))
+    (pages / "README.md").unlink()  # the map of the folder on GitHub; the site has its navigation
     for page in pages.glob("*.md"):
-        page.write_text(re.sub(r"<!--- skip.*?-->\n", "", page.read_text()))
+        page.write_text(re.sub(r"<!--- skip.*?-->\n", "", _from_docs(page.read_text())))
     (pages / "config.md").write_text(reference())
     (pages / "schemas").mkdir()
     for name, schema in schemas().items():
@@ -46,8 +48,14 @@ def build(folder: Path) -> int:
 
 def schemas() -> dict[str, Schema]:
     """Of each command's answer, and of the config, by the name that ``manyheads schema`` takes."""
-    own = ("config", "experiment")
-    return {**{name: schema_of_command(name) for name in names()}, **{name: schema_for(name) for name in own}}
+    return {**{name: schema_of_command(name) for name in names()}, **{name: schema_for(name) for name in OF_CONFIG}}
+
+
+def _from_docs(text: str) -> str:
+    """A page of docs/, whose links to the repository's root lead to the pages beside it."""
+    for name, page in BESIDE.items():
+        text = text.replace(f"](../{name}", f"]({page}")
+    return text
 
 
 def _from_root(text: str) -> str:

@@ -46,6 +46,12 @@ def overrides(words: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize("name", [*NAMES, "README.zh.md"])
+def test_python_blocks_can_be_copied(name):
+    for block in re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(), flags=re.MULTILINE | re.DOTALL):
+        compile(block, name, "exec")
+
+
 def test_no_command_hides_in_a_block_of_another_kind():
     """A block whose lines are commands says ``console``, so that it is run."""
     for path in pages():

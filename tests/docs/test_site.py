@@ -1,5 +1,7 @@
 """The site: every link leads somewhere, every page can be reached, nothing is fetched from elsewhere."""
 
+import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -9,9 +11,10 @@ import yaml
 from manyheads.runner.config.lookup import CONF
 from tests.conftest import ROOT
 from tests.docs.config_reference import reference
-from tests.docs.site import BESIDE, build
+from tests.docs.site import BESIDE, OF_CONFIG, build, schemas
 from tests.needs import require
 
+PAGES = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
 OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != "tuned")
 
 
@@ -34,7 +37,7 @@ def test_nothing_is_fetched_from_elsewhere(site):
 
 def test_every_page_is_built(site):
     built = {page.stem for page in site.glob("*.html")}
-    assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= built
+    assert {name.removesuffix(".md") for name in PAGES} <= built
     assert {"index", "config"} <= built
 
 
@@ -42,8 +45,12 @@ def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     sections = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text())["nav"]
     entries = [entry for section in sections for pages in section.values() for entry in pages]
     listed = {entry if isinstance(entry, str) else next(iter(entry.values())) for entry in entries}
-    there = {path.name for path in (ROOT / "docs").glob("*.md")} | set(BESIDE.values()) | {"config.md"}
-    assert listed == there
+    assert listed == {*PAGES, *BESIDE.values(), "config.md"}
+
+
+def test_the_map_of_the_folder_names_every_page():
+    linked = set(re.findall(r"\]\((\w[\w-]*\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+    assert linked == PAGES
 
 
 def test_the_reference_has_every_option_and_its_keys():
@@ -60,6 +67,14 @@ def test_the_readmes_table_has_every_option_and_no_other(name):
     groups = {group for group, _ in OPTIONS}
     named = sorted((group, option) for group, cell in rows for option in re.findall(r"`(\w+)`", cell))
     assert [one for one in named if one in OPTIONS or one[1] not in groups] == OPTIONS
+
+
+def test_a_changed_schema_is_in_the_changelog():
+    """Whoever changes a published schema says so: the newest version's Interfaces section names their digest."""
+    text = json.dumps({name: schema for name, schema in schemas().items() if name not in OF_CONFIG}, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert f"(schemas {digest})" in newest, f"a schema changed: say how under Interfaces, with (schemas {digest})"
 
 
 def test_the_readme_is_short():
