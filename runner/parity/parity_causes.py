@@ -85,7 +85,8 @@ def _of_cut(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
     if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
         ratio = parts / whole if whole else float("nan")
         yield (
-            f"Even on one rank, splitting the batch changes the loss to {_times(ratio)} that of the whole batch: {_of_parts(outcome)}"
+            f"Even on one rank, splitting the batch changes the loss to {_times(ratio)} that of the whole batch: "
+            f"{_of_parts(outcome)}"
         )
 
 
