@@ -62,4 +62,5 @@ def _from_root(text: str) -> str:
     """A page that lies in the repository's root, as one among the others."""
     for name, page in BESIDE.items():
         text = text.replace(f"]({name}", f"]({page}")
-    return text.replace("](docs/)", "](config.md)").replace("](docs/", "](")
+    text = text.replace("](docs/)", "](config.md)").replace("](docs/README.md)", "](install.md)")
+    return text.replace("](docs/", "](")
