@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 import torch
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
-from manyheads.runner.loop.scores import Scores, Statistics
+from manyheads.runner.loop.scores import Scores, Statistics, exact_parts
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.structure import tensors_in
@@ -21,6 +21,7 @@ class Sums:
     """Plain numbers, over the samples and updates of all ranks; seconds are summed over ranks too.
 
     count: samples; counted: what the loss is averaged over, such as tokens. sampled_*: runner/loop/breakdown.py.
+    loss_rest: what ``loss`` leaves out, so that both are exact (exact_parts).
     """
 
     loss: float = 0.0
@@ -34,7 +35,12 @@ class Sums:
     sampled_communication: float = 0.0
     sampled_optimizer: float = 0.0
     sampled_logging: float = 0.0
+    loss_rest: float = 0.0
     statistics: Statistics = field(default_factory=dict)
+
+    @property
+    def whole_loss(self) -> float:
+        return self.loss + self.loss_rest
 
     def add(self, other: "Sums") -> None:
         for name in NAMES:
@@ -134,10 +140,15 @@ class Meter:
         """Add up losses and counts. The passes are kept for ``_add_statistics``."""
         if self._summed == len(self._passed):
             return
-        losses = iter(torch.stack([each.loss for each in self._passed[self._summed :]]).tolist())
+        new = self._passed[self._summed :]
+        losses = torch.stack([each.loss for each in new]).cpu().double()
+        parts = torch.stack(exact_parts(losses * torch.tensor([each.scale for each in new], dtype=torch.float64)), 1)
+        losses_and_rests = iter(parts.tolist())
         for sums, end in [*self._closed, (self._open, len(self._passed))]:
             for each in self._passed[self._summed : end]:
-                sums.loss += next(losses) * each.scale
+                loss, rest = next(losses_and_rests)
+                sums.loss += loss
+                sums.loss_rest += rest
                 sums.count += each.samples
                 sums.counted += each.counted
             self._summed = max(self._summed, end)

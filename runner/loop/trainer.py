@@ -245,10 +245,10 @@ class Trainer:
     def _report(self, window: LogWindow) -> None:
         sums, lap, row = window
         self.progress.count(sums, lap)
-        if not math.isfinite(sums.loss):
+        if not math.isfinite(sums.whole_loss):
             step = self.progress.step if row is None else row.step
             raise FloatingPointError(
-                f"the loss became {sums.loss} between step {max(0, step - self.settings.log_every)} and step "
+                f"the loss became {sums.whole_loss} between step {max(0, step - self.settings.log_every)} and step "
                 f"{step}. Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; "
                 "trainer.detect_anomaly=true finds the operation, trainer.on_nan=skip skips such updates."
             )

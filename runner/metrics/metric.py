@@ -41,12 +41,11 @@ class Metric:
         raise NotImplementedError
 
     def observe(self, outputs: Any, batch: Any) -> Any:
-        """What is kept of a batch until ``add_up``, without gradients: tensors, nested as you like."""
-        return self.statistics(outputs, batch)
+        """What is kept of a batch until statistics are added up, without gradients: tensors, nested as you like.
 
-    def add_up(self, observed: Sequence[Any]) -> dict[str, "Tensor"]:
-        """The statistics of all these batches together."""
-        return {name: sum(each[name] for each in observed) for name in self.shapes}
+        A metric that keeps something else than statistics also has ``add_up(observed)``: the counts of these batches.
+        """
+        return self.statistics(outputs, batch)
 
     def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
         """The metric of these statistics, which are float64 on the CPU; None if nothing was measured.

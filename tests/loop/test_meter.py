@@ -1,6 +1,7 @@
 """Sums and counts."""
 
 from functools import reduce
+from math import fsum
 from operator import add
 from typing import Any
 
@@ -14,6 +15,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.task.rank.classification import Classification
+from manyheads.runner.task.rank.regression import Regression
 from tests.task.test_classification import brute_force, random_batches
 
 
@@ -93,6 +95,27 @@ def test_each_interval_has_its_own_batches(meter, monkeypatch, patience):
         losses = [cross_entropy(*each).item() * len(each[1]) for each in part]
         assert sums.loss == pytest.approx(sum(losses))
     assert sum(statistics(sums)["judged"] for sums in found) == 20
+
+
+@pytest.mark.parametrize("ends", [[100], [3, 50, 51, 100], range(1, 101)])
+@pytest.mark.parametrize("patience", [metrics.PATIENCE, 7, 1])
+def test_every_digit_is_the_same_however_batches_are_grouped(monkeypatch, patience, ends):
+    monkeypatch.setattr(metrics, "PATIENCE", patience)
+    scores = Scores(Regression(loss=torch.nn.MSELoss(), reduction="auto"))
+    meter = Meter(Single(rank=0, local_rank=0, world_size=1, device_type="cpu"), scores)
+    draw, total, batches = torch.Generator().manual_seed(0), Sums(), []
+    for number in range(1, 101):
+        values, targets = torch.rand(2, 24, generator=draw, dtype=torch.float64) * 10 ** (number / 50)
+        loss = torch.nn.functional.mse_loss(values, targets)
+        meter.add(ForwardResult(loss, 24, 24, 24, scores.observe(values, (None, targets))))
+        batches.append({"loss": loss * 24, **scores.task.statistics(values, (None, targets))})
+        if number in ends:
+            total.add(collected(meter))
+    exact = {name: fsum(float(each[name]) for each in batches) for name in batches[0]}  # rounded once
+    loss = exact.pop("loss")
+    statistics = {name: torch.tensor(value, dtype=torch.float64) for name, value in exact.items()}
+    expected = Sums(counted=2400, loss=loss, statistics=statistics)
+    assert scores.of("train", total) == scores.of("train", expected)
 
 
 def test_accuracies_may_follow_later(meter):

@@ -78,7 +78,7 @@ def test_metrics_of_one_family_have_their_statistics_computed_once():
 def test_statistics_travel_in_one_row_of_numbers():
     scores = Scores(CLASSES, [Spread("spread")])
     row = scores.flatten({"correct1": torch.tensor(3), "spread.moments": torch.tensor([1.0, 2.0, 3.0])})
-    assert row.tolist() == [3, 0, 0, 1, 2, 3]  # what is absent is zero
+    assert row.tolist() == [3, 0, 0, 1, 2, 3, *[0] * 3]  # what is absent is zero, such as the rests
     assert scores.unflatten(row)["spread.moments"].tolist() == [1, 2, 3]
 
 

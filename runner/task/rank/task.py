@@ -74,12 +74,11 @@ class Task(nn.Module):
 
     @torch.no_grad()
     def observe(self, outputs: Any, batch: Any) -> Any:
-        """What is kept of a batch until ``add_up``: tensors, nested as you like, without gradients."""
-        return self.statistics(outputs, batch)
+        """What is kept of a batch until statistics are added up, without gradients: tensors, nested as you like.
 
-    def add_up(self, observed: list[Any]) -> dict[str, Tensor]:
-        """The statistics of all these batches together."""
-        return {name: sum(each[name] for each in observed) for name in observed[0]}
+        A task that keeps something else than statistics also has ``add_up(observed)``: the counts of these batches.
+        """
+        return self.statistics(outputs, batch)
 
     # -- what follows --------------------------------------------------------------------------------
 
