@@ -1,1 +1,1 @@
-"""The models: one package per option in conf/model."""
+"""The models: one file for each option of conf/model."""
