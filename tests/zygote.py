@@ -44,8 +44,8 @@ IMPORTED = (
     *("manyheads.launchers.launch", "manyheads.launchers.sweep.run_jobs", "manyheads.runner.loop.session"),
     *("manyheads.runner.loop.build", "manyheads.runner.model.rank.small_cnn", "manyheads.runner.parallel.rank.ddp"),
     *(
-        "manyheads.runner.commands.reproduce.reproduce_run",
-        "manyheads.runner.parity.run_parity",
+        "manyheads.runner.commands.reproduce",
+        "manyheads.runner.commands.parity",
         "manyheads.runner.report.write_report",
     ),
     *("manyheads.runner.precision.rank.fp32", "manyheads.runner.logger.rank.tensorboard", "torchvision"),

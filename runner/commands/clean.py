@@ -1,13 +1,62 @@
 """``python -m runner clean``: remove runs, or their checkpoints."""
 
 import argparse
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from manyheads.runner.commands.list import show
 from manyheads.runner.commands.runs.find import OUTPUTS
-from manyheads.runner.commands.runs.removable import Rules, age
-from manyheads.runner.commands.runs.remove import Cleaned, clean
+from manyheads.runner.commands.runs.folder_sizes import size_in_words
+from manyheads.runner.commands.runs.removable import Going, Rules, age, going
+from manyheads.runner.commands.runs.run_summary import summary
+from manyheads.runner.errors import ConfigurationError, ExitCode, printable
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import working
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import is_confirmed
 
 HELP = "remove runs or their checkpoints, after listing which and why"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A folder, or checkpoints of a run."""
+
+    folder: str
+    files: Annotated[list[str], "the checkpoints that go; empty where the folder does"]
+    why: str
+    frees: Annotated[int, "bytes on the disk"]
+    stays: Annotated[str, "why it was not removed after all; empty if it was"] = ""
+
+    def show(self) -> None:
+        """Print why it stays, if it does."""
+        if self.stays:
+            print(printable(f"{self.folder} stays: {self.stays}"))
+
+
+@dataclass(frozen=True)
+class Cleaned(Answer):
+    """What was removed, and what stays although it fits the rules."""
+
+    removals: list[Removal]
+    staying: Annotated[list[str], "a sentence for each run that fits and must stay"]
+    is_confirmed: Annotated[bool, "false if the user declined, so that all is still there"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.DONE if self.is_confirmed else ExitCode.NO
+
+    def show(self) -> None:
+        for one in self.removals:
+            one.show()
+        if not self.is_confirmed:
+            print("nothing was removed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,3 +74,79 @@ def run(arguments: argparse.Namespace) -> Cleaned:
     hours = None if arguments.older is None else age(arguments.older)
     rules = Rules(arguments.keep_best, hours, arguments.failed, arguments.checkpoints)
     return clean(Path(arguments.folder), rules, yes=arguments.yes)
+
+
+def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
+    """Show what would go, ask, and remove it. Raises ConfigurationError."""
+    top = folder.resolve()
+    with working("examining runs"):
+        found, staying = going(top, rules)
+    for sentence in staying:
+        print(printable(sentence))
+    if not found:
+        print("nothing to remove")
+        return Cleaned([], staying, is_confirmed=True)
+    show([("frees", "folder", "why"), *((size_in_words(one.size), _name(one), printable(one.why)) for one in found)])
+    what = "runs whose checkpoints are removed" if rules.checkpoints else "folders, with everything in them"
+    print(f"{size_in_words(sum(one.size for one in found))} in total: {len(found)} {what}")
+    if not yes and not is_confirmed("Remove them?"):
+        return Cleaned([_removal(one) for one in found], staying, is_confirmed=False)
+    removals = []
+    with working("removing", len(found), kept="what has been removed is gone; run clean again for the rest") as work:
+        for one in found:
+            reason = ""
+            try:
+                remove(one, top=top)
+            except (ConfigurationError, OSError) as error:
+                reason = str(error)
+            removals.append(_removal(one, stays=reason))
+            work.advance()
+    return Cleaned(removals, staying, is_confirmed=True)
+
+
+def _removal(one: Going, *, stays: str = "") -> Removal:
+    return Removal(str(RunFolder(one.path)), [path.name for path in one.files], one.why, one.size, stays)
+
+
+def remove(one: Going, *, top: Path) -> None:
+    """Remove it while no other process can work on it, and then empty parent folders below ``top``.
+
+    top: a path without links. Raises ConfigurationError if a process works on the folder, or if it has changed or was
+    replaced since it was examined.
+    """
+    with ExitStack() as held:
+        if Ledger(one.path).exists():
+            held.enter_context(Ledger(one.path).locked())
+        for run in one.runs:
+            if run.folder.config.exists():
+                held.enter_context(run.folder.locked())
+            now = summary(run.folder)
+            if (now.changed, now.result.get("status")) != (run.changed, run.result.get("status")):
+                raise ConfigurationError(f"{run.folder} has changed meanwhile: it is {now.status}. Run clean again.")
+        parent = held.enter_context(Folder(one.path.parent))
+        if one.files:
+            folder = held.enter_context(parent.child(one.path.name))
+            if folder.inode != one.inode:
+                raise ConfigurationError(f"{RunFolder(one.path)} was replaced meanwhile. Run clean again.")
+            for path in one.files:
+                folder.remove(path.relative_to(one.path))
+        else:
+            parent.remove(one.path.name, only=one.inode)
+    _remove_empty(one.path.parent, top)
+
+
+def _remove_empty(path: Path, top: Path) -> None:
+    with suppress(OSError, ConfigurationError):  # one of them holds something else
+        while top in path.parents:
+            with Folder(path.parent) as parent:
+                os.rmdir(path.name, dir_fd=parent.handle)
+            path = path.parent
+
+
+def _name(one: Going) -> str:
+    inner = f": {', '.join(path.name for path in _few(one.files))}" if one.files else ""
+    return printable(f"{RunFolder(one.path)}{inner}").replace("\n", "\\n")
+
+
+def _few(files: Sequence[Path]) -> list[Path]:
+    return [*files[:3], *([Path("...")] if len(files) > 3 else [])]

@@ -1,11 +1,56 @@
 """``python -m runner diff``: two runs side by side."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.runs.run_difference import RunDifference, difference
+from manyheads.runner.commands.reproduce.surroundings import differences
+from manyheads.runner.commands.runs.show_run import run_folder
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.report.keys import text_of
+from manyheads.runner.report.load_run import Run, load_run
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.json_types import Numbers, ProvenanceJson, right
+from manyheads.runner.run.run_folder import RunFolder
 
 HELP = "show what differs between two runs: config, code, machine, results"
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """One thing that differs, as text of either run."""
+
+    what: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class RunDifference(Answer):
+    """What differs between two runs, as far as both have recorded it."""
+
+    first: str
+    second: str
+    config: Annotated[list[DifferenceRow], "keys of the frozen configs; one that a config lacks is empty"]
+    origin: Annotated[list[DifferenceRow], "code, versions, machine and environment"]
+    results: list[DifferenceRow]
+
+    def show(self) -> None:
+        sections = {"config": self.config, "code and machine": self.origin, "results": self.results}
+        console = Console(highlight=False, markup=False, emoji=False)
+        if same := [name for name, rows in sections.items() if not rows]:
+            console.print(f"the same: {', '.join(same)}")
+        for name, rows in sections.items():
+            if rows:
+                console.print(_table(name, rows, (self.first, self.second)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,3 +62,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> RunDifference:
     """What differs. Raises ConfigurationError."""
     return difference(arguments.first, arguments.second)
+
+
+_EMPTY: ProvenanceJson = {
+    "commit": None,
+    "own_code": {},
+    "environment": {},
+    "cpu": {},
+    "versions": {},
+    "packages": {},
+}
+
+
+def difference(first: str, second: str) -> RunDifference:
+    """Compare two runs. Raises ConfigurationError for a folder that holds no run."""
+    folders = (run_folder(first), run_folder(second))
+    before, after = (load_run(folder.path, steps=()) for folder in folders)
+    origin = origin_rows(before, after, (_changes(folders[0]), _changes(folders[1])))
+    rows = [*config_rows(before, after)], [*origin], [*result_rows(before, after)]
+    return RunDifference(str(folders[0]), str(folders[1]), *rows)
+
+
+def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
+    """Keys of the frozen configs with other values; one that a config lacks is empty."""
+    for key in dict.fromkeys((*before.config, *after.config)):
+        values = (before.config.get(key), after.config.get(key))
+        if repr(values[0]) != repr(values[1]):
+            yield DifferenceRow(key, *map(text_of, values))
+
+
+def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterator[DifferenceRow]:
+    """Code, versions, machine and environment, as far as both runs have recorded them."""
+    for each in differences(_whole(before), _whole(after), chosen=[], diffs=changes):
+        yield DifferenceRow(each.what, each.recorded, each.now)
+
+
+def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
+    """What either run came to; numbers of both wherever one has them, unless they are the same."""
+    for name in ("status", "epochs", "steps"):
+        yield from _row(name, before.result.get(name), after.result.get(name))
+    first, second = ({**(run.result.get("metrics") or {}), **_best(run)} for run in (before, after))
+    for key in dict.fromkeys((*first, *second)):
+        yield from _row(key, first.get(key), second.get(key))
+    for name in ("samples_per_second", "train_seconds", "weights_sha256"):
+        yield from _row(name, before.result.get(name), after.result.get(name))
+
+
+def _best(run: Run) -> Numbers:
+    return {f"best {key}": value for key, value in (run.result.get("best") or {}).items()}
+
+
+def _row(what: str, first: Any, second: Any) -> Iterator[DifferenceRow]:
+    if first != second:
+        yield DifferenceRow(what, _text(first), _text(second))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)[:16] if isinstance(value, str) else text_of(value)
+
+
+def _whole(run: Run) -> ProvenanceJson:
+    """A provenance.json of whatever age with the keys that a comparison asks for."""
+    known = {key: value for key, value in run.provenance.items() if value is not None}
+    return right({**_EMPTY, **known}, ProvenanceJson)
+
+
+def _changes(folder: RunFolder) -> bytes:
+    with suppress(OSError, ConfigurationError):
+        return folder.code_changes()
+    return b""
+
+
+def _table(name: str, rows: list[DifferenceRow], folders: tuple[str, str]) -> Table:
+    table = Table(box=box.SIMPLE, title=name, title_justify="left", title_style="bold", padding=(0, 1))
+    for title in ("what", *folders):
+        table.add_column(printable(title), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(each)) for each in (row.what, row.first, row.second)))
+    return table

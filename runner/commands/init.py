@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from manyheads.runner.commands.new import SCHEMA
 from manyheads.runner.commands.new.draft_experiment import commands, draft
-from manyheads.runner.commands.new.write_project import SCHEMA
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer

@@ -1,11 +1,33 @@
 """``python -m runner parity``: take the same steps on several backends."""
 
 import argparse
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
 
+from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.parent_signals import blocked_signals, interrupt
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.freeze import freeze
+from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.errors import ConfigurationError, RunFailed, not_allowed
+from manyheads.runner.machine.process import handled_by
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.answer import Parity
-from manyheads.runner.parity.run_parity import parity
+from manyheads.runner.parity.parity_findings import ParityFindings
+from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, ParityOutcome, PlannedSide, judged, plan
+from manyheads.runner.parity.parity_task import ParityTask, StepFiles, write_task
+from manyheads.runner.parity.print_parity import announce
+from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.progress import working
+from manyheads.runner.run.run_folder import RunFolder
 
 HELP = "take the same steps on several backends, and show whether they differ and why"
+PARITY = Path("outputs") / "parity"
+RANK = "manyheads.runner.parity.rank.probe"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,3 +42,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Parity:
     """Compare. Raises ConfigurationError, RunFailed."""
     return parity(arguments.overrides, steps=arguments.steps, config_dir=arguments.config_dir)
+
+
+def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -> Parity:
+    """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed.
+
+    config_dir: a folder of more options, which are the user's if he trusts what they name.
+    """
+    if not (steps.isdecimal() and int(steps) >= 1):
+        raise not_allowed("--steps", steps, "an integer of at least 1")
+    line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
+    folders = line.folders
+    planned = plan(list(line.overrides), folders[1:], origin.trust)
+    first = planned[0].strategy
+    here = [one for one in planned if not one.reason]
+    if len(here) == 1:
+        reasons = "; ".join(one.reason.rstrip(".") for one in planned if one.reason)
+        raise ConfigurationError(f"{WHICH}: there is nothing to compare with {first}: {reasons}.", key=WHICH)
+    path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S"))
+    frozen = {
+        one.strategy: freeze(RunFolder(path / one.strategy), one.config, trust=origin.trust, folders=folders)
+        for one in here
+    }
+    task = ParityTask(
+        steps=int(steps),
+        tolerance=frozen[first].precision.tolerance,
+        trace=all(run.trainer.compile == "none" for run in frozen.values()),
+    )
+    announce(list(frozen), frozen[first], task)
+    baseline = RunFolder(path / first)
+    kept = f"what has been compared is in {RunFolder(path)}"
+    with handled_by(interrupt), log_file(path / "parity.log"), working(first, len(planned), kept=kept) as work:
+        try:
+            findings = _run_baseline(baseline, task)
+            others = replace(task, baseline=str(baseline.path))
+            outcomes = []
+            for one in planned[1:]:
+                work.advance(one.strategy)
+                outcomes.append(_outcome(one, path, frozen.get(one.strategy), others))
+        finally:
+            with blocked_signals():
+                shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
+    return Parity.of(outcomes, findings, task, path, first)
+
+
+def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: ParityTask) -> ParityOutcome:
+    if run is None:
+        return ParityOutcome(planned.strategy, NOT_HERE, error=planned.reason)
+    folder = RunFolder(path / planned.strategy)
+    try:
+        findings = _run(folder, task)
+    except RunFailed as error:
+        known: ParityFindings = {"ranks": run.launcher.ranks}
+        return ParityOutcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), run=run)
+    return judged(planned.strategy, findings, tolerance=task.tolerance, run=run)
+
+
+def _run_baseline(baseline: RunFolder, task: ParityTask) -> ParityFindings:
+    try:
+        return _run(baseline, task)
+    except RunFailed:
+        print(f"{baseline.path.name}, the baseline, failed, so there is nothing to compare with", file=sys.stderr)
+        raise
+
+
+def _run(folder: RunFolder, task: ParityTask) -> ParityFindings:
+    """Let the ranks of a frozen run do the task, and return what they found."""
+    write_task(folder, task)
+    launch(prepare(folder, apart=True), main=RANK)
+    findings: ParityFindings = (folder.read_result() or {})["parity"]
+    return findings

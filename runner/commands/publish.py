@@ -1,11 +1,60 @@
 """``python -m runner publish``: publish finished runs to a tracker."""
 
 import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from manyheads.launchers.publishing.afterwards import PublishedRuns, publish
-from manyheads.runner.errors import ConfigurationError
+from manyheads.launchers.publishing.empty_folder import settled, tell_unread
+from manyheads.launchers.publishing.publish_state import one_publisher
+from manyheads.launchers.publishing.publisher import Publisher
+from manyheads.launchers.publishing.publisher_main import tracker_of
+from manyheads.runner.config.command_line import typed_values
+from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.config.schema import check_entry
+from manyheads.runner.errors import ConfigurationError, ExitCode, Unavailable, complain
+from manyheads.runner.logger.logger_option import LoggerOption
+from manyheads.runner.machine import invocation
+from manyheads.runner.option.declared import declared
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import working
+from manyheads.runner.run.run_folder import RunFolder
 
 HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what has been sent is not sent again"
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """A run, and one tracker."""
+
+    folder: str
+    tracker: str
+    url: Annotated[str | None, "where it can be seen, if the tracker has such a place"]
+    error: Annotated[str, "why something is missing there; empty if nothing is"]
+
+
+@dataclass(frozen=True)
+class PublishedRuns(Answer):
+    """What was published."""
+
+    runs: list[PublishedRun]
+    again: Annotated[str, "the command that sends what is missing; empty if nothing is"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.FAILED if self.again else ExitCode.DONE
+
+    def show(self) -> None:
+        for run in self.runs:
+            if run.error:
+                complain(f"{run.folder}: {run.error}")
+            else:
+                print(f"{run.folder}: published to {run.tracker}{f': {run.url}' if run.url else ''}")
+        if self.again:
+            print(f"To send what is missing, run: {self.again}", file=sys.stderr)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,3 +72,98 @@ def run(arguments: argparse.Namespace) -> PublishedRuns:
     if not paths:
         raise ConfigurationError("publish which runs? Name their folders, or a sweep's.")
     return publish(paths, to=arguments.to, overrides=keys)
+
+
+def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]) -> PublishedRuns:
+    """Publish runs, and the jobs of sweeps. ``to``: trackers, else those of each run's config.
+
+    ``overrides``: keys of the trackers, as train takes them. Raises ConfigurationError before anything is sent.
+    """
+    typed = dict(map(_typed, overrides))
+    planned, trackers = [], list[LoggerOption]()
+    for folder in _runs(paths):
+        with Folder(folder.path) as held:
+            held.refuse_links()
+        found = _trackers_of(folder, to, typed)
+        planned += [(folder, name, tracker_of(name, option.section)) for name, option in found.items()]
+        trackers += found.values()
+    tell_unread(trackers)
+    runs = []
+    kept = "what has been sent is recorded and not sent again"
+    with working("publishing", len(planned), kept=kept) as work:
+        for folder, name, tracker in planned:
+            with one_publisher(folder, name), settled():
+                publisher = Publisher(folder, name, tracker)
+                try:
+                    publisher.finish()
+                except ConfigurationError:
+                    raise
+                except Exception:  # whatever a tracker's client raises
+                    runs.append(PublishedRun(str(folder), name, publisher.state.url, str(publisher.state.error)))
+                else:
+                    runs.append(PublishedRun(str(folder), name, publisher.state.url, ""))
+            work.advance()
+    return PublishedRuns(runs, _again(paths, to, overrides) if any(run.error for run in runs) else "")
+
+
+def _again(paths: Sequence[str], to: Sequence[str], overrides: Sequence[str]) -> str:
+    return invocation.command("publish", *paths, *(word for name in to for word in ("--to", name)), *overrides)
+
+
+def _runs(paths: Sequence[str]) -> Iterator[RunFolder]:
+    """Of a sweep the jobs that were started."""
+    for path in paths:
+        ledger = Ledger(path)
+        if not ledger.exists():
+            yield RunFolder(path)
+            continue
+        jobs = [RunFolder(ledger.sweep / entry.folder) for entry in ledger.entries()]
+        yield from (job for job in jobs if job.path.is_relative_to(ledger.sweep) and job.provenance.exists())
+
+
+def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str], Any]) -> dict[str, LoggerOption]:
+    """The trackers to publish to, by name: what the run's config says if it is one's own, and what was typed."""
+    config = folder.read_config()
+    own = {
+        name: entry
+        for name, entry in (config.get("logger") or {}).items()
+        if folder.is_own() and declared("logger", entry).publishes
+    }
+    if not (names := to or list(own)):
+        message = f"{folder} names no tracker. Choose one: --to {{{','.join(_trackers())}}}."
+        raise ConfigurationError(message, key="--to", allowed=_trackers())
+    known = list(dict.fromkeys([*own, *_trackers()]))
+    found = {}
+    for name in names:
+        if name not in known:
+            raise ConfigurationError.at(
+                "--to", name, f": there is no such tracker. Allowed: {', '.join(known)}.", allowed=known
+            )
+        entry = dict(own.get(name) or read_option("logger", name)[name])
+        entry |= {key: value for (tracker, key), value in typed.items() if tracker == name}
+        check_entry("logger", name, entry)
+        found[name] = declared("logger", entry, name=name)
+        if reason := found[name].unavailable():
+            raise Unavailable.at("--to", name, f": {reason}.")
+    if unused := [f"logger.{name}.{key}" for name, key in typed if name not in found]:
+        message = f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(found)}."
+        raise ConfigurationError(message, key=unused[0], allowed=[*found])
+    return found
+
+
+def _trackers() -> list[str]:
+    """The project's own."""
+    known = {name: entry for option in options("logger") for name, entry in read_option("logger", option).items()}
+    return [name for name, entry in known.items() if declared("logger", entry).publishes]
+
+
+def _typed(override: str) -> tuple[tuple[str, str], Any]:
+    key, value = next(iter(typed_values([override]).items()), ("", None))
+    group, name, own = [*key.split(".", 2), "", ""][:3]
+    if group != "logger" or not own:
+        raise ConfigurationError(
+            f"{override} is not allowed. Allowed: the keys of a tracker, such as logger.mlflow.experiment=x.",
+            key=key or override,
+            value=value,
+        )
+    return (name, own), value

@@ -1,15 +1,35 @@
 """``python -m runner watch``: follow a run or a sweep in the terminal."""
 
 import argparse
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.runs.list_runs import ListedRun
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from manyheads.launchers.sweep.console import Titles
+from manyheads.runner.commands.list import ListedRun
+from manyheads.runner.commands.runs.find import OUTPUTS
 from manyheads.runner.commands.runs.run_summary import summaries
-from manyheads.runner.commands.runs.watch_runs import watch
+from manyheads.runner.commands.runs.run_view import COLUMNS, ENDED, Now, metric_column, metric_curve, run_view, state_of
+from manyheads.runner.commands.runs.show_run import run_folder
+from manyheads.runner.commands.runs.terminal_curves import Curve, Plot
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.ledger import STATES, Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import duration
 
 HELP = "follow a run or a sweep: curves, speed, time left, jobs"
+SECONDS = 1.0  # between two looks, or ten times as long as a look takes
+PALETTE = ("cyan", "magenta", "yellow", "green", "blue", "red")
+Look = Callable[[], tuple[RenderableType, bool]]  # what to show now, and whether that will not change any more
 
 
 @dataclass(frozen=True)
@@ -31,3 +51,121 @@ def run(arguments: argparse.Namespace) -> WatchedRuns:
     """Show it until it has ended, or until Ctrl-C, which ends only this command. Raises ConfigurationError."""
     folder, has_ended = watch(arguments.folder)
     return WatchedRuns([ListedRun.of(each) for each in summaries(folder)], has_ended)
+
+
+MOST_JOBS, MOST_CURVES = 20, 6
+
+
+def watch(path: str | None) -> tuple[Path, bool]:
+    """Show it until it has ended; without a terminal, once. Raises ConfigurationError for what is neither.
+
+    Returns the folder, and whether it has ended.
+    """
+    path = path or _newest()
+    look = _looking_at(path)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        view, has_ended = look()
+        console.print(view)
+        return Path(path), has_ended
+    times_ended = 0
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        while times_ended < 2:  # at its very start, a run is neither running nor planned
+            if times_ended:
+                time.sleep(SECONDS)
+            started = time.monotonic()
+            view, has_ended = look()
+            live.update(view, refresh=True)
+            times_ended = times_ended + 1 if has_ended else 0
+            if not has_ended:
+                time.sleep(max(SECONDS, 10 * (time.monotonic() - started)))
+    return Path(path), True
+
+
+def _newest() -> str:
+    running = [each for each in summaries(OUTPUTS) if each.status == "running"] if OUTPUTS.is_dir() else []
+    if not running:
+        raise ConfigurationError(f"nothing runs below {OUTPUTS}/. Name the folder of a run or of a sweep.")
+    newest = max(running, key=lambda each: each.started)
+    return str(newest.sweep or newest.folder.path)
+
+
+def _looking_at(path: str) -> Look:
+    ledger = Ledger(path)
+    if ledger.exists():
+        return lambda: sweep_view(ledger)
+    if (ledger.sweep / "multirun.yaml").exists():
+        raise ConfigurationError(
+            f"{RunFolder(path)} has no {ledger.path.name} yet. Wait until it is planned, or name one of its runs."
+        )
+    folder = run_folder(path)
+    return lambda: run_view(folder)
+
+
+def sweep_view(ledger: Ledger) -> tuple[RenderableType, bool]:
+    """What to show of a sweep now, and whether it has ended."""
+    entries, is_active = ledger.entries(), ledger.is_active()
+    shown = _shown(entries)
+    titles, colors = Titles(entries), dict[str, str]()
+    rows, curves, metric = list[list[Text]](), list[Curve](), "metric"
+    for entry in shown:
+        run = load_run(ledger.sweep / entry.folder, steps=COLUMNS) if entry.state != "pending" else None
+        if run is not None and run.epochs:
+            metric = metric_column(run)
+            if len(curves) < MOST_CURVES:
+                colors[entry.folder] = PALETTE[len(curves)]
+                curves.append(metric_curve(run, colors[entry.folder]))
+        state = entry.state if is_active or entry.state != "running" else "interrupted"
+        number = Text(f"{entry.job}", colors.get(entry.folder, ""))
+        rows.append([number, Text(printable(titles.of(entry))), Text(*state_of(state)), *_cells(run, state)])
+    more = [Text(f"... and {len(entries) - len(shown)} more jobs")] if len(entries) > len(shown) else []
+    plot: list[RenderableType] = [Text(), Plot(f"{metric}, by epoch", curves)] if curves else []
+    return Group(_headline(ledger, entries, is_active), _table(rows, metric), *more, *plot), not is_active
+
+
+def _table(rows: list[list[Text]], metric: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for title in ("job", "what", "state", "epoch", "loss", metric, "samples/s", "left"):
+        table.add_column(title, no_wrap=title != "what", overflow="fold" if title == "what" else "ellipsis")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _shown(entries: list[Entry]) -> list[Entry]:
+    """What runs, what has ended last, and what comes next, in the order of the sweep."""
+    rank = {"running": 0, "pending": 2}
+    waiting = {id(each): index for index, each in enumerate(entries)}
+    order = sorted(
+        entries,
+        key=lambda each: (rank.get(each.state, 1), waiting[id(each)] if each.state == "pending" else -each.time),
+    )
+    kept = {id(each) for each in order[:MOST_JOBS]}
+    return [each for each in entries if id(each) in kept]
+
+
+def _cells(run: Run | None, state: str) -> list[Text]:
+    """The columns from the epoch on."""
+    if run is None or not run.steps:
+        return [Text()] * 5
+    now = Now.of(run)
+    epochs = f"{now.epoch}" + (f"/{now.epochs}" if now.epochs is not None else "")
+    loss = "" if now.loss is None else f"{now.loss:.4f}"
+    metric = f"{now.metric[1]:.4g}" if now.metric else ""
+    speed = "" if now.speed is None else f"{now.speed:,.0f}"
+    return [*map(Text, (epochs, loss, metric, speed, duration(now.left) if state == "running" else ""))]
+
+
+def _headline(ledger: Ledger, entries: list[Entry], is_active: bool) -> Text:
+    counts = {state: sum(each.state == state for each in entries) for state in STATES}
+    states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    ended = sum(counts[state] for state in ENDED)
+    left = ""
+    if is_active and ended and ended < len(entries):
+        seconds = (
+            (time.time() - ledger.path.with_name("multirun.yaml").stat().st_mtime) / ended * (len(entries) - ended)
+        )
+        left = f"; about {duration(seconds)} left"
+    folder = printable(RunFolder(ledger.sweep))
+    state = "running" if is_active else "ended" if ended == len(entries) else "interrupted"
+    return Text.assemble((folder, "bold"), "  ", state_of(state), f"  {len(entries)} jobs: {states}{left}")

@@ -139,7 +139,7 @@ def test_clean(tmp_path):
     for name in "ab":
         write_run(tmp_path / "outputs" / name, status="failed")
     held = tmp_path / "held"
-    place = "manyheads.runner.commands.runs.remove:remove"
+    place = "manyheads.runner.commands.clean:remove"
     words = (*HELD, place, "clean", "outputs", "--failed", "--yes", "--json")
     done, left = interrupted(*words, cwd=tmp_path, held=held.exists, HELD=str(held))
     assert told(done, "clean") == "removing: what has been removed is gone; run clean again for the rest"

@@ -7,14 +7,12 @@ ALLOWED = {
     # where machines meet, looked at before there is a run
     "runner/config/fresh_folder.py": {"launcher.rendezvous"},
     "runner/machine/addresses.py": {"launcher.rendezvous"},
-    "runner/commands/manifest/write_manifest.py": {
-        f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")
-    },
+    "runner/commands/manifest/__init__.py": {f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")},
     # programs and libraries, and multiprocessing's start method, that have an option's name
     "launchers/horovodrun.py": {"import.horovod", "import.mpirun"},
     "launchers/mpirun.py": {"import.horovod"},
     "launchers/warm_server.py": {"spawn"},
-    "runner/commands/install_horovod/horovod_wheel.py": {"horovod", "import.horovod"},
+    "runner/commands/install_horovod/__init__.py": {"horovod", "import.horovod"},
     "runner/machine/apex_installation.py": {"apex"},
     "runner/commands/install_horovod/compile_horovod.py": {"mpirun"},
     "runner/parallel/horovod_installation.py": {"mpirun"},

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from manyheads.runner.commands.parity import parity
 from manyheads.runner.config.lookup import options, unavailable
-from manyheads.runner.parity.run_parity import parity
 from manyheads.runner.respond import respond
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, Done, execute

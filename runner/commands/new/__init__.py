@@ -1,12 +1,19 @@
 """``manyheads new``: write a small project that runs right away."""
 
 import argparse
+import json
+import keyword
 import shlex
+import sys
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.new.write_project import write_project
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from manyheads.runner.config.config_schema import file_schema
+from manyheads.runner.config.lookup import OWN
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
@@ -14,6 +21,9 @@ from manyheads.runner.run.answer import Answer
 from manyheads.runner.trust.trust_store import own_project
 
 HELP = "write a small project: a model, a data set, configs, a test"
+TEMPLATE = Path(__file__).resolve().parent / "template"
+SUFFIX = ".j2"
+SCHEMA = "schema.json"  # of experiments, for editors
 
 
 @dataclass(frozen=True)
@@ -48,3 +58,37 @@ def run(arguments: argparse.Namespace) -> NewProject:
         else shlex.join(["python", str(invocation.ROOT / "run.py")])
     )
     return NewProject(folder, [f"cd {shlex.quote(str(folder))}", f"{train} experiment=quick"])
+
+
+def write_project(folder: Path) -> None:
+    """Write it; the last part of ``folder`` is its name. Raises ConfigurationError, before anything is written."""
+    project, package = folder.resolve().name, folder.resolve().name.replace("-", "_")
+    if not package.isidentifier() or not package.isascii() or keyword.iskeyword(package):
+        raise ConfigurationError(
+            f"{project} is not a valid package name. Allowed: letters, digits and _, as in my_project."
+        )
+    taken = {"conf", "tests", "outputs", *sys.stdlib_module_names}
+    if package in taken or PathFinder.find_spec(package) is not None:
+        raise ConfigurationError(f"{project}: another package or folder already has that name. Choose another.")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder} already exists and is not empty. Name a new folder.")
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATE), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    for name in templates.list_templates(extensions=[SUFFIX[1:]]):
+        path = folder / _place(name, package)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(templates.get_template(name).render(project=project, package=package))
+    conf = folder / "conf"
+    (conf / SCHEMA).write_text(schema_of_files(conf))
+
+
+def schema_of_files(conf: Path) -> str:
+    """What conf/schema.json says of the experiments beside it."""
+    return json.dumps(file_schema((*OWN, conf)), ensure_ascii=False) + "\n"
+
+
+def _place(template: str, package: str) -> Path:
+    """Where a template's file goes."""
+    first, *rest = Path(template.removesuffix(SUFFIX)).parts
+    return Path({"package": package, "gitignore": ".gitignore"}.get(first, first), *rest)

@@ -4,8 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyheads.runner.commands.new import SCHEMA, schema_of_files
 from manyheads.runner.commands.new.repository import Found, Repository, explore
-from manyheads.runner.commands.new.write_project import SCHEMA, schema_of_files
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import yaml_text

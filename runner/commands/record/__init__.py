@@ -1,11 +1,27 @@
 """``python -m runner record``: many runs of a recipe, and whether they reach a target in what time."""
 
 import argparse
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from omegaconf import OmegaConf
+
+from manyheads.runner.api import sweep
+from manyheads.runner.commands.record import print_record
 from manyheads.runner.commands.record.answer import RecordedRuns
-from manyheads.runner.commands.record.evidence import CLOCKS
+from manyheads.runner.commands.record.evidence import CLOCKS, Record, RecordedAttempt, checked_signature, gather
 from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.machine import invocation
+from manyheads.runner.report.claims import differences_of, repeated_seeds
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import keeping
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 HELP = "run a recipe many times, and show whether it reaches a target and how fast, with a page as evidence"
 
@@ -31,17 +47,100 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> RecordedRuns:
     """Run, gather or check a record. Raises ConfigurationError, RunFailed."""
-    from manyheads.runner.commands.record import make_record
-
     if arguments.check is not None:
-        return make_record.check(arguments.check)
+        return check(arguments.check)
     if arguments.runs < 2:
         raise not_allowed("--runs", arguments.runs, "an integer of at least 2")
     if arguments.again is not None:
-        return make_record.again(arguments.again, arguments.overrides, runs=arguments.runs)
+        return again(arguments.again, arguments.overrides, runs=arguments.runs)
     if not arguments.target:
         raise ConfigurationError("Name the target: --target val_acc1=94.", key="--target")
     chosen = {"target": arguments.target, "clock": arguments.clock}
     if len(arguments.overrides) == 1 and (folder := Path(arguments.overrides[0])).is_dir():
-        return make_record.of_sweep(folder, **chosen)
-    return make_record.record(arguments.overrides, runs=arguments.runs, conf=arguments.config_dir, **chosen)
+        return of_sweep(folder, **chosen)
+    return record(arguments.overrides, runs=arguments.runs, conf=arguments.config_dir, **chosen)
+
+
+def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf: str | None) -> RecordedRuns:
+    """Run each recipe ``runs`` times, in turn, with other seeds.
+
+    ``conf``: a folder of more options.
+
+    Raises ConfigurationError, and RunFailed where a run fails.
+    """
+    own = ("hydra.launcher.repeat=", "hydra.launcher.interleave=", "hydra.launcher.jobs=")
+    if taken := [each for each in overrides if each.startswith(own)]:
+        key, _, value = taken[0].partition("=")
+        raise ConfigurationError.at(key, value, ": a record sets this itself. Set the number of runs with --runs.")
+    more = [f"hydra.launcher.repeat={runs}", "hydra.launcher.interleave=true", "hydra.launcher.jobs=1"]
+    command = f"{invocation.command('record')} <sweep> --target {target} --clock {clock}"
+    with keeping("record", f"the runs are kept in the sweep; resume it, then: {command}"):
+        folder = sweep([*overrides, *more], conf=conf).folder
+    return of_sweep(folder, target=target, clock=clock)
+
+
+def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
+    """Write record.json and record.html into a sweep's folder. Raises ConfigurationError."""
+    if not Ledger(folder).exists():
+        raise ConfigurationError(f"{folder} holds no sweep.")
+    found = gather(folder, target=target, clock=clock)
+    contents = {"record.json": json.dumps(found.to_json(), indent=2) + "\n", "record.html": print_record.as_page(found)}
+    for name, text in contents.items():
+        write_whole(folder / name, text)
+    return RecordedRuns.of(found, [folder / name for name in contents])
+
+
+def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
+    """Time somebody else's first recipe on this machine.
+
+    Its config is looked at as any from elsewhere is: raises ConfigurationError for classes that are not trusted.
+    """
+    found, _ = read(path)
+    with tempfile.TemporaryDirectory() as folder:
+        write_whole(Path(folder) / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(found.contenders[0].config)))
+        saved = ["--config-path", folder, "--config-name", "config"]
+        target = f"{found.target.metric}={found.target.value!r}"
+        return record([*saved, *overrides], runs=runs, target=target, clock=found.clock, conf=None)
+
+
+def read(path: Path) -> tuple[Record, dict[str, Any]]:
+    """A record with what its file says. Raises ConfigurationError."""
+    try:
+        content = read_json(path)
+        return Record.from_json(content), content
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}.") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def check(path: Path) -> RecordedRuns:
+    """Whether what a record claims follows from its runs. Nothing that it names is run."""
+    found, content = read(path)
+    trust = Trust(trusted_packages())
+    wrong = [*differences_of(found.to_json(), content)]
+    wrong += [
+        f"contenders.{number}.signature: it does not match the config"
+        for number, each in enumerate(found.contenders)
+        if checked_signature(each.config, trust) != each.signature
+    ]
+    for number, each in enumerate(found.contenders):
+        wrong += repeated_seeds([attempt.seed for attempt in each.attempts], where=f"contenders.{number}.attempts")
+        for index, attempt in enumerate(each.attempts):
+            faults = _faults(attempt, found.contenders[0].attempts[0], each.attempts[0])
+            wrong += [f"contenders.{number}.attempts.{index}.{fault}" for fault in faults]
+    return RecordedRuns.of(found, [], again=invocation.command("record", "--again", path), wrong=wrong)
+
+
+def _faults(attempt: RecordedAttempt, first: RecordedAttempt, own_first: RecordedAttempt) -> Iterator[str]:
+    """What is wrong with a run beside the ``first`` of all, and ``own_first`` of its contender."""
+    if not 0 < attempt.seconds < math.inf:
+        yield f"seconds: {attempt.seconds} is not a time"
+    elif attempt.seconds > attempt.wall_seconds:
+        yield f"seconds: {attempt.seconds} s are more than the {attempt.wall_seconds} s that it took in all"
+    if attempt.samples != own_first.samples:
+        yield f"samples: it took {attempt.samples}, the first run of its recipe {own_first.samples}"
+    if attempt.machine != first.machine:
+        yield "machine: it has other versions, devices or code than the first run"
+    if attempt.code != own_first.code:
+        yield "code: it has other code than the first run of its recipe: a file was edited meanwhile"

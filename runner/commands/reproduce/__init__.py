@@ -1,11 +1,61 @@
 """``python -m runner reproduce``: repeat a finished run, and show whether the result is the same."""
 
 import argparse
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.console import Console
+from rich.text import Text
 
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.reproduce.reproduce_run import Reproduced, reproduce
+from manyheads.runner.commands.reproduce.recorded import Past, read_past
+from manyheads.runner.commands.reproduce.replay import windows
+from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program
+from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
+from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
+from manyheads.runner.errors import ConfigurationError, ExitCode, not_allowed
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.code_state import code_at_start
+from manyheads.runner.provenance.node_records import unless_submitted
+from manyheads.runner.provenance.past_config import PastConfig
+from manyheads.runner.provenance.provenance import describe
+from manyheads.runner.report.load_run import load_run
+from manyheads.runner.report.rounding import Pair
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.progress import keeping, working
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.check_trust import refuse_untrusted
+from manyheads.runner.trust.trust_store import Trust
 
 HELP = "repeat a finished run, and show whether the result is the same"
+STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
+
+
+@dataclass(frozen=True)
+class Reproduced(Answer):
+    """A run, its repetition, and whether both came to the same."""
+
+    of: Annotated[Path, "the folder of the recorded run"]
+    folder: Annotated[Path, "of the repetition"]
+    verdict: Annotated[str, "identical, equal within tolerance, or different"]
+    reason: str
+    rests_on: Annotated[Mapping[str, Any], "the numbers that the verdict rests on"]
+    overrides: list[str]
+    differences: Annotated[list[Difference], "what is not as it was recorded, what can change numbers first"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.NO if self.verdict == DIFFERENT else ExitCode.DONE
+
+    def show(self) -> None:
+        console = Console(highlight=False)
+        text = Text.assemble((self.verdict, STYLES[self.verdict]), f": {self.reason}")
+        console.print(text, soft_wrap=not console.is_terminal)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,3 +71,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Reproduced:
     """Repeat it. Raises ConfigurationError, RunFailed."""
     return reproduce(arguments.run_folder, arguments.overrides, steps=arguments.steps, code=arguments.code)
+
+
+def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> Reproduced:
+    """Repeat a run and compare.
+
+    steps: how many to repeat; code: run the recorded commit with its changes, not today's. Raises ConfigurationError,
+    and RunFailed where the repetition fails.
+    """
+    past = read_past(path)
+    changed = PastConfig.of(past.folder, past.config, overrides)
+    end = last_step(past, steps)
+    with recorded_program(past, overrides) if code else nullcontext(Rerun(past.folder.config)) as program:
+        found = _differences(past, overrides, None if code else _checked(changed), changed.trust())
+        show(found)
+        folder = RunFolder(new_folder(overrides))
+        plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *changed.replaced]
+        with keeping("reproduce", f"{past.folder} is unchanged; there is no verdict. The same command starts over"):
+            program.train(folder, *plain, *([f"trainer.stop_after={end}"] if end else []))
+            result = _verdict(past, folder, program, plain)
+    _write(past, folder, result, overrides, found)
+    return Reproduced(past.folder.path, folder.path, result.kind, result.reason, result.rests_on, overrides, found)
+
+
+def last_step(past: Past, steps: str | None) -> int | None:
+    """The logged step at which the repetition may end: the first from ``steps`` on."""
+    if steps is None:
+        return None
+    if not (steps.isdecimal() and int(steps) > 0):
+        raise not_allowed("--steps", steps, "an integer of at least 1")
+    if past.config["trainer"]["evaluate_only"]:
+        raise ConfigurationError.at("--steps", steps, f": {past.folder} took none; it only evaluated. Leave it out.")
+    logged = [int(step) for step in past.steps.get("step", []) if step >= int(steps)]
+    if not logged or logged[0] >= past.result["steps"]:
+        return None
+    if logged[0] > int(steps):
+        print(f"up to step {logged[0]}, the first logged step at or after {steps}")
+    return logged[0]
+
+
+def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust: Trust | None) -> list[Difference]:
+    """What differs before anything runs. run: what would run here; None: the recorded code runs as it was."""
+    if run is None:
+        refuse_untrusted(past.config, trust)  # its data option is asked for its files
+    diffs = None if run is None else (past.folder.code_changes(), code_at_start()[1])
+    now = describe(RunConfig.of(past.config) if run is None else run)
+    now = unless_submitted(now, past.provenance)
+    return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
+
+
+def _checked(changed: PastConfig) -> RunConfig:
+    """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
+    composed, folders, trust = changed.composed()
+    return checked(composed, trust=trust, folders=folders)
+
+
+def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> Verdict:
+    now = load_run(folder.path)
+
+    def weights() -> Pair | None:
+        with working("comparing the weights"):
+            from manyheads.runner.commands.reproduce.rank import farthest_weight
+
+            found = farthest_weight(past.folder, folder)
+        if found is None:
+            return None
+        name, before, after, relative = found
+        return Pair(f"weights {name}", past.result["steps"], before, after, relative)
+
+    # The coarser of both.
+    tolerance = max(run.declared("precision").tolerance for run in (load_run(past.folder.path), now))
+    return verdict(
+        past,
+        now,
+        tolerance=tolerance,
+        weights=weights,
+        windows=lambda: windows(past, program, folder.path / "checks", overrides),
+    )
+
+
+def _write(past: Past, folder: RunFolder, result: Verdict, overrides: list[str], found: list[Difference]) -> None:
+    """The verdict, into the new run's result.json."""
+    reproduction = {
+        "of": str(past.folder.path),
+        "verdict": result.kind,
+        "reason": result.reason,
+        "rests_on": result.rests_on,
+        "overrides": overrides,
+        "differences": [difference._asdict() for difference in found],
+    }
+    folder.write_json(folder.result, {**(folder.read_result() or {}), "reproduction": reproduction})

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.commands.install_horovod import horovod_wheel as install_horovod
+from manyheads.runner.commands import install_horovod as install_horovod
+from manyheads.runner.commands.install_horovod import cache_folder, failed, install, is_installed
 from manyheads.runner.commands.install_horovod.compile_horovod import TOOLCHAIN, VERSION, Features
-from manyheads.runner.commands.install_horovod.horovod_wheel import cache_folder, failed, install, is_installed
 from manyheads.runner.errors import ConfigurationError, Kind, RunFailed
 from manyheads.runner.parallel import horovod_installation
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from manyheads.runner.commands import manifest as command
+from manyheads.runner.commands.manifest import write
 from manyheads.runner.commands.manifest.subject import Machines, Subject, text
-from manyheads.runner.commands.manifest.write_manifest import write
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.run_folder import RunFolder

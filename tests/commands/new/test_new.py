@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.commands.new.write_project import write_project
+from manyheads.runner.commands.new import write_project
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_own_place

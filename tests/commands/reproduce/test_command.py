@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.runner.commands.reproduce import reproduce_run
+from manyheads.runner.commands import reproduce as command
+from manyheads.runner.commands.reproduce import last_step
 from manyheads.runner.commands.reproduce.recorded import read_past
-from manyheads.runner.commands.reproduce.reproduce_run import last_step
 from manyheads.runner.respond import respond
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
@@ -51,7 +51,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.chdir(tmp_path)
 
     def run(path: str, *overrides: str, steps: str | None = None, code: bool = False) -> Done:
-        ended = respond("", lambda: reproduce_run.reproduce(path, list(overrides), steps=steps, code=code))
+        ended = respond("", lambda: command.reproduce(path, list(overrides), steps=steps, code=code))
         assert not list(tmp_path.glob("outputs/*/*"))
         return Done(ended, *capsys.readouterr())
 

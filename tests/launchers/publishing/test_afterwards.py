@@ -41,7 +41,7 @@ def test_programs_see_how_far_it_is(finished, place, monkeypatch, capfd):
 @pytest.mark.processes
 def test_ctrl_c_says_what_is_kept(finished, place, tmp_path):
     held = tmp_path / "held"
-    words = (*HELD, "manyheads.launchers.publishing.afterwards:Publisher", "publish", str(finished.path))
+    words = (*HELD, "manyheads.runner.commands.publish:Publisher", "publish", str(finished.path))
     done, left = interrupted(
         *words, f"logger.kept.place={place}", "--json", cwd=tmp_path, held=held.exists, HELD=str(held)
     )

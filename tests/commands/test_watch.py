@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from manyheads.runner.commands.runs import watch_runs as watching
+from manyheads.runner.commands import watch as watching
 from manyheads.runner.commands.runs.run_view import COLUMNS, Now
-from manyheads.runner.commands.runs.watch_runs import watch
+from manyheads.runner.commands.watch import watch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.run_folder import RunFolder

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from manyheads.runner.commands.clean import clean, remove
 from manyheads.runner.commands.runs.removable import Rules, age, going
-from manyheads.runner.commands.runs.remove import clean, remove
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from tests.commands.runs.folders import write_run
@@ -198,7 +198,7 @@ class TestAttacks:
             (outputs / "day").symlink_to(mine.parent) if by == "a link" else mine.parent.rename(outputs / "day")
             return True
 
-        monkeypatch.setattr("manyheads.runner.commands.runs.remove.is_confirmed", attacked)
+        monkeypatch.setattr("manyheads.runner.commands.clean.is_confirmed", attacked)
         clean(outputs, rules, yes=False).show()
         assert "stays: " in capsys.readouterr().out
         assert len(list((mine if by == "a link" else outputs / "day" / "src").rglob("*.*"))) == 2
@@ -212,7 +212,7 @@ class TestAttacks:
             run.result.write_text(result)
             return True
 
-        monkeypatch.setattr("manyheads.runner.commands.runs.remove.is_confirmed", ended)
+        monkeypatch.setattr("manyheads.runner.commands.clean.is_confirmed", ended)
         clean(outputs, Rules(keep_best=0), yes=False).show()
         assert "has changed meanwhile: it is completed" in capsys.readouterr().out
         assert run.result.exists()

@@ -1,9 +1,11 @@
-"""``python -m runner evaluate``: the past run's config, with changes, evaluates its weights in a new folder."""
+"""``python -m runner evaluate``: measure a run's weights on its own data or on other data."""
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.config.command_line import quoted
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import new_folder
@@ -16,6 +18,20 @@ from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.formats import chosen
 from manyheads.runner.trust.trust_store import split_typed
+
+HELP = "measure a run's weights on its own data or on other data"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("run_folder", metavar="run", help=A_RUN)
+    parser.add_argument("overrides", nargs="*", help="changes, such as data.root=/data/others parallel=ddp")
+    add_weights(parser)
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """Evaluate in a new run folder. Raises ConfigurationError."""
+    return evaluate(arguments.run_folder, arguments.overrides, which=arguments.weights)
 
 
 def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from manyheads.runner.commands.runs.list_runs import list_runs
+from manyheads.runner.commands.list import list_runs
 from manyheads.runner.commands.runs.run_summary import summaries
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from manyheads.runner.commands.runs.run_difference import difference
+from manyheads.runner.commands.diff import difference
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.runs.folders import write_run
 
