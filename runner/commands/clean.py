@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.commands.list import show
-from manyheads.runner.commands.runs.find import OUTPUTS
-from manyheads.runner.commands.runs.folder_sizes import size_in_words
+from manyheads.runner.commands.runs.find import OUTPUTS, size_in_words
 from manyheads.runner.commands.runs.removable import Going, Rules, age, going
 from manyheads.runner.commands.runs.run_summary import summary
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.runs.folder_sizes import disk_use, size_in_words
+from manyheads.runner.commands.runs.find import disk_use, size_in_words
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working

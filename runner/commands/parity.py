@@ -15,11 +15,9 @@ from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError, RunFailed, not_allowed
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parity.answer import Parity
-from manyheads.runner.parity.parity_findings import ParityFindings
+from manyheads.runner.parity.answer import Parity, announce
 from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, ParityOutcome, PlannedSide, judged, plan
-from manyheads.runner.parity.parity_task import ParityTask, StepFiles, write_task
-from manyheads.runner.parity.print_parity import announce
+from manyheads.runner.parity.parity_task import ParityFindings, ParityTask, StepFiles, write_task
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.progress import working

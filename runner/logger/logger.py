@@ -1,6 +1,9 @@
-"""The base class of loggers: where a run's numbers go in addition to its tables."""
+"""The base class of loggers, and what guards a run from them: one that fails or is slow does not disturb it."""
 
-from collections.abc import Sequence
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,3 +57,83 @@ class Logger:
 
     def close(self) -> None:
         """Always the last call, however the run ended."""
+
+
+log = logging.getLogger(__name__)
+MOST_WAITING = 1000  # calls; more than that are left out
+CLOSE_SECONDS = 10.0  # that the end of a run waits for a slow logger
+
+
+class Guarded(Logger):
+    """A ``logger`` that cannot disturb the run. ``name``: its key below ``logger``; ``say``: prints a line."""
+
+    def __init__(self, name: str, logger: Logger, *, say: Callable[[str], None]):
+        self._name, self._logger, self._say = name, logger, say
+        self._works, self._left_out = True, 0
+        self._waiting: queue.Queue[tuple[str, tuple[Any, ...]] | None] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        if not logger.is_quick:
+            self._thread = threading.Thread(target=self._work, name=f"logger.{name}", daemon=True)
+            self._thread.start()
+
+    def start(self, run: LoggedRun) -> None:
+        self._pass_on("start", run)
+
+    def step(self, row: Numbers) -> None:
+        self._pass_on("step", row)
+
+    def epoch(self, row: Numbers) -> None:
+        self._pass_on("epoch", row)
+
+    def evaluation(self, row: Numbers) -> None:
+        self._pass_on("evaluation", row)
+
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        self._pass_on("picture", name, png, step)
+
+    def flush(self) -> None:
+        self._pass_on("flush")
+
+    def end(self, result: ResultJson) -> None:
+        self._pass_on("end", result)
+
+    def close(self) -> None:
+        """Wait for pending calls, but not for long. Safe to call twice."""
+        if self._thread is None:
+            self._call("close")
+            self._works = False
+        elif self._thread.is_alive():
+            self._pass_on("close")
+            self._waiting.put(None) if not self._waiting.full() else None
+            self._thread.join(CLOSE_SECONDS)
+            if self._thread.is_alive():
+                self._warn(f"did not finish within {CLOSE_SECONDS:g} seconds of the run's end")
+        if self._left_out:
+            self._warn(f"was too slow: {self._left_out:,} rows were dropped")
+            self._left_out = 0
+
+    def _pass_on(self, method: str, *arguments: Any) -> None:
+        if self._thread is None:
+            self._call(method, *arguments)
+            return
+        try:
+            self._waiting.put_nowait((method, arguments))
+        except queue.Full:
+            self._left_out += method in ("step", "epoch")
+
+    def _work(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            self._call(call[0], *call[1])
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        if not self._works:
+            return
+        try:
+            getattr(self._logger, method)(*arguments)
+        except Exception as error:
+            self._works = False
+            log.warning("logger.%s: %s failed", self._name, method, exc_info=True)
+            self._warn(f"failed and is not called any more ({type(error).__name__}: {error})")
+
+    def _warn(self, what: str) -> None:
+        self._say(f"warning: logger.{self._name} {what}")

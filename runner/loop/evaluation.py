@@ -19,7 +19,7 @@ from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.stopping import Stop
+from manyheads.runner.loop.train_settings import Stop
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.metric import each_once
 from manyheads.runner.parallel.rank.parallel import Parallel

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
-from manyheads.runner.logger.guarded import Guarded
-from manyheads.runner.logger.logger import LoggedRun, Logger
+from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
 from manyheads.runner.logger.logger_option import LoggerOption
 from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.csv_of_replicas import Keeping

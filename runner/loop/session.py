@@ -10,15 +10,13 @@ from manyheads.runner.checkpoint.background_save import FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.rank.rng import seed_everything
-from manyheads.runner.loop.adapt_progress import adapt_progress
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
 from manyheads.runner.loop.final_test import tested
-from manyheads.runner.loop.rejoining import Rejoining
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.results import result_of, summary
-from manyheads.runner.loop.state import TrainingState
+from manyheads.runner.loop.state import Rejoining, TrainingState, adapt_progress
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel

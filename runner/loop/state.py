@@ -1,15 +1,21 @@
-"""All that training has changed, to a checkpoint and back."""
+"""All that training has changed: to a checkpoint and back, also from another run's and from other ranks."""
 
 from typing import Any
 
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, seed_everything, set_state
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.parallel.rank.passes import RunState
 
 
 class TrainingState:
@@ -91,3 +97,80 @@ class TrainingState:
     def weights(self) -> dict[str, Tensor]:
         """The trained weights of the whole model, complete on rank 0, under the user's own names."""
         return self.parallel.gather_tensors(self.update.own_weights())
+
+
+def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict) -> None:
+    """Fit the restored progress to this run. Raises ConfigurationError if it can't be, or nothing is left to train.
+
+    That run's best checkpoint becomes this run's if it still exists; otherwise the search for the best starts over.
+    """
+    progress, updates, source = trainer.progress, trainer.train.updates, state["source"]
+    try:
+        progress.move_to(updates, before=state.get("epoch_updates"))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{source} is from the middle of epoch {progress.epoch + 1}, and {error}: the rest of the epoch would "
+            "have different samples. Set data.batch_size to its value there, or checkpoint.resume to a checkpoint "
+            "from an epoch's end."
+        ) from None
+    progress.ended, progress.waited = None, 0
+    waits_for_evaluation = progress.epoch_step == updates
+    if progress.step >= trainer.settings.last_step and not waits_for_evaluation:
+        key, value = _limit(trainer.settings, updates)
+        raise ConfigurationError(
+            f"nothing is left to train: {source} is at epoch {progress.epoch}, step {progress.step}, and "
+            f"{key}={value} ends there. Increase {key}."
+        )
+    parallel = trainer.update.parallel
+    if checkpoints.enabled and not checkpoints.take_best(source, progress.best, copies=parallel.records):
+        progress.best = None
+
+
+def _limit(settings: TrainSettings, updates: int) -> tuple[str, int]:
+    """The key that ends the run, and its value."""
+    if settings.last_step < settings.total_steps:
+        return "trainer.stop_after", settings.last_step
+    if settings.total_steps < settings.epochs * updates:
+        return "trainer.max_steps", settings.total_steps
+    return "trainer.epochs", settings.epochs
+
+
+class Rejoining(RunState):
+    """The state of a rank's run, as such a strategy asks for it; other strategies never do."""
+
+    def __init__(self, state: TrainingState):
+        self._state, self._trainer, self._parallel = state, state.trainer, state.parallel
+        self._best: StateDict | None = None  # the content of best.pt
+
+    def catch_up(self, checkpoints: Checkpoints, *, seed: int) -> bool:
+        """Take over the state of other ranks if they are ahead; returns whether they were.
+
+        Writes the rows and checkpoints that this rank missed, except for the last checkpoint.
+        """
+        reached = self._trainer.progress.step
+        newer = self._parallel.catch_up(self, step=reached)
+        if newer is None:
+            return False
+        self._state.restore({**newer, "source": "another rank"}, seed=seed)
+        self._trainer.reporter.recorder.catch_up(newer["rows"], after=reached)
+        self._best = best = newer["best"]
+        if checkpoints.enabled and self._parallel.records and best and best["progress"]["step"] >= reached:
+            checkpoints.save_best(best)
+        return True
+
+    def keep_best(self) -> None:
+        """Keep the evaluated weights, which are the best so far, for ranks that rejoin."""
+        if self._parallel.keeps_rows:
+            self._best = kept(best_of(self._state.whole()))
+
+    def standing(self) -> StateDict:
+        self._trainer.collect_all()
+        return {**self._state.whole(), "rows": self._trainer.reporter.recorder.kept(), "best": self._best}
+
+    def drawn(self, batches: list[Batch], *, share: int, of: int) -> list[Batch]:
+        return self._trainer.train.drawn(batches, self._trainer.progress.epoch_step, share=share, of=of)
+
+    def idle(self) -> bool:
+        heartbeat = self._trainer.heartbeat
+        heartbeat.beat()
+        return heartbeat.stop_signal != 0

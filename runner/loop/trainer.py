@@ -18,8 +18,7 @@ from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogRow, LogWindow, LogWindows
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
-from manyheads.runner.loop.stopping import Stop
-from manyheads.runner.loop.train_settings import TrainSettings
+from manyheads.runner.loop.train_settings import Stop, TrainSettings
 from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import Numbers

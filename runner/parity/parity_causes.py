@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from manyheads.runner.parity.parity_findings import Culprit, ParityFindings
 from manyheads.runner.parity.parity_plan import FAILED, ParityOutcome, near
+from manyheads.runner.parity.parity_task import Culprit, ParityFindings
 
 NAMED = 3
 

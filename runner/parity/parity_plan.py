@@ -17,7 +17,7 @@ from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, o
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parity.parity_findings import ParityFindings, TensorDifference
+from manyheads.runner.parity.parity_task import LargestDifference, ParityFindings
 from manyheads.runner.trust.trust_store import Trust
 
 PRECISION = "fp64"  # in which rounding can't be taken for a difference
@@ -153,7 +153,7 @@ class ParityOutcome:
         """Of all tensors of this kind."""
         return max((e["largest"] for e in self.findings.get("differences", []) if e["kind"] == kind), default=0.0)
 
-    def beyond(self, *kinds: str) -> list[TensorDifference]:
+    def beyond(self, *kinds: str) -> list[LargestDifference]:
         """What exceeds the tolerance, the largest first; of these kinds, or of all."""
         found = [e for e in self.findings.get("differences", []) if "first" in e and (not kinds or e["kind"] in kinds)]
         return sorted(found, key=lambda entry: -entry["largest"])

@@ -1,8 +1,9 @@
-"""What the ranks should do instead of training: a small file next to run.yaml, written by the parent."""
+"""What parent and ranks of a parity run hand each other: what to do instead of training, and what was found."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder
@@ -58,3 +59,65 @@ class StepFiles:
     def step(self, number: int) -> Path:
         """What the step with this number, counted from 0, computed."""
         return self.folder / f"step_{number}.pt"
+
+
+class LargestDifference(TypedDict):
+    """How far a tensor was from the baseline's. ``kind``: loss, gradient, weight or buffer.
+
+    ``largest``: relative; ``step``: where it was; ``first``: the first step at which it exceeded the tolerance.
+    """
+
+    kind: str
+    name: str
+    largest: float
+    step: int
+    first: NotRequired[int]
+
+
+class Culprit(TypedDict):
+    """The first module that computed something else from the same input.
+
+    ``reason``: statistics, random, buffer, or batch where nothing is known; ``buffers``: those of its own that differ;
+    ``alike``: how many modules of the model have the same trait; ``number``: its place in the order of calls.
+    """
+
+    module: str
+    kind: str
+    reason: str
+    buffers: list[str]
+    alike: int
+    number: NotRequired[int]
+    rank: NotRequired[int]
+
+
+class InitialDifference(TypedDict):
+    """Names of a rank's tensors that were not built like the baseline's."""
+
+    rank: int
+    parameter: list[str]
+    buffer: list[str]
+
+
+class ParityFindings(TypedDict, total=False):
+    """What came of the steps; the first group is of every run, the second of a baseline, the last of those compared.
+
+    ``unused``: parameters that never had a gradient; ``cut``: the loss of a whole batch, and of its parts; ``initial``:
+    what was not the baseline's before the first step; ``apart``: weights that were not the same on all ranks;
+    ``loss``: the baseline's and the own, where they first differ; ``factor``: between their gradients.
+    """
+
+    ranks: int
+    steps: int
+    precision: str
+
+    unused: list[str]
+    finite: bool
+    cut: tuple[float, float] | None
+
+    differences: list[LargestDifference]
+    initial: list[InitialDifference]
+    apart: list[str]
+    culprit: Culprit | None
+    outputs_agree: bool | None
+    loss: list[float] | None
+    factor: float | None

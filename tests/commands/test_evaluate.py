@@ -9,7 +9,6 @@ import manyheads
 from manyheads.runner.run.run_folder import RunFolder
 from tests.data.conftest import save_photos
 from tests.in_process import small, train
-from tests.serve.conftest import command, photo_run, photos  # noqa: F401
 
 HERE = "hydra.run.dir=evaluation"
 MEASURED = ("val_loss", "val_acc1", "val_acc5", "val_samples")

@@ -5,9 +5,8 @@ import time
 
 import pytest
 
-from manyheads.runner.logger import guarded
-from manyheads.runner.logger.guarded import Guarded
-from manyheads.runner.logger.logger import Logger
+from manyheads.runner.logger import logger as base
+from manyheads.runner.logger.logger import Guarded, Logger
 
 
 class Kept(Logger):
@@ -55,8 +54,8 @@ def test_one_that_fails_is_left_alone_after_a_warning(is_quick):
 
 
 def test_one_that_hangs_costs_the_run_no_time(monkeypatch):
-    monkeypatch.setattr(guarded, "CLOSE_SECONDS", 0.2)
-    monkeypatch.setattr(guarded, "MOST_WAITING", 5)
+    monkeypatch.setattr(base, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(base, "MOST_WAITING", 5)
     release, said = threading.Event(), []
 
     class Hanging(Logger):

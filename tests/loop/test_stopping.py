@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.progress import Progress
-from manyheads.runner.loop.stopping import Ending
+from manyheads.runner.loop.train_settings import Ending
 from manyheads.runner.option.rules import seconds
 from tests.in_process import attempt, config, rows, small, train
 from tests.loop.test_session import killed_after, tables

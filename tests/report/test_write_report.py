@@ -9,7 +9,7 @@ from rich.console import Console
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.report import write_report
-from manyheads.runner.report.print_report import show
+from manyheads.runner.report.answer import show
 from manyheads.runner.report.write_report import NothingToCompare, refresh, report
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep, set_column

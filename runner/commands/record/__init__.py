@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from manyheads.runner.api import sweep
-from manyheads.runner.commands.record import print_record
+from manyheads.runner.commands.record import answer
 from manyheads.runner.commands.record.answer import RecordedRuns
 from manyheads.runner.commands.record.evidence import CLOCKS, Record, RecordedAttempt, checked_signature, gather
 from manyheads.runner.errors import ConfigurationError, not_allowed
@@ -84,7 +84,7 @@ def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
     if not Ledger(folder).exists():
         raise ConfigurationError(f"{folder} holds no sweep.")
     found = gather(folder, target=target, clock=clock)
-    contents = {"record.json": json.dumps(found.to_json(), indent=2) + "\n", "record.html": print_record.as_page(found)}
+    contents = {"record.json": json.dumps(found.to_json(), indent=2) + "\n", "record.html": answer.as_page(found)}
     for name, text in contents.items():
         write_whole(folder / name, text)
     return RecordedRuns.of(found, [folder / name for name in contents])

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.reproduce.recorded import Past, read_past
-from manyheads.runner.commands.reproduce.replay import windows
-from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program
+from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program, windows
 from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
 from manyheads.runner.config.freeze import checked

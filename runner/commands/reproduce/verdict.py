@@ -6,7 +6,7 @@ from typing import Any
 
 from manyheads.runner.commands.reproduce.curves import evaluated, farthest, pairs
 from manyheads.runner.commands.reproduce.recorded import Past
-from manyheads.runner.commands.reproduce.replay import ReplayWindow
+from manyheads.runner.commands.reproduce.rerun import ReplayWindow
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.load_run import Run
 from manyheads.runner.report.rounding import Pair, departure, is_early

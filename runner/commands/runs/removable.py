@@ -10,7 +10,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from manyheads.runner.commands.runs.folder_sizes import disk_use
+from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.commands.runs.run_summary import Summary, summaries
 from manyheads.runner.commands.runs.select import ordered
 from manyheads.runner.config.lookup import own_sections

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands.runs import train_longer
-from manyheads.runner.commands.runs.folder_sizes import disk_use, size_in_words
+from manyheads.runner.commands.runs.find import disk_use, size_in_words
 from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError, Failure, printable

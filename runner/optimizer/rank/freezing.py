@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.optimizer.rank.parameter_names import matching
+from manyheads.runner.optimizer.rank.parameter_groups import matching
 from manyheads.runner.precision.rank.momentum import begin_momentum
 
 

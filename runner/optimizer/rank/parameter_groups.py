@@ -1,9 +1,10 @@
-"""Groups of parameters with their own settings: weight decay, layer-wise learning rates, and groups by name.
+"""Groups of parameters with settings of their own, by patterns of names: weight decay, layer-wise learning rates.
 
 Sources: no decay of norms and biases, He et al. 2018 (https://arxiv.org/abs/1812.01187); layer-wise learning rate
 decay, Clark et al. 2020 (https://arxiv.org/abs/2003.10555), Bao et al. 2021 (https://arxiv.org/abs/2106.08254).
 """
 
+import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,9 +12,9 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.optimizer.rank.parameter_names import matching
 from manyheads.runner.option.sections import ParametersSection
 from manyheads.runner.parallel.rank.units import find_units
+from manyheads.runner.wording import nearest
 
 NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 Settings = tuple[tuple[str, Any], ...]  # those that differ from the optimizer's own, sorted
@@ -124,3 +125,33 @@ def heights(model: nn.Module) -> dict[str, int]:
         depth[name] = len(begun) + (index > inside[-1])
     deepest = len(begun) + 1
     return {name: deepest - found for name, found in depth.items()}
+
+
+SHOWN = 6
+
+
+def matching(pattern: str, names: Iterable[str], *, key: str) -> list[str]:
+    """The names that match the pattern: a parameter, or all parameters in a module; "*" matches anything.
+
+    key: of the run config, for the error. Raises ConfigurationError if no name matches.
+    """
+    known = list(names)
+    found = [name for name in known if _means(pattern, name)]
+    if not found:
+        modules = {prefix for name in known for prefix in _prefixes(name)}
+        tops = list(dict.fromkeys(name.partition(".")[0] for name in known))
+        raise ConfigurationError(
+            f"{key}: no parameter of the model is named {pattern}.{nearest(pattern, [*modules, *known])} "
+            f"It begins with {', '.join(tops[:SHOWN])}{', ...' * (len(tops) > SHOWN)}.",
+            key=key,
+        )
+    return found
+
+
+def _means(pattern: str, name: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"{pattern}.*")
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]

@@ -10,8 +10,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank.load import load, weights_sha256
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.session import Session
-from manyheads.runner.parity.parity_findings import Culprit, ParityFindings, TensorDifference
-from manyheads.runner.parity.parity_task import ParityTask, StepFiles
+from manyheads.runner.parity.parity_task import Culprit, LargestDifference, ParityFindings, ParityTask, StepFiles
 from manyheads.runner.parity.rank.difference import differences, factor, unlike, whole_and_parts
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronized
 from manyheads.runner.run.files import make_folder
@@ -88,7 +87,7 @@ class Compared:
         assert task.baseline is not None
         self._session, self._task, self._parallel = session, task, session.parallel
         self._files = StepFiles.of(RunFolder(task.baseline))
-        self._largest: dict[tuple[str, str], TensorDifference] = {}
+        self._largest: dict[tuple[str, str], LargestDifference] = {}
         self._initial: dict[str, list[str]] = {}  # by kind, what this rank did not build as the baseline did
         self._culprit: Culprit | None = None
         self._outputs_agree: bool | None = None

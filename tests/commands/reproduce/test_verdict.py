@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from manyheads.runner.commands.reproduce import verdict as verdicts
-from manyheads.runner.commands.reproduce.replay import ReplayWindow
+from manyheads.runner.commands.reproduce.rerun import ReplayWindow
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL
 from manyheads.runner.report.rounding import Pair
 
