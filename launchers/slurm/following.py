@@ -7,9 +7,8 @@ from pathlib import Path
 
 from manyheads.launchers.nodes.starting import last_words
 from manyheads.launchers.slurm import slurm_commands
-from manyheads.launchers.slurm.absence import Absence
 from manyheads.launchers.slurm.batch_script import output
-from manyheads.launchers.slurm.slurm_commands import Status
+from manyheads.launchers.slurm.slurm_commands import Absence, Status
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed, printable
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.run_folder import RunFolder

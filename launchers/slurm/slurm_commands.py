@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.launchers.slurm.absence import Absence
-from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, printable
 from manyheads.runner.run.program import Answer, Program
 
 SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
@@ -167,3 +166,32 @@ def _run(*command: str, seconds: float = SECONDS) -> Answer:
         return Program(command).ask(seconds=seconds)
     except FileNotFoundError:
         raise ConfigurationError.at("launcher", "slurm", f": {HOW_TO_GET}.") from None
+
+
+AWAY_SECONDS = 900.0
+
+
+class Absence:
+    """How long the controller has been away; jobs continue without it. ``signals``: received by this process."""
+
+    def __init__(self, signals: Sequence[int]):
+        self._signals = signals
+        self._deadline: float | None = None
+
+    def goes_on(self, said: str) -> None:
+        """Called for each question without an answer.
+
+        Raises Interrupted after a signal, RunFailed after ``AWAY_SECONDS``.
+        """
+        if self._signals:
+            raise Interrupted(self._signals[0])
+        if self._deadline is None:
+            self._deadline = time.monotonic() + AWAY_SECONDS
+            minutes = f"{AWAY_SECONDS / 60:g} minutes"
+            print(f"Slurm's controller does not answer; asking again for {minutes}: {printable(said)}", flush=True)
+        elif time.monotonic() > self._deadline:
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=f"Slurm's controller does not answer: {said}."))
+
+    def ended(self) -> None:
+        """Called for each answer."""
+        self._deadline = None

@@ -5,10 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from manyheads.launchers.parent_signals import interrupt
-from manyheads.launchers.sweep.job_progress import JobProgress
+from manyheads.launchers.sweep.job_progress import JobProgress, Start, settle
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
-from manyheads.launchers.sweep.states import Start, settle
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.errors import Interrupted
 from manyheads.runner.machine import invocation

@@ -5,7 +5,7 @@ from typing import ClassVar
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import choice, whole
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.replicas import ReplicasOption
+from manyheads.runner.parallel.parallel_option import ReplicasOption
 
 
 class DistributedDataParallelOption(ReplicasOption):

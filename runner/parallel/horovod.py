@@ -73,7 +73,7 @@ class HorovodOption(ParallelOption):
 
     def stand_in(self) -> ParallelOption:
         section = {
-            "_target_": "manyheads.runner.parallel.rank.replicas.Replicas",
+            "_target_": "manyheads.runner.parallel.rank.process_group.Replicas",
             "name": "horovod",
             "timeout": self.timeout,
             "bucket_cap_mb": GROUP_MB if self.num_groups == "auto" else max(1, self.fusion_threshold),

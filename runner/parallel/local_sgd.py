@@ -7,7 +7,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
-from manyheads.runner.parallel.replicas import ReplicasOption
+from manyheads.runner.parallel.parallel_option import ReplicasOption
 
 
 class LocalSGDOption(ReplicasOption):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
-from manyheads.runner.parallel.replicas import ReplicasOption
+from manyheads.runner.parallel.parallel_option import ReplicasOption
 
 
 class Zero1Option(ReplicasOption):

@@ -22,8 +22,8 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.command_line import CommandLine, Source, choices, parsed
-from manyheads.runner.config.installed import packages
 from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.own_folders import packages
 from manyheads.runner.config.schema import check
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation

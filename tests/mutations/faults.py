@@ -25,7 +25,7 @@ FAULTS = (
     Fault(
         name="gradients are exchanged in all micro-batches but the last",
         promise="compute the same",
-        file="runner/parallel/rank/replicas.py",
+        file="runner/parallel/rank/process_group.py",
         original="return self._nothing if last else model.no_sync()",
         replacement="return model.no_sync() if last else self._nothing",
         tests=(f"{LAUNCHED}::test_kept_last_batch_counts_every_sample_alike",),
@@ -33,7 +33,7 @@ FAULTS = (
     Fault(
         name="a rank clips by the norm of its own part of the gradients",
         promise="compute what one process does",
-        file="runner/parallel/rank/model_parallel/gradients.py",
+        file="runner/parallel/rank/model_parallel/own_parts.py",
         original="norm = shared_norm(parts, self._ranks.reduce, self._ranks.device)",
         replacement="norm = shared_norm(parts, lambda values: values, self._ranks.device)",
         tests=(f"{SPLIT}::test_it_gives_the_numbers_of_one_process[2-fsdp-gpt]",),

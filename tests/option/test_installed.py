@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.config import installed
+from manyheads.runner.config import own_folders
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.run_folder import RunFolder
@@ -157,9 +157,9 @@ def test_it_cannot_take_the_place_of_something_else(tmp_path, monkeypatch, path,
         (metadata / "METADATA").write_text(f"Name: {name}\nVersion: 1\n")
         (metadata / "entry_points.txt").write_text(f"[manyheads.conf]\nown = own_{name}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    installed.packages.cache_clear()
+    own_folders.packages.cache_clear()
     with pytest.raises(ConfigurationError) as caught:
-        installed.packages()
+        own_folders.packages()
     assert words in str(caught.value)
     assert str(caught.value).endswith("It comes from second 1: uninstall that package, or change its version.")
-    installed.packages.cache_clear()
+    own_folders.packages.cache_clear()

@@ -97,7 +97,7 @@ ALLOWED = {
         "runner/logger/wandb.py": 5,
         "launchers/publishing/publisher.py": 1,
         "runner/callbacks/rank/profile.py": 1,
-        "runner/serve/rank/export/__init__.py": 1,
+        "runner/serve/rank/export.py": 1,
         "runner/commands/parity.py": 1,
         "runner/parity/rank/sides.py": 1,
         "runner/run/files.py: fresh_folder": 1,
@@ -105,7 +105,7 @@ ALLOWED = {
     "the project's own conf/, templates and pages, and installed packages": {
         "runner/config/lookup.py": 2,
         "runner/config/explain.py": 1,
-        "runner/config/installed.py": 3,
+        "runner/config/own_folders.py": 3,
         "runner/config/meanings.py": 2,
         "launchers/slurm/batch_script.py": 1,
         "runner/report/html_page.py": 2,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from manyheads.runner.commands.doctor.answer import ExaminedMachine, ExaminedOption, ExplainedOptions
-from manyheads.runner.config.installed import package_of
 from manyheads.runner.config.lookup import OWN, Folders, options, own_sections, read_option, unavailable
+from manyheads.runner.config.own_folders import package_of
 from manyheads.runner.errors import UnknownName
 from manyheads.runner.machine import hardware, memory, software
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared

@@ -1,4 +1,9 @@
-"""``train`` as a child process: with the current or the recorded code, for the whole run or for a few updates."""
+"""``train`` as a child process: with the current or the recorded code, for the whole run or for a few updates.
+
+Short runs start from the recorded run's own weights, so that rounding has no time to be amplified: with the same
+weights and the same samples, the losses must be the recorded ones, whatever the number of ranks, while whole fp32
+curves of two layouts may end anywhere.
+"""
 
 import os
 import re

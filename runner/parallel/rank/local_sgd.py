@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
-from manyheads.runner.parallel.rank.model_parallel.gradients import SharedScaler
-from manyheads.runner.parallel.rank.replicas import Replicas
+from manyheads.runner.parallel.rank.model_parallel.own_parts import SharedScaler
+from manyheads.runner.parallel.rank.process_group import Replicas
 
 
 class LocalSGD(Replicas):

@@ -1,14 +1,19 @@
-"""What strategies over torch.distributed share: ranks that meet in a process group."""
+"""What strategies over torch.distributed share: ranks that meet in a process group, and often hold a replica each."""
 
 import ctypes
+import inspect
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 
 OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
@@ -72,3 +77,68 @@ def _keep(groups: list[dist.ProcessGroup]) -> None:
     to release a tensor: the rank then hangs after its last update. Source: pytorch/pytorch#154976.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(groups))
+
+
+_NAMES = inspect.signature(nn.parallel.DistributedDataParallel).parameters  # newer versions of torch have another one
+NO_BROADCAST = {"forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False}
+
+
+class Replicas(ProcessGroup):
+    """A replica on each rank, whose gradients DistributedDataParallel averages in buckets during the backward pass.
+
+    The options are torch's own arguments; ``sync_batchnorm``: GPUs only.
+    Source: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html.
+    """
+
+    def __init__(
+        self,
+        *,
+        bucket_cap_mb: float,
+        gradient_as_bucket_view: bool,
+        static_graph: bool,
+        find_unused_parameters: bool,
+        broadcast_buffers: bool | str,
+        sync_batchnorm: bool,
+        **place: Any,
+    ):
+        super().__init__(**place)
+        self.sync_batchnorm, self.broadcast_buffers = sync_batchnorm, broadcast_buffers
+        self.options: dict[str, Any] = {
+            "bucket_cap_mb": bucket_cap_mb,
+            "gradient_as_bucket_view": gradient_as_bucket_view,
+            "static_graph": static_graph,
+            "find_unused_parameters": find_unused_parameters,
+        }
+
+    def place(self, model: nn.Module) -> nn.Module:
+        if self.sync_batchnorm:
+            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return super().place(model)
+
+    def wrap_model(self, model: nn.Module) -> nn.Module:
+        if not any(p.requires_grad for p in model.parameters()):
+            raise ConfigurationError.at(
+                "parallel", self.name, ": the model has no trainable parameters. Use parallel=single."
+            )
+        ids = [self.local_rank] if self.device.type == "cuda" else None
+        broadcasts = reads_buffers(model) if self.broadcast_buffers == "auto" else self.broadcast_buffers
+        options = self.options if broadcasts else {**self.options, **NO_BROADCAST}
+        return nn.parallel.DistributedDataParallel(model, device_ids=ids, **options)
+
+    def prime(self, step: Callable[[], None]) -> None:
+        # Buckets are rebuilt in the order of the first backward, when the second forward begins; another
+        # bucket is another order of summation, so that a resumed run would differ from an undisturbed one.
+        step()
+        step()
+
+    def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
+        return self._nothing if last else model.no_sync()  # type: ignore[operator]
+
+    def unwrap(self, model: nn.Module) -> nn.Module:
+        return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+
+def reads_buffers(model: nn.Module) -> bool:
+    """Whether a training pass may depend on a buffer; BatchNorm, which only writes its statistics then, does not."""
+    modules = (each for each in model.modules() if not isinstance(each, _BatchNorm))
+    return any(True for each in modules for _ in each.buffers(recurse=False))

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.fit import lay_out_as_weights
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
-from manyheads.runner.parallel.rank.replicas import Replicas
+from manyheads.runner.parallel.rank.process_group import Replicas
 
 
 class Zero1(Replicas):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.slurm import absence, slurm_commands
+from manyheads.launchers.slurm import slurm_commands
 from tests.launchers.conftest import freeze, rows, survivors
 from tests.launchers.slurm.conftest import COMMON, HELD, LONG
 
@@ -89,7 +89,7 @@ def test_a_job_is_submitted_once_the_controller_answers(cluster, tmp_path, monke
 
 
 def test_a_controller_that_stays_away_at_submission(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(absence, "AWAY_SECONDS", 1.0)
+    monkeypatch.setattr(slurm_commands, "AWAY_SECONDS", 1.0)
     monkeypatch.setattr(slurm_commands, "AGAIN_SECONDS", 0.5)
     folder = freeze(tmp_path / "run", *COMMON)
     cluster.stop_controller()

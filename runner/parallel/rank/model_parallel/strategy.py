@@ -11,8 +11,12 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.parallel.rank.model_parallel.gradients import Gradients, SharedScaler
-from manyheads.runner.parallel.rank.model_parallel.own_parts import OwnParts, refuse_what_wants_whole_weights
+from manyheads.runner.parallel.rank.model_parallel.own_parts import (
+    Gradients,
+    OwnParts,
+    SharedScaler,
+    refuse_what_wants_whole_weights,
+)
 from manyheads.runner.parallel.rank.model_parallel.parallel_state import WholeState
 from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding, set_reduces
 from manyheads.runner.parallel.rank.model_parallel.splitting import Shared, Splitting

@@ -10,8 +10,7 @@ from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding
 from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.process_group import ProcessGroup
-from manyheads.runner.parallel.rank.replicas import Replicas
+from manyheads.runner.parallel.rank.process_group import ProcessGroup, Replicas
 from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS
 from manyheads.runner.parallel.rank.replicated.replica import Replica
 

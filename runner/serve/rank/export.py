@@ -4,7 +4,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
-from manyheads.runner.serve.rank.export.served import Served
+from manyheads.runner.serve.rank.export_formats import WRITERS, Served
 from manyheads.runner.serve.rank.trained import Trained
 
 BOUND = 1e-4  # of the largest output; rounding in another order stays far below it
@@ -41,7 +40,7 @@ def export(trained: Trained, format: str, out: Path) -> float:
     served = Served(trained).eval()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"model{FORMATS[format].suffix}"
-        writer = import_module(f"{__name__}.{format}")
+        writer = WRITERS[format]
         try:
             writer.write(served, served.examples(EXAMPLES), file, facts(trained, served))
         except Exception as error:  # tracing meets a model's code with errors of every kind
