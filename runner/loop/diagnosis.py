@@ -39,7 +39,8 @@ def diagnosed(update: Update, run: RunConfig) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            if (mistake := explained(error, update, run)) is not None:
+            sizes = run.data.image_size, run.trainer.resize_from
+            if (mistake := explained(error, update, sizes)) is not None:
                 raise mistake from error
             raise
 
@@ -51,12 +52,16 @@ def memory_explained(run: RunConfig) -> Iterator[None]:
         yield
     except Exception as error:
         if Failure.of(error).kind is Kind.OUT_OF_MEMORY:
-            raise type(error)(f"{str(error).rstrip('.')}. {_less_memory(run)}") from error
+            remedy = _less_memory(run.batch_per_rank, run.trainer.grad_accumulation)
+            raise type(error)(f"{str(error).rstrip('.')}. {remedy}") from error
         raise
 
 
-def explained(error: Exception, update: Update, run: RunConfig) -> Exception | None:
-    """An error that names the value and the key to set; None for an unknown kind of mistake."""
+def explained(error: Exception, update: Update, sizes: tuple[int | None, int | None]) -> Exception | None:
+    """An error that names the value and the key to set; None for an unknown kind of mistake.
+
+    ``sizes``: data.image_size and trainer.resize_from.
+    """
     said, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, ConfigurationError):
         return None
@@ -76,14 +81,13 @@ def explained(error: Exception, update: Update, run: RunConfig) -> Exception | N
     if not (entered or CALLED.search(said)):  # it is of something else, an exchange between ranks for one
         return None
     layer = f"{names[id(entered[-1])]} ({type(entered[-1]).__name__}): " if entered and names[id(entered[-1])] else ""
-    return ConfigurationError(_model(layer + said, batch, run))
+    return ConfigurationError(_model(layer + said, batch, sizes))
 
 
-def _less_memory(run: RunConfig) -> str:
-    halved = f"trainer.grad_accumulation={2 * run.trainer.grad_accumulation} for the same updates in halves, "
+def _less_memory(batch_per_rank: int, accumulation: int) -> str:
+    halved = f"trainer.grad_accumulation={2 * accumulation} for the same updates in halves, "
     return (
-        f"Set {halved if run.batch_per_rank % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a "
-        "smaller model."
+        f"Set {halved if batch_per_rank % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a smaller model."
     )
 
 
@@ -105,13 +109,13 @@ def _loss(said: str, outputs: Any, batch: Batch, update: Update) -> str:
     )
 
 
-def _model(said: str, batch: Batch, run: RunConfig) -> str:
+def _model(said: str, batch: Batch, sizes: tuple[int | None, int | None]) -> str:
     if ALONE in said:
         remedy = "Set data.drop_last=true or another data.batch_size, so that no rank has a single sample."
     else:
-        size = run.data.image_size
+        size, first = sizes
         remedy = "Set model= to one that takes such inputs" + (f", or data.image_size (now {size})." if size else ".")
-        if (first := run.trainer.resize_from) is not None:
+        if first is not None:
             remedy = f"Set trainer.resize_from (now {first}) to null, or model= to one for images of any size."
     return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {said}. {remedy}"
 

@@ -1,5 +1,7 @@
 """What a user sees before the training: what is run, on what, and how the global batch is divided."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
@@ -15,7 +17,6 @@ from manyheads.runner.optimizer.rank.build_optimizer import scaled_lr
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.precision.precision_option import PrecisionOption
 from manyheads.runner.precision.rank.precision import Precision
 
 
@@ -35,7 +36,7 @@ def header(
     lr = learning_rate(run.optimizer, run.data.batch_size)
     sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
     return {
-        **about(run),
+        **about(run.name, run.tags, run.notes),
         "model": f"{run.model.title}, {parameters:,} parameters",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
@@ -46,7 +47,7 @@ def header(
         **({"length": length} if length else {}),
         **averaging(run.trainer),
         **unused_speedups(run, convolves=convolves(model)),
-        **emulated(run.precision, run.trainer.device),
+        **emulated(run.precision.autocast(on_gpus=run.on_gpus), run.trainer.device),
     }
 
 
@@ -116,9 +117,9 @@ def convolves(model: nn.Module) -> bool:
     return 2 * sum(size for is_of_one, size in sizes if is_of_one) > sum(size for _, size in sizes)
 
 
-def emulated(precision: PrecisionOption, device: str) -> dict[str, str]:
+def emulated(autocast: str | None, device: str) -> dict[str, str]:
     """What makes a run on CPUs slower than fp32 would be; empty if the processor has the instructions."""
-    on_cpus = device == "cpu" and precision.autocast(on_gpus=False) == "bfloat16"
+    on_cpus = device == "cpu" and autocast == "bfloat16"
     return {"slower": f"usually than precision=fp32: {EMULATED}"} if on_cpus and bfloat16() is None else {}
 
 
@@ -131,9 +132,9 @@ def weights(built: Built, loaded: str | None) -> dict[str, str]:
     return {"weights": text} if text else {}
 
 
-def about(run: RunConfig) -> dict[str, str]:
+def about(name: str | None, tags: Sequence[str], notes: str | None) -> dict[str, str]:
     """The user's description of the run; empty without one."""
-    said = {"name": run.name, "tags": ", ".join(run.tags), "notes": run.notes}
+    said = {"name": name, "tags": ", ".join(tags), "notes": notes}
     return {key: printable(text) for key, text in said.items() if text}
 
 

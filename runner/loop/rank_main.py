@@ -68,8 +68,8 @@ def run_rank(
         from manyheads.runner.loop import build, session
 
         run = RunConfig.read(folder)
-        if apart:
-            _go_near(run, local_rank)
+        if apart and run.launcher.numa:
+            _go_near(local_rank, ranks=run.launcher.nproc_per_node, on_gpus=run.on_gpus)
         parallel = build.join(run, rank=rank, local_rank=local_rank, world_size=world_size)
         if apart and world_size > 1:
             _count_collectives(parallel.collectives, heartbeat)
@@ -95,13 +95,13 @@ def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None
     threading.Thread(target=tell, name="collectives", daemon=True).start()
 
 
-def _go_near(run: RunConfig, local_rank: int) -> None:
+def _go_near(local_rank: int, *, ranks: int, on_gpus: bool) -> None:
     """Have this rank, and the loader processes that it will start, run on the cores that are near its device."""
-    if not run.launcher.numa or not hasattr(os, "sched_setaffinity"):
+    if not hasattr(os, "sched_setaffinity"):
         return
-    gpus = hardware.gpu_indices() if run.on_gpus else []
+    gpus = hardware.gpu_indices() if on_gpus else []
     gpu = gpus[local_rank] if local_rank < len(gpus) else None
-    if cores := near(local_rank=local_rank, ranks=run.launcher.nproc_per_node, gpu=gpu):
+    if cores := near(local_rank=local_rank, ranks=ranks, gpu=gpu):
         os.sched_setaffinity(0, cores)
 
 

@@ -122,11 +122,15 @@ class HorovodOption(ParallelOption):
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
-        for wrong in (*self._wrong(run), *self._wrong_half(run), *self._wrong_adasum(run, controller)):
+        for wrong in (
+            *self._wrong(run.trainer.grad_accumulation, run.trainer.channels_last),
+            *self._wrong_half(run),
+            *self._wrong_adasum(run, controller),
+        ):
             raise ConfigurationError(wrong)
 
-    def _wrong(self, run: RunConfig) -> Iterator[str]:
-        accumulation, factor = run.trainer.grad_accumulation, self.gradient_predivide_factor
+    def _wrong(self, accumulation: int, channels_last: bool) -> Iterator[str]:
+        factor = self.gradient_predivide_factor
         if self.compression not in ("none", "fp16"):
             yield f"parallel.compression={self.compression}: Horovod has none and fp16 only. Set one of them."
         if self.backward_passes_per_step != accumulation:
@@ -134,7 +138,7 @@ class HorovodOption(ParallelOption):
                 f"parallel.backward_passes_per_step={self.backward_passes_per_step} must equal "
                 f"trainer.grad_accumulation, which is {accumulation}. Set that key, and this one to auto."
             )
-        if run.trainer.channels_last:
+        if channels_last:
             yield (
                 "trainer.channels_last=true: Horovod exchanges contiguous tensors only, and the weights and "
                 "gradients of convolutions then are not contiguous. Set it to false, or parallel=ddp."

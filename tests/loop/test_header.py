@@ -7,14 +7,13 @@ from manyheads.runner.loop import header
 from manyheads.runner.loop.header import about, convolves, emulated, length, unused_speedups
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.model.model_option import ModelOption
-from manyheads.runner.option.run_config import RunConfig
-from tests.in_process import config, typed
+from tests.in_process import typed
 
 
 def test_what_the_user_says_of_a_run_is_shown_where_he_says_it():
-    said = RunConfig.of({**config(), "name": "first", "tags": ["baseline", "small"], "notes": "as in the paper\x1b[2J"})
-    assert about(said) == {"name": "first", "tags": "baseline, small", "notes": "as in the paper\\x1b[2J"}
-    assert about(typed()) == {}
+    said = about("first", ["baseline", "small"], "as in the paper\x1b[2J")
+    assert said == {"name": "first", "tags": "baseline, small", "notes": "as in the paper\\x1b[2J"}
+    assert about(None, [], None) == {}
 
 
 @pytest.mark.parametrize(
@@ -68,8 +67,8 @@ def test_what_is_mostly_convolutions():
 def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, instructions, says):
     monkeypatch.setattr(header, "bfloat16", lambda: instructions)
     run = typed("trainer.device=cpu", *overrides)
-    assert emulated(run.precision, run.trainer.device).get("slower", "").startswith(says)
-    assert bool(emulated(run.precision, run.trainer.device)) is bool(says)
+    assert emulated(run.precision.autocast(on_gpus=False), run.trainer.device).get("slower", "").startswith(says)
+    assert bool(emulated(run.precision.autocast(on_gpus=False), run.trainer.device)) is bool(says)
 
 
 @pytest.mark.parametrize(
