@@ -122,11 +122,9 @@ class HorovodOption(ParallelOption):
             )
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
-        for wrong in (
-            *self._wrong(run.trainer.grad_accumulation, run.trainer.channels_last),
-            *self._wrong_half(run),
-            *self._wrong_adasum(run, controller),
-        ):
+        trainer = run.trainer
+        found = [*self._wrong(trainer.grad_accumulation, trainer.channels_last), *self._wrong_half(run)]
+        for wrong in (*found, *self._wrong_adasum(run, controller)):
             raise ConfigurationError(wrong)
 
     def _wrong(self, accumulation: int, channels_last: bool) -> Iterator[str]:
