@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """A run that is ready to start: its folder and config, read once; its launcher; the variable that pins the config.
 
     No rank reads another run.yaml than the one that ``pinned`` names. ``apart``: as in ``prepare``.
@@ -45,7 +45,7 @@ class Plan:
     apart: bool
 
 
-def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
+def prepare(folder: RunFolder, *, apart: bool = False) -> LaunchPlan:
     """Plan to run, or resume, what is frozen in ``folder``, and start slow preparations in the background.
 
     ``apart``: no rank may train in this process, because it has other jobs to do and must survive this one. Raises
@@ -57,7 +57,7 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> Plan:
     launcher = _launcher(run)
     launcher = launcher.as_child_process() if apart else launcher
     launcher.prepare(environment(launcher), _imports(run, apart=apart))
-    return Plan(folder, run, launcher, pinned, apart)
+    return LaunchPlan(folder, run, launcher, pinned, apart)
 
 
 def refuse_early(run: RunConfig) -> None:
@@ -93,7 +93,7 @@ def _launcher(run: RunConfig) -> Launcher:
     return launcher
 
 
-def launch(plan: Plan, *, main: str = TRAIN, composed_from: str | None = None) -> ResultJson:
+def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = None) -> ResultJson:
     """Carry out the plan; returns the content of the run's result.json.
 
     Raises RunFailed, ConfigurationError or Interrupted, after writing that result.json. ``main``: the module whose
@@ -124,7 +124,7 @@ def _names_own_code(run: RunConfig) -> bool:
     return any(not target.startswith(("manyheads.", "torch.", "auto")) for _, target in targets(run.written))
 
 
-def _launch_here(plan: Plan, signals: list[int], *, main: str, is_untried: bool) -> ResultJson:
+def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried: bool) -> ResultJson:
     folder, run, launcher = plan.folder, plan.run, plan.launcher
     with folder.locked():
         if main == TRAIN:

@@ -117,8 +117,8 @@ def gone_silently(codes: Mapping[int, int | None], job: Job) -> list[int]:
 class Watchdog:
     """Notices that no rank makes progress. ``timeout``: seconds without a beat; ``dump_stacks``: of ``Ranks``."""
 
-    def __init__(self, job: Job, timeout: float, tell_where: Callable[[], None]):
-        self._job, self._timeout, self._tell_where = job, timeout, tell_where
+    def __init__(self, job: Job, timeout: float, dump_stacks: Callable[[], None]):
+        self._job, self._timeout, self._dump_stacks = job, timeout, dump_stacks
         self._beats, self._since = job.heartbeat.beats(), time.monotonic()
 
     def check(self) -> None:
@@ -127,7 +127,7 @@ class Watchdog:
         if beats != self._beats:
             self._beats, self._since = beats, now
         elif now - self._since > self._timeout:
-            self._tell_where()
+            self._dump_stacks()
             time.sleep(0.5)
             failure = stalled(self._timeout)
             who = stopped(self._job) or waited_for(self._job, failure)

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from manyheads import __version__
-from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.node_agent import connect, serve
 from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Node
@@ -45,7 +45,7 @@ def join(run: RunConfig) -> None:
     _conclude(link.outcome)
 
 
-def _connected(host: str, port: int, settings: NodeSettings) -> Link:
+def _connected(host: str, port: int, settings: NodeSettings) -> ParentLink:
     """Connect as soon as the run's parent listens. Raises RunFailed after ``launcher.start_timeout`` seconds.
 
     The name is looked up for each attempt: a machine that has been replaced has another address.

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 from manyheads import __version__
-from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.node_part import attempt
-from manyheads.launchers.nodes.wire import KEY_BYTES, Channel, Message, Refused, greet, own_key
+from manyheads.launchers.nodes.wire import KEY_BYTES, Channel, Message, ProtocolError, greet, own_key
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.runner.errors import ConfigurationError, complain
 from manyheads.runner.machine import addresses
@@ -57,10 +57,10 @@ def read_key(path: Path) -> bytes:
         ) from None
 
 
-def connect(address: str, port: int, key: bytes, *, silence: float) -> Link:
+def connect(address: str, port: int, key: bytes, *, silence: float) -> ParentLink:
     """Connect to the parent. Raises OSError with a sentence that names its address."""
     try:
-        return Link(_greeted(address, port, key, silence), silence=silence)
+        return ParentLink(_greeted(address, port, key, silence), silence=silence)
     except OSError as error:
         reason = error.strerror or error
         raise OSError(f"no connection to the run's parent at {addresses.bracketed(address)}:{port}: {reason}") from None
@@ -72,7 +72,7 @@ def _greeted(address: str, port: int, key: bytes, silence: float) -> Channel:
         connection = socket.create_connection((address, port), timeout=silence)
         try:
             return greet(connection, key)
-        except Refused:
+        except ProtocolError:
             raise
         except ConnectionError:
             connection.close()
@@ -80,7 +80,9 @@ def _greeted(address: str, port: int, key: bytes, silence: float) -> Channel:
     return greet(socket.create_connection((address, port), timeout=silence), key)
 
 
-def serve(link: Link, *, name: str, interface: str | None = None, signature: dict[str, str] | None = None) -> None:
+def serve(
+    link: ParentLink, *, name: str, interface: str | None = None, signature: dict[str, str] | None = None
+) -> None:
     """Act as this node's agent until the parent releases it.
 
     ``signature``: of the config typed on this machine; None if none was.
@@ -92,7 +94,7 @@ def serve(link: Link, *, name: str, interface: str | None = None, signature: dic
     link.close()
 
 
-def description(link: Link, name: str, interface: str | None) -> Message:
+def description(link: ParentLink, name: str, interface: str | None) -> Message:
     """Describe this node to the parent: its name, addresses, versions and clock."""
     address = addresses.own_address(interface) if interface else link.channel.address
     machine = inventory()
@@ -109,7 +111,7 @@ def description(link: Link, name: str, interface: str | None) -> Message:
     }
 
 
-def free_port(link: Link, interface: str | None) -> int:
+def free_port(link: ParentLink, interface: str | None) -> int:
     """A free port of this machine, for the rendezvous of the ranks."""
     return addresses.free_port(addresses.own_address(interface) if interface else link.channel.address)
 

@@ -13,7 +13,7 @@ from threading import Event
 from manyheads.launchers.agent_program import relay_stdout, run_agent
 from manyheads.launchers.end_processes import dump_stacks
 from manyheads.launchers.launcher import Job
-from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.remote_commands import RemoteCommand, remote_shell
 from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
@@ -38,7 +38,7 @@ class PartEnded(RunFailed):
 class Here(Job):
     """The run as this node sees it: a job with this node's ranks alone."""
 
-    link: Link = field(default=None)  # type: ignore[assignment]
+    link: ParentLink = field(default=None)  # type: ignore[assignment]
     attempt: int = 0
 
     def check_timeout(self) -> None:
@@ -49,7 +49,7 @@ class Here(Job):
             self.heartbeat.stop_signal = stop
 
 
-def attempt(order: Message, link: Link, signals: list[int]) -> Message:
+def attempt(order: Message, link: ParentLink, signals: list[int]) -> Message:
     """Start this node's ranks as the parent orders, and return the message that reports how they ended."""
     ranks = range(order["first"], order["first"] + order["count"])
     folder = RunFolder(order["folder"])
@@ -90,7 +90,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
 
     The order names the launcher's own functions: ``run_part``, if it starts the ranks itself, or else ``exit_codes``,
     which reads them in its program's output. ``meets_by_name``: that program needs a distinct name for each machine;
-    ``starts_others``: it starts the ranks on all machines, with the ``ssh`` of ``errands``.
+    ``starts_others``: it starts the ranks on all machines, with the ``ssh`` of ``requests``.
     """
     variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
     if "run_part" in order:
@@ -127,7 +127,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         )
 
 
-def tell_restart(link: Link, cause: str) -> None:
+def tell_restart(link: ParentLink, cause: str) -> None:
     """Tell the parent that a rank is started again without the others."""
     link.send({"is": "restart", "cause": cause})
 

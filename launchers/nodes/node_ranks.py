@@ -44,7 +44,7 @@ class NodeRanks(Ranks):
         self._meeting.stop = self.attempt, self._job.heartbeat.stop_signal
         for node in list(self.shares):
             self._refuse_lost(node, self.silence)
-        if not self._has_failed and (failure := self.said()) is not None:  # not a rank's: none was even started
+        if not self._has_failed and (failure := self.reported()) is not None:  # not a rank's: none was even started
             raise RunFailed(failure)
 
     def exit_codes(self) -> Mapping[int, int | None]:
@@ -87,7 +87,7 @@ class NodeRanks(Ranks):
         most = min(self.silence, 5 * ALIVE_SECONDS)
         return [n for n in self.shares if n not in self._ended and time.monotonic() - n.heard > most]
 
-    def said(self) -> Failure | None:
+    def reported(self) -> Failure | None:
         """The failure that an agent reported, in case no rank could write its own report; None if none did."""
         for node, message in self._ended.items():
             if failure := Failure.from_json(message["failure"]):
@@ -120,7 +120,7 @@ class NodeRanks(Ranks):
                 self._reports.setdefault(report["rank"], report)
         if message["is"] == "status":
             self._codes |= {rank: self._codes.get(rank) for rank in message["gone"] if rank in own}
-        elif message["is"] in ("errand", "errand done"):
+        elif message["is"] in ("command", "command done"):
             self._pass_on(node, message)
         elif message["is"] == "ended" and message["attempt"] == self.attempt:
             self._ended[node] = message
@@ -130,21 +130,21 @@ class NodeRanks(Ranks):
             if failure is not None and failure.rank is not None and failure.kind is Kind.PROCESS_DIED:
                 self._codes.setdefault(failure.rank, failure.exit_code)  # its starter died with it and reported none
             if node is next(iter(self.shares)) and self.engine_is_alone:
-                self.tell({"do": "end", "attempt": self.attempt})  # the errands are done
+                self.tell({"do": "end", "attempt": self.attempt})  # so are the commands on the other machines
             if failure is not None and failure.kind is Kind.MISTAKE:
                 raise error_of(failure)
 
     def _pass_on(self, node: Node, message: Message) -> None:
-        """Forward an errand from the machine of the program that starts all ranks to the one it names, or back."""
+        """Forward a command to the machine that it names, from the one that starts all ranks, or its exit code back."""
         first = next(iter(self.shares))
-        if message["is"] == "errand done":
-            first.send({"do": "errand done", "id": message["id"], "code": message["code"]})
+        if message["is"] == "command done":
+            first.send({"do": "command done", "id": message["id"], "code": message["code"]})
             return
         named = [each for each in self.shares if message["host"] in (each.name, each.address, each.host)]
         if named and node is first:
-            named[0].send({"do": "errand", "id": message["id"], "command": message["command"]})
+            named[0].send({"do": "command", "id": message["id"], "command": message["command"]})
         else:
-            node.send({"do": "errand done", "id": message["id"], "code": 255})
+            node.send({"do": "command done", "id": message["id"], "code": 255})
 
     def _refuse_lost(self, node: Node, silence: float) -> None:
         if node in self._ended:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from manyheads.launchers.end_processes import end
 from manyheads.launchers.environment import PROJECT
-from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import Ranks
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -27,16 +27,16 @@ from manyheads.runner.run.program import Process, Program
 SHELL = "manyheads.launchers.nodes.remote_shell"
 
 
-class Errands:
+class CommandRequests:
     """The requesting side: sends the commands of programs on this machine to other machines."""
 
-    def __init__(self, folder: Path, link: Link):
+    def __init__(self, folder: Path, link: ParentLink):
         self._link, self._numbers = link, itertools.count()
         self._asking: dict[int, socket.socket] = {}
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._server.bind(str(folder / "errands"))
+        self._server.bind(str(folder / "requests"))
         self._server.listen(64)
-        threading.Thread(target=self._accept, name="errands", daemon=True).start()
+        threading.Thread(target=self._accept, name="requests", daemon=True).start()
 
     def answer(self, number: int, code: int) -> None:
         """Report the exit code of a command on the other machine to the program that asked for it."""
@@ -57,41 +57,41 @@ class Errands:
                 asking, _ = self._server.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(asking,), name="errand", daemon=True).start()
+            threading.Thread(target=self._serve, args=(asking,), name="command", daemon=True).start()
 
     def _serve(self, asking: socket.socket) -> None:
         with suppress(OSError, ValueError, KeyError):
             request = json.loads(asking.makefile("r").readline())
             number = next(self._numbers)
             self._asking[number] = asking
-            self._link.send({"is": "errand", "id": number, "host": request["host"], "command": request["command"]})
+            self._link.send({"is": "command", "id": number, "host": request["host"], "command": request["command"]})
             asking.recv(1)  # returns when the program exits
             if self._asking.pop(number, None) is not None:
-                self._link.send({"is": "errand", "id": number, "host": request["host"], "command": None})
+                self._link.send({"is": "command", "id": number, "host": request["host"], "command": None})
 
 
 @contextmanager
-def remote_shell(folder: Path, link: Link) -> Iterator[dict[str, str]]:
+def remote_shell(folder: Path, link: ParentLink) -> Iterator[dict[str, str]]:
     """Environment variables that make programs on this machine find our ``ssh``. ``folder``: the agent's."""
     script = folder / "ssh"
     path = os.pathsep.join(PROJECT)
     variables = f"PYTHONPATH={shlex.quote(path)} PYTHONSAFEPATH=1" if path else "PYTHONSAFEPATH=1"
-    socket_path = shlex.quote(str(folder / "errands"))
+    socket_path = shlex.quote(str(folder / "requests"))
     script.write_text(f'#!/bin/sh\nexec env {variables} {shlex.quote(sys.executable)} -m {SHELL} {socket_path} "$@"\n')
     script.chmod(0o700)
-    errands = Errands(folder, link)
-    link.on_answer = errands.answer
+    requests = CommandRequests(folder, link)
+    link.on_answer = requests.answer
     try:
         yield {"PATH": os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])}
     finally:
         link.on_answer = None
-        errands.close()
+        requests.close()
 
 
 class RemoteCommand(Ranks):
     """The executing side: the commands that other machines asked for."""
 
-    def __init__(self, link: Link, heartbeat: Heartbeat, environment: dict[str, str]):
+    def __init__(self, link: ParentLink, heartbeat: Heartbeat, environment: dict[str, str]):
         super().__init__(heartbeat)
         self._link, self._environment = link, environment
         self._processes: dict[int, Process] = {}
@@ -104,7 +104,7 @@ class RemoteCommand(Ranks):
 
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (asked := self._link.next_errand(min(0.05, seconds))) is not None or time.monotonic() < deadline:
+        while (asked := self._link.next_command(min(0.05, seconds))) is not None or time.monotonic() < deadline:
             if asked is not None:
                 self._take(asked)
             self._collect()
@@ -127,4 +127,4 @@ class RemoteCommand(Ranks):
         for number, process in list(self._processes.items()):
             if (code := process.poll()) is not None:
                 del self._processes[number]
-                self._link.send({"is": "errand done", "id": number, "code": code if code >= 0 else 128 - code})
+                self._link.send({"is": "command done", "id": number, "code": code if code >= 0 else 128 - code})

@@ -29,7 +29,7 @@ _CODE = hashlib.sha256().digest_size
 Message = dict[str, Any]
 
 
-class Refused(ConnectionError):
+class ProtocolError(ConnectionError):
     """The other side failed to prove that it has the key, or sent a message that breaks the protocol."""
 
 
@@ -57,14 +57,14 @@ class Channel:
         """The next message. Raises ConnectionError or OSError at the end of the connection, or for a forged message."""
         (length,) = struct.unpack("!I", _exactly(self._socket, 4))
         if length > MOST_BYTES:
-            raise Refused(f"a message of {length} bytes; the limit is {MOST_BYTES}")
+            raise ProtocolError(f"a message of {length} bytes; the limit is {MOST_BYTES}")
         code, content = _exactly(self._socket, _CODE), _exactly(self._socket, length)
         if not hmac.compare_digest(code, _code(self._key, self._other, self._received, content)):
-            raise Refused("a message with a wrong authentication code")
+            raise ProtocolError("a message with a wrong authentication code")
         self._received += 1
         message = json.loads(content)
         if not isinstance(message, dict):
-            raise Refused("a message that is not an object")
+            raise ProtocolError("a message that is not an object")
         return message
 
     @property
@@ -99,20 +99,20 @@ def admit(connection: socket.socket, key: bytes) -> Channel:
 
 def _handshake(connection: socket.socket, key: bytes, *, own: bytes, other: bytes) -> Channel:
     if len(key) != KEY_BYTES:
-        raise Refused(f"a key of {len(key)} bytes")
+        raise ProtocolError(f"a key of {len(key)} bytes")
     connection.settimeout(HANDSHAKE_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     mine = secrets.token_bytes(KEY_BYTES)
     connection.sendall(_MAGIC + mine)
     if _exactly(connection, len(_MAGIC)) != _MAGIC:
-        raise Refused("it speaks a different protocol")
+        raise ProtocolError("it speaks a different protocol")
     theirs = _exactly(connection, KEY_BYTES)
     nonces = mine + theirs if own == b"agent" else theirs + mine
     expected = _proof(key, other, nonces)
     if own == b"agent":
         connection.sendall(_proof(key, own, nonces))
     if not hmac.compare_digest(_exactly(connection, _CODE), expected):
-        raise Refused("it has a different key")
+        raise ProtocolError("it has a different key")
     if own == b"parent":
         connection.sendall(_proof(key, own, nonces))
     connection.settimeout(None)

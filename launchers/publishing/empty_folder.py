@@ -26,7 +26,7 @@ def is_own() -> bool:
 
 
 @contextlib.contextmanager
-def settled() -> Iterator[None]:
+def in_empty_folder() -> Iterator[None]:
     """A context in which this process stands in an empty folder, unless the working directory is the user's own."""
     if is_own():
         yield

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 
-from manyheads.launchers.publishing.empty_folder import settled
+from manyheads.launchers.publishing.empty_folder import in_empty_folder
 from manyheads.launchers.publishing.publish_state import masked, note_failure, one_publisher
 from manyheads.launchers.publishing.publisher import Publisher
 from manyheads.runner.logger.tracker import Tracker
@@ -32,7 +32,7 @@ def main(path: str, name: str) -> int:
         except Exception as error:
             note_failure(folder, name, error)
             return 1
-        with settled():
+        with in_empty_folder():
             return follow(publisher)
 
 

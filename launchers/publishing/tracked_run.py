@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.logger.tracker import Outcome, TrackedRun, TrackedSweep
+from manyheads.runner.logger.tracker import RunOutcome, TrackedRun, TrackedSweep
 from manyheads.runner.run.data_files import read_bytes, read_json
 from manyheads.runner.run.files import is_locked, matching
 from manyheads.runner.run.frozen import flatten
@@ -43,7 +43,7 @@ def tracked_run(folder: RunFolder) -> TrackedRun:
     )
 
 
-def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | None = None) -> Outcome:
+def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | None = None) -> RunOutcome:
     """How the run ended. ``step``, ``time``: of its last row; ``is_running``: None to find out.
 
     A run without a result that no process is working on was killed.
@@ -51,11 +51,11 @@ def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | Non
     result = folder.read_result()
     if result is None:
         running = is_locked(folder.config) if is_running is None else is_running
-        return Outcome("running" if running else "failed", step, time, None if running else "its process was killed")
+        return RunOutcome("running" if running else "failed", step, time, None if running else "its process was killed")
     error = (result.get("error") or {}).get("message")
     best: dict[str, Any] = {**(result.get("best") or result.get("metrics") or {}), "objective": result.get("objective")}
     values = {f"best/{name}": float(value) for name, value in best.items() if value is not None}
-    return Outcome(result.get("status", "failed"), step, time, str(error) if error else None, values)
+    return RunOutcome(result.get("status", "failed"), step, time, str(error) if error else None, values)
 
 
 def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:

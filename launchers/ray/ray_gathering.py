@@ -55,7 +55,7 @@ class RayClient:
             self.close()
             raise ConfigurationError(met["failure"] if met else f"Ray cannot be reached; see {log}")
         self.address: str = met["address"]
-        self._listener = threading.Thread(target=self._listen, name="gang", daemon=True)
+        self._listener = threading.Thread(target=self._listen, name="ray client", daemon=True)
         self._listener.start()
 
     def start(self, commands: list[str]) -> None:
@@ -129,9 +129,9 @@ class Displaced(Exception):
 class Placed(Gathering):
     """Machines whose agents Ray starts, and restarts. ``patience``: seconds to wait for room; None for no limit."""
 
-    def __init__(self, gang: RayClient, patience: float | None, *arguments: Any):
+    def __init__(self, client: RayClient, patience: float | None, *arguments: Any):
         super().__init__(*arguments)
-        self._gang, self._patience = gang, patience
+        self._client, self._patience = client, patience
 
     def gather(self, job: Job) -> list[Node]:
         while True:
@@ -140,11 +140,11 @@ class Placed(Gathering):
                 return super().gather(job)
 
     def why(self, name: str) -> str | None:
-        return self._gang.failure
+        return self._client.failure
 
     def _wait_for_room(self, job: Job) -> None:
         began, told = time.monotonic(), False
-        while not self._gang.is_placed:
+        while not self._client.is_placed:
             self._refuse_failed()
             if job.signals:
                 raise Interrupted(job.signals[0])
@@ -152,20 +152,20 @@ class Placed(Gathering):
             waited = time.monotonic() - began
             if self._patience is not None and waited > self._patience:
                 limit = f"launcher.placement_timeout={self._patience:g} seconds"
-                raise RunFailed(Failure(Kind.NOT_STARTED, message=f"{self._gang.wanted} (waited for {limit})."))
+                raise RunFailed(Failure(Kind.NOT_STARTED, message=f"{self._client.wanted} (waited for {limit})."))
             if not told and waited > 2:
-                print(f"waiting for Ray: {self._gang.wanted}", flush=True)
+                print(f"waiting for Ray: {self._client.wanted}", flush=True)
                 told = True
             time.sleep(POLL_SECONDS)
 
     def _call(self, *, is_first: bool) -> None:
         self._refuse_failed()
-        if not self._gang.is_placed:
+        if not self._client.is_placed:
             raise Displaced
 
     def _refuse_failed(self) -> None:
-        if self._gang.failure is not None:
-            raise RunFailed(Failure(Kind.UNREACHABLE, message=self._gang.failure))
+        if self._client.failure is not None:
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=self._client.failure))
 
 
 def _command(settings: NodeSettings, name: str, place: dict[str, Any], output: Path) -> str:
@@ -179,14 +179,14 @@ def placed(
     settings: NodeSettings, folder: RunFolder, *, asked: dict[str, Any], patience: float | None
 ) -> Iterator[Gathering]:
     """The machines of a run on Ray, until it ends."""
-    with RayClient(asked, log=folder.logs / "ray.log") as gang:
-        own = addresses.own_address(settings.interface) if settings.interface else gang.address
+    with RayClient(asked, log=folder.logs / "ray.log") as client:
+        own = addresses.own_address(settings.interface) if settings.interface else client.address
         meeting, key = meet(own, folder)
-        machines = Placed(gang, patience, settings, folder, meeting, key, set())
+        machines = Placed(client, patience, settings, folder, meeting, key, set())
         with let_go(machines):
             place = {"address": own, "port": meeting.port, "key": key}
             outputs = [folder.logs / f"node_{number}.out" for number in range(settings.most)]
-            gang.start(
+            client.start(
                 [_command(settings, name, place, out) for name, out in zip(settings.hosts, outputs, strict=True)]
             )
             with in_background(RayOutput(outputs[0]).show, name="output"):

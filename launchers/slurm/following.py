@@ -77,7 +77,7 @@ class Following:
 
     def _without_answer(self) -> None:
         """The job continues without the controller, which alone can end it. Raises RunFailed."""
-        self._absence.goes_on("the job continues without it")
+        self._absence.unanswered("the job continues without it")
         if len(self._signals) > 1:
             why = f"Slurm's controller does not answer, so job {self._job} is not cancelled. Use `scancel {self._job}`."
             raise RunFailed(Failure(Kind.UNREACHABLE, message=why))

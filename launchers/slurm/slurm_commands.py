@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, printable
-from manyheads.runner.run.program import Answer, Program
+from manyheads.runner.run.program import Program, ProgramOutput
 
 SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
 UNREACHED = re.compile(r"contact slurm controller|connect(ion)? (failure|refused)", re.I)
@@ -79,7 +79,7 @@ def submit(script: Path, signals: Sequence[int] = ()) -> str:
     while (done := _run("sbatch", "--parsable", str(script))).code != 0:
         said = " ".join(done.errors.replace("sbatch: error:", "").split()).rstrip(".")
         if UNREACHED.search(said):
-            absence.goes_on(said)
+            absence.unanswered(said)
         elif AWAY.search(said):
             why = f"Slurm's controller did not answer, but may have the job: {said}. See `squeue --me`."
             raise RunFailed(Failure(Kind.UNREACHABLE, message=why))
@@ -96,7 +96,7 @@ def status(job: str, signals: Sequence[int] = ()) -> Status:
     """How a job stands now. Raises RunFailed if the controller stays away, Interrupted after a signal."""
     absence = Absence(signals)
     while (found := status_now(job)) is None:
-        absence.goes_on(f"no status of job {job}")
+        absence.unanswered(f"no status of job {job}")
         time.sleep(AGAIN_SECONDS)
     return found
 
@@ -109,7 +109,7 @@ def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
     return GONE if "Invalid job id" in done.errors else None
 
 
-def _shown(job: str, seconds: float = SECONDS) -> Answer:
+def _shown(job: str, seconds: float = SECONDS) -> ProgramOutput:
     return _run("scontrol", "show", "job", "-o", job, seconds=seconds)
 
 
@@ -161,7 +161,7 @@ def addresses(nodes: list[str]) -> dict[str, str]:
     return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
 
 
-def _run(*command: str, seconds: float = SECONDS) -> Answer:
+def _run(*command: str, seconds: float = SECONDS) -> ProgramOutput:
     try:
         return Program(command).ask(seconds=seconds)
     except FileNotFoundError:
@@ -178,7 +178,7 @@ class Absence:
         self._signals = signals
         self._deadline: float | None = None
 
-    def goes_on(self, said: str) -> None:
+    def unanswered(self, said: str) -> None:
         """Called for each question without an answer.
 
         Raises Interrupted after a signal, RunFailed after ``AWAY_SECONDS``.

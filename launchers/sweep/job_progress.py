@@ -64,7 +64,7 @@ class JobProgress:
 
     def ended(self, entry: Entry) -> None:
         """Record how a job ended, and what follows for the others."""
-        entry = self.pruning.settled(entry)
+        entry = self.pruning.recorded(entry)
         self._note(entry)
         console.job_ends(entry, self._titles.of(entry), apart=self._apart)
         if entry.state == "interrupted":
@@ -85,7 +85,7 @@ class JobProgress:
 Start = Callable[[Entry], object]
 
 
-def settle(entry: Entry, start: Start) -> Entry:
+def run_job(entry: Entry, start: Start) -> Entry:
     """Start a job and wait for it; the entry says how it ended. An exception is printed, and ends only this job."""
     try:
         value = start(entry)

@@ -25,7 +25,7 @@ class NoPruning:
     def watch(self, running: Sequence[Entry]) -> None:
         """Look at the jobs that run now; called every moment."""
 
-    def settled(self, entry: Entry) -> Entry:
+    def recorded(self, entry: Entry) -> Entry:
         """How a job has ended."""
         return entry
 
@@ -46,7 +46,7 @@ class Pruning(NoPruning):
             if entry.job not in self._asked and self._reason(entry) is not None:
                 self._stop(entry)
 
-    def settled(self, entry: Entry) -> Entry:
+    def recorded(self, entry: Entry) -> Entry:
         """Return the final state of a job: one that its rows condemn is pruned, however it ended, without a result."""
         reason = self._reason(entry)
         return entry if reason is None else entry.now("pruned", reason=reason, objective=None)

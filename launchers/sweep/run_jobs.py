@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from manyheads.launchers.parent_signals import interrupt
-from manyheads.launchers.sweep.job_progress import JobProgress, Start, settle
+from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.sweep_options import Options
@@ -49,7 +49,7 @@ def _run_here(progress: JobProgress, start: Start) -> None:
         while entry := progress.next():
             progress.started(entry)
             with _watched(progress.pruning, entry):
-                done = settle(entry, start)
+                done = run_job(entry, start)
             progress.ended(done)
 
 

@@ -14,7 +14,7 @@ from manyheads.launchers.environment import variables_set
 from manyheads.launchers.parent_signals import interrupt, received_signals
 from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
-from manyheads.launchers.sweep.job_progress import JobProgress, Start, settle
+from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.process import die_with_parent, handled_by
@@ -68,7 +68,7 @@ def _serve(pipe: Any, cores: list[int], start: Start) -> None:
         while (given := pipe.recv()) is not None:
             entry, environment, log = given
             with variables_set(environment), output_to(log):
-                done = settle(entry, start)
+                done = run_job(entry, start)
             pipe.send(done)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from manyheads.launchers.publishing.empty_folder import settled, tell_unread
+from manyheads.launchers.publishing.empty_folder import in_empty_folder, tell_unread
 from manyheads.launchers.publishing.publish_state import one_publisher
 from manyheads.launchers.publishing.publisher import Publisher
 from manyheads.launchers.publishing.publisher_main import tracker_of
@@ -92,7 +92,7 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
     kept = "what has been sent is recorded and not sent again"
     with working("publishing", len(planned), kept=kept) as work:
         for folder, name, tracker in planned:
-            with one_publisher(folder, name), settled():
+            with one_publisher(folder, name), in_empty_folder():
                 publisher = Publisher(folder, name, tracker)
                 try:
                     publisher.finish()

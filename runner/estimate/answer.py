@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from manyheads.runner.errors import ExitCode
-from manyheads.runner.estimate.findings import Device, Estimate, RankHolds, Traffic
+from manyheads.runner.estimate.findings import DeviceMemory, Estimate, RankHolds, Traffic
 from manyheads.runner.estimate.print_estimate import show
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
@@ -67,10 +67,10 @@ class Estimates(Answer):
     estimates: list[EstimatedRun]
     device_bytes: Annotated[int | None, "memory of each rank's device; null if it is unknown"]
     found: Annotated[list[Estimate], TEXT_ONLY]
-    device: Annotated[Device | None, TEXT_ONLY]
+    device: Annotated[DeviceMemory | None, TEXT_ONLY]
 
     @classmethod
-    def of(cls, found: Sequence[Estimate], device: Device | None) -> "Estimates":
+    def of(cls, found: Sequence[Estimate], device: DeviceMemory | None) -> "Estimates":
         """The estimates as they were found."""
         return cls([_run(each, device) for each in found], None if device is None else device.memory, [*found], device)
 
@@ -82,7 +82,7 @@ class Estimates(Answer):
         show(self.found, self.device)
 
 
-def _run(found: Estimate, device: Device | None) -> EstimatedRun:
+def _run(found: Estimate, device: DeviceMemory | None) -> EstimatedRun:
     largest = found.largest if found.holds else None
     fits = None
     if device is not None and largest is not None and (largest.most is not None or largest.total > device.memory):

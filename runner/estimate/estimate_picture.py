@@ -3,7 +3,7 @@
 import io
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.estimate.findings import Device, Estimate
+from manyheads.runner.estimate.findings import DeviceMemory, Estimate
 from manyheads.runner.estimate.print_estimate import name_of, readable
 from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.report.palette import short
@@ -25,7 +25,7 @@ SENT = ("#cc79a7", "#882255", "#d55e00", "#332288", "#88ccee", "#aa4499")
 GB = 10**9
 
 
-def draw(found: list[Estimate], device: Device | None, *, form: str) -> bytes | None:
+def draw(found: list[Estimate], device: DeviceMemory | None, *, form: str) -> bytes | None:
     """The picture as ``form``, "png" or "svg"; None where nothing could be estimated."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -89,7 +89,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceMemory:
     """The memory that each rank has, in bytes, and where that is from."""
 
     memory: int

@@ -7,7 +7,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.estimate.findings import Device, Estimate, Traffic
+from manyheads.runner.estimate.findings import DeviceMemory, Estimate, Traffic
 
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 HELD = {
@@ -22,7 +22,7 @@ HELD = {
 SENT = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "send", "receive", "all-to-all")
 
 
-def show(found: list[Estimate], device: Device | None, *, console: Console | None = None) -> None:
+def show(found: list[Estimate], device: DeviceMemory | None, *, console: Console | None = None) -> None:
     """Print the tables, refusals and notes. A table that is too wide is turned: kinds become its rows."""
     console = console or Console(highlight=False)
     known = [each for each in found if each.holds]
@@ -52,7 +52,7 @@ def name_of(found: Estimate) -> str:
     return ", ".join(each.partition("=")[2] for each in found.label.split()) or found.name
 
 
-def _held(found: list[Estimate], device: Device | None) -> tuple[str, list[list[str]]]:
+def _held(found: list[Estimate], device: DeviceMemory | None) -> tuple[str, list[list[str]]]:
     kinds = [kind for kind in HELD if kind not in ("masters", "buffers") or any(e.range(kind)[1] for e in found)]
     step = _step(max(each.largest.total for each in found))
     rows = [["", "ranks", *(HELD[kind] for kind in kinds), *(["fits"] if device else [])]]
@@ -63,7 +63,7 @@ def _held(found: list[Estimate], device: Device | None) -> tuple[str, list[list[
     return f"{UNITS[step]} that the largest rank holds", rows
 
 
-def _verdict(found: Estimate, device: Device) -> str:
+def _verdict(found: Estimate, device: DeviceMemory) -> str:
     if found.largest.total > device.memory:
         return "no"
     return "?" if found.largest.most is None else "yes"
@@ -110,7 +110,7 @@ def _fits(table: Table, console: Console) -> bool:
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width
 
 
-def _note(found: list[Estimate], device: Device | None) -> str:
+def _note(found: list[Estimate], device: DeviceMemory | None) -> str:
     text = "~ is an estimate, the rest is exact. Peak: the highest usage during an update, workspace included."
     if any(each.largest.traffic for each in found):
         text += " Communication counts whole tensors, however much of one each rank sends."

@@ -17,7 +17,7 @@ from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.errors import ConfigurationError, Unavailable, not_allowed
 from manyheads.runner.estimate.answer import Estimates
 from manyheads.runner.estimate.estimate_picture import draw
-from manyheads.runner.estimate.findings import Device, Estimate
+from manyheads.runner.estimate.findings import DeviceMemory, Estimate
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.report.picture_file import PictureFile
@@ -143,11 +143,11 @@ def estimated(planned: PlannedEstimate, *, alone: bool = True) -> Estimate:
     )
 
 
-def _device(typed: str | None) -> Device | None:
+def _device(typed: str | None) -> DeviceMemory | None:
     if typed is None:
         found = hardware.gpu_memory()
-        return None if found is None else Device(found, "this machine's GPUs")
+        return None if found is None else DeviceMemory(found, "this machine's GPUs")
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", typed, re.IGNORECASE)
     if match is None or match[2].lower() not in UNITS or float(match[1]) == 0:
         raise not_allowed("--device-memory", typed, "a size such as 80GB or 79.2GiB")
-    return Device(int(float(match[1]) * UNITS[match[2].lower()]))
+    return DeviceMemory(int(float(match[1]) * UNITS[match[2].lower()]))

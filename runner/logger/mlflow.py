@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.logger.logger_option import ADDRESS, TrackerOption
 from manyheads.runner.logger.mlflow_store import Store
-from manyheads.runner.logger.tracker import Outcome, Point, TrackedRun, TrackedSweep, Tracker
+from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, TrackedSweep, Tracker
 from manyheads.runner.option.rules import TEXT
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.ledger import Ledger
@@ -73,7 +73,7 @@ class MLflow(Tracker):
         folder = str(Path(name).parent)
         self._client.log_artifact(self._run, str(path), None if folder == "." else folder)
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         self.publish([Point(outcome.step, outcome.time, outcome.values)])
         if outcome.error:
             self._client.set_tag(self._run, "manyheads.error", outcome.error[:5000])

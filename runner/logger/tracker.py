@@ -44,7 +44,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended. ``status``: completed, failed or interrupted; or running if it has not ended."""
 
     status: str
@@ -89,5 +89,5 @@ class Tracker:
     def upload(self, path: Path, name: str) -> None:
         """Upload a file of the run folder, whose path in it is ``name``, replacing an earlier one of that name."""
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         """The run has ended, or will be read again later. Returns when everything has arrived."""

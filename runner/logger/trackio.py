@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from manyheads.runner.logger.logger_option import NAME, TrackerOption
-from manyheads.runner.logger.tracker import Outcome, Point, TrackedRun, Tracker
+from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Tracker
 
 
 class TrackioOption(TrackerOption):
@@ -35,7 +35,7 @@ class Trackio(Tracker):
     def publish(self, points: Sequence[Point]) -> None:
         self._write(points, [f"{self._run.key}:{point.step}:{min(point.values, default='')}" for point in points])
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         end = Point(outcome.step, outcome.time, outcome.values)
         self._write([end], [f"{self._run.key}:end:{outcome.status}:{outcome.step}"])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from manyheads.runner.logger.logger_option import ADDRESS, NAME, TrackerOption
-from manyheads.runner.logger.tracker import Outcome, Point, TrackedRun, Tracker
+from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Tracker
 from manyheads.runner.option.rules import choice
 from manyheads.runner.run.files import make_folder, matching, remove, whole_file
 
@@ -80,7 +80,7 @@ class WandB(Tracker):
         shutil.copyfile(path, copy)
         self._run.save(str(copy), base_path=self._run.dir, policy="end")
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: RunOutcome) -> None:
         self._run.summary.update({**outcome.values, "status": outcome.status})
         if outcome.error:
             self._run.summary["error"] = outcome.error

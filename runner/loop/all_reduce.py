@@ -43,8 +43,8 @@ def seconds(values: torch.Tensor) -> float:
     """Seconds of one all-reduce of ``values``: the median of as many as all ranks have time for."""
     taken: list[float] = []
     end = time.perf_counter() + SECONDS
-    go_on = torch.ones(1, device=values.device)
-    while go_on.item():
+    is_unfinished = torch.ones(1, device=values.device)
+    while is_unfinished.item():
         for _ in range(3):
             began = time.perf_counter()
             dist.all_reduce(values)
@@ -52,8 +52,8 @@ def seconds(values: torch.Tensor) -> float:
                 torch.cuda.synchronize()
             taken.append(time.perf_counter() - began)
             values.fill_(1)
-        go_on.fill_(time.perf_counter() < end)
-        dist.all_reduce(go_on, op=dist.ReduceOp.MIN)
+        is_unfinished.fill_(time.perf_counter() < end)
+        dist.all_reduce(is_unfinished, op=dist.ReduceOp.MIN)
     return sorted(taken)[len(taken) // 2]
 
 

@@ -70,7 +70,7 @@ def assemble(
         sharpness=None if trainer.sam_rho is None else Sharpness(trainer.sam_rho, trainer.sam_every),
         phases=wrapped.phases,
         tta=trainer.tta,
-        at_rest=frozen_norms(own) if run.parameters.freeze_batchnorm else (),
+        frozen_modules=frozen_norms(own) if run.parameters.freeze_batchnorm else (),
     )
     return update, settings
 

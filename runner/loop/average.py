@@ -153,7 +153,7 @@ class SWA(Average):
         update, parallel = self._update, self._update.parallel
         model = parallel.evaluated(update.model).eval()  # nothing is dropped, so that nothing is drawn
         norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]
-        norms = [norm for norm in norms if not any(norm is still for still in update.at_rest)]
+        norms = [norm for norm in norms if not any(norm is still for still in update.frozen_modules)]
         if not norms:
             return
         momenta = [norm.momentum for norm in norms]

@@ -23,7 +23,7 @@ class Lap(NamedTuple):
     logged: float
     is_warm: bool
 
-    def settled(self) -> "Lap":
+    def finished(self) -> "Lap":
         """The lap itself; overridden by laps whose numbers are not known yet."""
         return self
 
@@ -82,7 +82,7 @@ class DeviceLap(NamedTuple):
     waits: list[tuple[torch.cuda.Event, torch.cuda.Event]]
     is_warm: bool
 
-    def settled(self) -> Lap:
+    def finished(self) -> Lap:
         """The lap, once the GPU has reached its end."""
         self.ended.synchronize()
         waited = sum(done.elapsed_time(begun) for done, begun in self.waits)

@@ -137,7 +137,7 @@ class Evaluation:
                     meter.close()
                     (sums,), flags = meter.collect(self.stop.flags())
                     total.add(sums)
-                    self.stop.hear(flags)
+                    self.stop.apply(flags)
                     if self.stop.signal is not None and not is_last:
                         return None
         scores = update.scores.of(split, total)

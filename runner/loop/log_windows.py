@@ -84,9 +84,9 @@ class LogWindows:
 
     def _timed(self, sums: Sums, lap: Lap | DeviceLap) -> Lap:
         """The lap, whose times are put into the sums of its window. Waits for the device, as adding up does anyway."""
-        settled = lap.settled()
-        sums.take({"seconds": settled.seconds, "data_seconds": settled.waited, "logging_seconds": settled.logged})
-        return settled
+        finished = lap.finished()
+        sums.take({"seconds": finished.seconds, "data_seconds": finished.waited, "logging_seconds": finished.logged})
+        return finished
 
     def _next_at_once(self) -> float:
         """How many windows to wait for next. Rank 0 alone decides, since all ranks must exchange at the same time."""

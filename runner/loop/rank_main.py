@@ -83,13 +83,13 @@ def run_rank(
     heartbeat.leave(FINISHED)
 
 
-def _count_collectives(come_to: Callable[[], int], heartbeat: Heartbeat) -> None:
+def _count_collectives(reached: Callable[[], int], heartbeat: Heartbeat) -> None:
     """Report to the parent, from a thread, which collective operation this rank has reached."""
 
     def tell() -> None:
         while True:
             with suppress(Exception):  # it is leaving
-                heartbeat.note_collective(come_to())
+                heartbeat.note_collective(reached())
             time.sleep(COUNT_SECONDS)
 
     threading.Thread(target=tell, name="collectives", daemon=True).start()

@@ -85,7 +85,7 @@ class Session:
         self.start()
         trainer.on_first_gradients = self._measure_gradients
         trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
-        self.settle()
+        self.wait_for_save()
         if self.parallel.finish(self.rejoining):
             self.conclude(**tested(self.state, self.folder))
 
@@ -116,7 +116,7 @@ class Session:
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
         started = time.perf_counter()
-        self.settle()
+        self.wait_for_save()
         if self.parallel.records and not self._is_described:  # before the first weights that somebody could use
             write(self.folder, trainer.describe())
             self._is_described = True
@@ -127,16 +127,16 @@ class Session:
         trainer.heartbeat.beat()
         progress.checkpoint_seconds += time.perf_counter() - started
 
-    def settle(self) -> None:
+    def wait_for_save(self) -> None:
         """Wait for a checkpoint that is still being written, and report it."""
-        self._note(self.checkpoints.settle())
+        self._note(self.checkpoints.wait_for_save())
 
-    def _note(self, landed: FinishedSave | None) -> None:
+    def _note(self, finished: FinishedSave | None) -> None:
         """Call the callbacks because a checkpoint is complete, if one is."""
-        if landed is None:
+        if finished is None:
             return
-        if landed.waited > NOTABLE:
-            said = f"waited {landed.waited:.1f} s for the checkpoint of step {landed.step}"
+        if finished.waited > NOTABLE:
+            said = f"waited {finished.waited:.1f} s for the checkpoint of step {finished.step}"
             self.trainer.reporter.display.say(f"{said}, which was still being written")
         for callback in self.trainer.callbacks:
             callback.on_checkpoint(self.folder.last_checkpoint)

@@ -35,7 +35,7 @@ class Ending:
             return {}
         return {MAX_TIME: float(sum(progress.time(progress.seconds).values()) >= self.max_time)}
 
-    def hear(self, flags: dict[str, float], progress: Progress) -> None:
+    def apply(self, flags: dict[str, float], progress: Progress) -> None:
         """Receive ``flags`` summed over all ranks, which are the same on each of them."""
         if flags.get(MAX_TIME):
             progress.ended = MAX_TIME
@@ -67,7 +67,7 @@ class Stop:
         """The requests that this rank received, as numbers to be summed over ranks."""
         return {s.name: float(self._heartbeat.stop_signal == s) for s in SIGNALS}
 
-    def hear(self, flags: dict[str, float]) -> None:
+    def apply(self, flags: dict[str, float]) -> None:
         """Receive ``flags`` summed over all ranks, which are the same on each of them."""
         self.signal = next((s for s in SIGNALS if flags[s.name]), None)
 

@@ -229,8 +229,8 @@ class Trainer:
         """
         ending = self.settings.ending
         windows, flags = self.windows.collect(self.stop.flags() | ending.flags(self.progress), whole=whole)
-        self.stop.hear(flags)
-        ending.hear(flags, self.progress)
+        self.stop.apply(flags)
+        ending.apply(flags, self.progress)
         for window in windows:
             self._report(window)
         self.garbage.tick()

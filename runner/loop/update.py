@@ -42,7 +42,7 @@ class Update:
 
     ``scores``: the task, and what is measured. ``names``: of the parameters that the optimizer has on this rank.
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
-    "error", or "skip" to skip updates whose gradients are not finite. ``at_rest``: modules that stay in evaluation
+    "error", or "skip" to skip updates whose gradients are not finite. ``frozen_modules``: which stay in evaluation
     mode. ``sharpness``: for a second pass per update, if any; ``phases``: what is frozen in which epoch, if any.
     ``tta``: the views over which evaluations average the outputs.
     """
@@ -60,7 +60,7 @@ class Update:
         clip_norm: float,
         clip_value: float = math.inf,
         on_nan: str,
-        at_rest: Sequence[nn.Module] = (),
+        frozen_modules: Sequence[nn.Module] = (),
         sharpness: Sharpness | None = None,
         phases: Phases | None = None,
         tta: str = "none",
@@ -68,7 +68,7 @@ class Update:
         self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
-        self.names, self.at_rest, self.sharpness, self.phases = names, at_rest, sharpness, phases
+        self.names, self.frozen_modules, self.sharpness, self.phases = names, frozen_modules, sharpness, phases
         self.tta, self.parameters = tta, precision.parameters(optimizer)
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
 
@@ -89,7 +89,7 @@ class Update:
         buffers = [b.clone() for b in self.model.buffers()] if self.skips else []  # BatchNorm learns from bad data too
         passes = self.compute_gradients(batches)
         if self.sharpness is not None and number % self.sharpness.every == 0:
-            self._look_uphill(self.sharpness, batches)
+            self._sam_second_pass(self.sharpness, batches)
         self.breakdown.mark("exchanged")
         self.precision.unscale(self.optimizer)
         if on_gradients is not None:
@@ -160,7 +160,7 @@ class Update:
     def enter_training(self) -> None:
         """Set the model to training mode, except for frozen modules."""
         self.model.train()
-        for module in (*self.at_rest, *(() if self.phases is None else self.phases.norms)):
+        for module in (*self.frozen_modules, *(() if self.phases is None else self.phases.norms)):
             module.eval()
 
     def own_weights(self) -> dict[str, Tensor]:
@@ -177,7 +177,7 @@ class Update:
         """The norm over all gradients, which are clipped at the same time if there is a limit."""
         return self.parallel.gradient_norm(self.parameters, limit=self.clip_norm)
 
-    def _look_uphill(self, sharpness: Sharpness, batches: list[Batch]) -> None:
+    def _sam_second_pass(self, sharpness: Sharpness, batches: list[Batch]) -> None:
         """Replace the gradients of these micro-batches by those from uphill; weights and buffers are unchanged."""
         buffers = [buffer.clone() for buffer in self.model.buffers()]
         norm = self.parallel.gradient_norm(self.parameters, limit=math.inf)

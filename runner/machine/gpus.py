@@ -19,7 +19,7 @@ THROTTLED = {
 }
 
 
-class Part(NamedTuple):
+class CUDADevice(NamedTuple):
     """A GPU, or a slice of one that is cut up by MIG: what CUDA takes for a device."""
 
     name: str
@@ -31,12 +31,12 @@ class Board(NamedTuple):
 
     name: str
     uuid: str
-    slices: tuple[Part, ...] | None = None
+    slices: tuple[CUDADevice, ...] | None = None
 
     @property
-    def devices(self) -> tuple[Part, ...]:
+    def devices(self) -> tuple[CUDADevice, ...]:
         """What CUDA may count of it."""
-        return (Part(self.name, self.uuid),) if self.slices is None else self.slices
+        return (CUDADevice(self.name, self.uuid),) if self.slices is None else self.slices
 
 
 def read() -> tuple[str, list[Board]]:
@@ -80,11 +80,11 @@ def _board(nvml: Any, index: int) -> Board | None:
     return Board(*part, tuple(each for each in found if each is not None))
 
 
-def _part(nvml: Any, handle: Any) -> Part | None:
+def _part(nvml: Any, handle: Any) -> CUDADevice | None:
     if handle is None:
         return None
     name, uuid = asked(nvml.nvmlDeviceGetName, handle), asked(nvml.nvmlDeviceGetUUID, handle)
-    return None if name is None or uuid is None else Part(_text(name), _text(uuid))
+    return None if name is None or uuid is None else CUDADevice(_text(name), _text(uuid))
 
 
 def asked(question: Any, *arguments: Any) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.runner.machine import invocation
-from manyheads.runner.machine.gpus import Board, Part, memory, read
+from manyheads.runner.machine.gpus import Board, CUDADevice, memory, read
 
 NO_GPU = (
     "this machine has no NVIDIA GPU that the installed torch can use "
@@ -96,13 +96,13 @@ def unused_gpus() -> str | None:
     )
 
 
-def _visible() -> list[tuple[int, Part]]:
+def _visible() -> list[tuple[int, CUDADevice]]:
     """The devices that CUDA would count, each with its board's number; none for a CPU build of torch.
 
     Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/, "Device Enumeration".
     """
     if (other := _elsewhere.get()) is not None:
-        return [(index, Part(name="GPU", uuid=str(index))) for index in range(other.gpus)]
+        return [(index, CUDADevice(name="GPU", uuid=str(index))) for index in range(other.gpus)]
     if torch_cuda_version() is None:
         return []
     boards = _driver()[1]
@@ -122,7 +122,7 @@ def _visible() -> list[tuple[int, Part]]:
     return slices[:1] or found  # of slices it counts the first one alone, and no whole GPU beside it
 
 
-def _named(entry: str, boards: list[Board]) -> tuple[int, Part] | None:
+def _named(entry: str, boards: list[Board]) -> tuple[int, CUDADevice] | None:
     """The device that an entry of CUDA_VISIBLE_DEVICES names; of a GPU that is cut up, its first slice."""
     for index, board in enumerate(boards):
         if board.devices and (entry == str(index) or board.uuid.startswith(entry)):

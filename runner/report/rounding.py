@@ -13,7 +13,7 @@ FLOOR = 1e-2  # of a first or largest value; smaller values, mostly rounding, ar
 
 
 @dataclass(frozen=True)
-class Pair:
+class ComparedValue:
     """A value in both runs. ``relative``: their relative difference; ``row``: its number among common rows."""
 
     what: str
@@ -67,7 +67,7 @@ def paired(
     *,
     steps: Container[float] | None = None,
     compare: Callable[[float, float, float], float] = relative_difference,
-) -> list[Pair]:
+) -> list[ComparedValue]:
     """Pair a column's values in both runs, at their common steps, or those of them in ``steps``.
 
     ``compare``: the relative difference, given both values and a floor, a hundredth of the first value, for values near
@@ -78,17 +78,17 @@ def paired(
     first = before[common[0]] if common else 0.0
     floor = FLOOR * abs(first) if math.isfinite(first) else 0.0
     return [
-        Pair(what, int(step), before[step], after[step], compare(before[step], after[step], floor), row)
+        ComparedValue(what, int(step), before[step], after[step], compare(before[step], after[step], floor), row)
         for row, step in enumerate(common)
     ]
 
 
-def departure(pairs: Iterable[Pair], *, tolerance: float) -> Pair | None:
+def departure(pairs: Iterable[ComparedValue], *, tolerance: float) -> ComparedValue | None:
     """The first pair that differs by more than ``tolerance``; None if none does."""
     return next((pair for pair in pairs if pair.relative > tolerance), None)
 
 
-def is_early(pair: Pair, *, tolerance: float, since: int = 0) -> bool:
+def is_early(pair: ComparedValue, *, tolerance: float, since: int = 0) -> bool:
     """Whether a departure is too early to be explained by rounding, which training amplifies from step to step.
 
     Only the first five rows can be early, with a tolerance that grows with the step: with trainer.log_every=10 the

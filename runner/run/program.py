@@ -19,7 +19,7 @@ Stream = IO[Any] | int | None  # a file, PIPE, DISCARD, or None for that of this
 TIMED_OUT = 124  # the exit code of a program that took too long, as that of timeout(1)
 
 
-class Answer(NamedTuple):
+class ProgramOutput(NamedTuple):
     """The exit code of a program, negative for the signal that killed it, and all that it printed."""
 
     code: int
@@ -65,7 +65,7 @@ class Program:
             preexec_fn=None if self.outlives else die_with_parent,
         )
 
-    def ask(self, *, given: bytes = b"", seconds: float | None = None) -> Answer:
+    def ask(self, *, given: bytes = b"", seconds: float | None = None) -> ProgramOutput:
         """Run it to its end, for what it prints; for programs that take no longer than seconds.
 
         ``given``: its input; ``seconds``: after which it is killed. Raises OSError if there is no such program.
@@ -81,11 +81,11 @@ class Program:
                 start_new_session=True,
             )
         except subprocess.TimeoutExpired:
-            return Answer(TIMED_OUT, b"", f"{self.command[0]} timed out after {seconds:g} seconds")
-        return Answer(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+            return ProgramOutput(TIMED_OUT, b"", f"{self.command[0]} timed out after {seconds:g} seconds")
+        return ProgramOutput(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
     def run(self, *, on_line: Callable[[str], None] | None = None, stdout: Stream = None, stderr: Stream = None) -> int:
-        """Run it to its end, and pass on SIGINT and SIGTERM; returns its exit code, as in ``Answer``.
+        """Run it to its end, and pass on SIGINT and SIGTERM; returns its exit code, as in ``ProgramOutput``.
 
         ``on_line``: gets its output, errors included, line by line, in place of ``stdout`` and ``stderr``. Raises
         Interrupted once it has ended, if there was a signal; signals reach the main thread alone.

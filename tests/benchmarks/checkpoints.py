@@ -63,7 +63,7 @@ def by_us(folder: Path, content: Any, ranks: Any, *, form: str, asynchronous: bo
     started = time.perf_counter()
     checkpoints.save(Given(content), ranks, step=1, best=False)
     seconds = time.perf_counter() - started
-    checkpoints.settle()
+    checkpoints.wait_for_save()
     return seconds
 
 

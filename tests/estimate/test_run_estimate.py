@@ -14,7 +14,7 @@ from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.estimate.estimate_picture import draw
-from manyheads.runner.estimate.findings import Device, Estimate, RankHolds, Traffic
+from manyheads.runner.estimate.findings import DeviceMemory, Estimate, RankHolds, Traffic
 from manyheads.runner.estimate.print_estimate import digits, readable, show
 from manyheads.runner.estimate.run_estimate import estimate, estimated, plan
 from manyheads.runner.run.json_schema import to_json
@@ -43,7 +43,7 @@ SWEEP = [
 ]
 
 
-def shown(found: list[Estimate], width: int, device: Device | None = None) -> str:
+def shown(found: list[Estimate], width: int, device: DeviceMemory | None = None) -> str:
     printed = StringIO()
     show(found, device, console=Console(width=width, highlight=False, force_terminal=False, file=printed))
     return printed.getvalue()
@@ -52,7 +52,7 @@ def shown(found: list[Estimate], width: int, device: Device | None = None) -> st
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_are_whole_in_a_narrow_and_a_wide_terminal(width: int) -> None:
     refused = Estimate("parallel=dp", "dp", reason="launcher.nproc_per_node=64: parallel=dp runs in one process.")
-    text = shown([*SWEEP, refused], width, Device(30 * GB))
+    text = shown([*SWEEP, refused], width, DeviceMemory(30 * GB))
     assert "…" not in text
     assert all(len(line) <= width for line in text.splitlines())
     for word in ("zero1", "~activations", "27.0", "65: 8.00", "yes", "no", "reduce-scatter", "in one process"):
@@ -66,7 +66,7 @@ def test_a_size_has_three_digits_and_a_unit() -> None:
 
 
 def test_the_picture_shows_every_kind_and_the_device() -> None:
-    svg = draw(SWEEP, Device(80 * GB), form="svg")
+    svg = draw(SWEEP, DeviceMemory(80 * GB), form="svg")
     png = draw(SWEEP, None, form="png")
     assert svg is not None
     assert png is not None
@@ -127,7 +127,7 @@ def test_a_model_that_looks_at_values_is_told_where_it_stops(strategy: str) -> N
     assert found.activations is found.most is found.traffic is None
     for kind in ("parameters", "gradients", "optimizer"):
         assert getattr(found, kind) == getattr(followed, kind) > 0
-    text = shown([Estimate("", strategy, ranks, holds=(found,))], 80, Device(80 * GB))
+    text = shown([Estimate("", strategy, ranks, holds=(found,))], 80, DeviceMemory(80 * GB))
     assert "the model stops in inner" in text.replace("\n", " ")
 
 

@@ -100,7 +100,7 @@ def test_a_gpu_s_lap_is_its_own_time_and_nobody_waits_for_it(now, monkeypatch):
         gpu.work(3)
     lap = timed.lap()
     assert now[0] == start
-    assert lap.settled() == (12, 0, 0, False)
+    assert lap.finished() == (12, 0, 0, False)
     assert now[0] == start + 12
 
 
@@ -115,19 +115,19 @@ def test_a_wait_for_data_counts_only_while_the_gpu_has_nothing_to_do(now, monkey
 
     for _ in timed.waiting(items()):
         gpu.work(3)
-    assert timed.lap().settled() == (1 + 3 + 3 + 1 + 3, 1 + 1, 0, False)
+    assert timed.lap().finished() == (1 + 3 + 3 + 1 + 3, 1 + 1, 0, False)
 
 
 def test_on_a_gpu_logging_lies_in_the_lap_that_it_begins_and_evaluation_in_none(now, monkeypatch):
     gpu = Device(now, monkeypatch)
     timed = DeviceClock()
     gpu.work(2)
-    timed.lap().settled()
+    timed.lap().finished()
     now[0] += 0.5
     timed.logged()
     gpu.work(2)
-    assert timed.lap().settled() == (2.5, 0, 0.5, False)
+    assert timed.lap().finished() == (2.5, 0, 0.5, False)
     now[0] += 50
     timed.resume()
     gpu.work(1)
-    assert timed.lap().settled() == (1, 0, 0, False)
+    assert timed.lap().finished() == (1, 0, 0, False)

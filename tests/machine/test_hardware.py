@@ -6,10 +6,10 @@ import pynvml
 import pytest
 
 from manyheads.runner.machine import gpus, hardware
-from manyheads.runner.machine.gpus import Board, Part
+from manyheads.runner.machine.gpus import Board, CUDADevice
 
 GPUS = [Board("First", "GPU-aaaa-1111"), Board("Second", "GPU-bbbb-2222"), Board("Third", "GPU-cccc-3333")]
-SLICES = (Part("Slice 1", "MIG-1111"), Part("Slice 2", "MIG-2222"))
+SLICES = (CUDADevice("Slice 1", "MIG-1111"), CUDADevice("Slice 2", "MIG-2222"))
 CUT = Board("Cut", "GPU-dddd-4444", SLICES)
 
 
@@ -119,7 +119,7 @@ def test_a_gpu_that_is_lost_is_left_out(monkeypatch):
     }
     for name, answer in answers.items():
         monkeypatch.setattr(pynvml, name, answer)
-    assert gpus.read() == ("999.9", [Board("name of 1", "uuid of 1", (Part("name of 1/0", "uuid of 1/0"),))])
+    assert gpus.read() == ("999.9", [Board("name of 1", "uuid of 1", (CUDADevice("name of 1/0", "uuid of 1/0"),))])
 
 
 @pytest.mark.usefixtures("three_gpus")

@@ -14,7 +14,7 @@ from omegaconf import MISSING, DictConfig
 class SearchConf:
     """``hydra.sweeper`` of a search. The samplers are those of hydra-optuna-sweeper."""
 
-    _target_: str = "hydra_plugins.manyheads.search_sweeper.Search"
+    _target_: str = "hydra_plugins.manyheads.search_sweeper.SearchSweeper"
     _recursive_: bool = False  # the search makes sampler and pruner itself, anew for each trial
     defaults: list[Any] = field(default_factory=lambda: [{"sampler": "tpe"}, {"pruner": "none"}])
     # Which proposes: tpe, random, cmaes, nsgaii. With a seed a search that is resumed goes on as if it had not stopped.
@@ -49,7 +49,7 @@ _pruner("halving", _target_="optuna.pruners.SuccessiveHalvingPruner", min_resour
 _pruner("hyperband", _target_="manyheads.launchers.sweep.pruning.hyperband", min_resource=1, reduction_factor=3)
 
 
-class Search(Sweeper):
+class SearchSweeper(Sweeper):
     """The work is in ``launchers/sweep/search.py``."""
 
     def __init__(self, **_: Any):

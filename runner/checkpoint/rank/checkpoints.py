@@ -69,9 +69,9 @@ class Checkpoints:
     ) -> FinishedSave | None:
         """Write a checkpoint in the run's format; all ranks call it.
 
-        Returns once the checkpoint is complete, or None if it is still being written, see ``settle``. ``best``: whether
-        the evaluated weights are the best so far; ``say``: shows a message. Raises OSError, on each rank where one of
-        several could not write its part.
+        Returns once the checkpoint is complete, or None if it is still being written, see ``wait_for_save``.
+        ``best``: whether the evaluated weights are the best so far; ``say``: shows a message. Raises OSError, on each
+        rank where one of several could not write its part.
         """
         if self.format == "auto":
             self.format = self._fitting_format(view.shares(), ranks, say)
@@ -135,7 +135,7 @@ class Checkpoints:
 
         return write
 
-    def settle(self) -> FinishedSave | None:
+    def wait_for_save(self) -> FinishedSave | None:
         """Wait for a save that is still being written; None if there was none. Raises what it raised."""
         flight, self._flight = self._flight, None
         return flight.wait() if flight is not None else None

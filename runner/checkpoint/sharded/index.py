@@ -42,7 +42,7 @@ class TensorEntry(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-class Part(NamedTuple):
+class FileDigest(NamedTuple):
     """One of the checkpoint's files: its size in bytes and its sha256."""
 
     size: int
@@ -61,7 +61,7 @@ class Index:
     generation: str
     state: Any
     tensors: dict[str, TensorEntry]
-    files: dict[str, Part]
+    files: dict[str, FileDigest]
 
     def content(self) -> bytes:
         """The bytes of the file, which include a digest of the rest."""
@@ -133,7 +133,7 @@ def _of_other_save(path: Path, index: Index) -> str | None:
 
 
 def _parsed(content: dict[str, Any]) -> Index:
-    files = {name: Part(int(one["bytes"]), str(one["sha256"])) for name, one in content["files"].items()}
+    files = {name: FileDigest(int(one["bytes"]), str(one["sha256"])) for name, one in content["files"].items()}
     tensors = {}
     for key, one in content["tensors"].items():
         pieces = tuple(

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Annotated
 
 from manyheads.runner.commands.manifest import kubernetes, skypilot
-from manyheads.runner.commands.manifest.subject import Machines, Subject, name_of
+from manyheads.runner.commands.manifest.subject import Machines, ManifestSubject, name_of
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.fresh_folder import RUN_DIR, named_folder, new_folder
@@ -107,7 +107,7 @@ def write(
     folder.write_config(run.written)
     record(folder, run)
     digest = hashlib.sha256(folder.config_content()).hexdigest()
-    subject = Subject(name, folder.path, f"{digest} {folder.path}", machines, place, volume, image, python)
+    subject = ManifestSubject(name, folder.path, f"{digest} {folder.path}", machines, place, volume, image, python)
     path = folder.path / f"{engine}.yaml"
     write_whole(path, written.manifest(subject))
     return path

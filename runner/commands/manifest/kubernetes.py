@@ -6,7 +6,7 @@ Source: https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/ and its page 
 import shlex
 from typing import Any
 
-from manyheads.runner.commands.manifest.subject import PORT, Subject, text
+from manyheads.runner.commands.manifest.subject import PORT, ManifestSubject, text
 
 JOB = "node"
 RESTARTS = 3
@@ -19,7 +19,7 @@ def rendezvous(name: str) -> str:
     return f"{name}-{JOB}-0-0.{name}:{PORT}"
 
 
-def manifest(subject: Subject) -> str:
+def manifest(subject: ManifestSubject) -> str:
     """The file's text."""
     nodes = subject.machines.nodes
     pods = {
@@ -48,7 +48,7 @@ def manifest(subject: Subject) -> str:
     return text("A JobSet", subject, content)
 
 
-def pod(subject: Subject) -> dict[str, Any]:
+def pod(subject: ManifestSubject) -> dict[str, Any]:
     """One machine. Pods of a set come up one by one, so that each waits for the name of the first.
 
     The first waits until the name is its own: after a restart it may still lead to the pod that is gone.

@@ -6,7 +6,7 @@ Source: https://docs.skypilot.co/en/latest/reference/yaml-spec.html and its page
 import shlex
 from typing import Any
 
-from manyheads.runner.commands.manifest.subject import PORT, Subject, text
+from manyheads.runner.commands.manifest.subject import PORT, ManifestSubject, text
 
 HEAD = "manyheads-head"  # known to the nodes alone: addresses are given when they are there
 DEFAULTS = ()
@@ -17,7 +17,7 @@ def rendezvous(name: str) -> str:
     return f"{HEAD}:{PORT}"
 
 
-def manifest(subject: Subject) -> str:
+def manifest(subject: ManifestSubject) -> str:
     """The file's text."""
     machines = subject.machines
     resources: dict[str, Any] = {"cpus": f"{machines.cpus}+"}

@@ -23,7 +23,7 @@ class Machines:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ManifestSubject:
     """``checked``: by which run.yaml is known there to be the user's; ``shared``: where the storage is, which holds it.
 
     ``volume``: the engine's name of that storage. ``python``: the interpreter there.
@@ -61,7 +61,7 @@ def name_of(folder: Path, name: str | None) -> str:
     return wanted
 
 
-def text(engine: str, subject: Subject, content: dict[str, Any]) -> str:
+def text(engine: str, subject: ManifestSubject, content: dict[str, Any]) -> str:
     """The file, with a comment at its top."""
     folder, shared = (printable(each).replace("\n", "\\n") for each in (subject.folder, subject.shared))
     return (

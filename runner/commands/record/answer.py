@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.commands.record.evidence import CLOCKS, Contender, Record, Target
+from manyheads.runner.commands.record.evidence import CLOCKS, Contender, Record, RecordTarget
 from manyheads.runner.commands.record.statistics import SIGNIFICANT, Spread, p_of_difference
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.report.html_page import html_page
@@ -37,7 +37,7 @@ class RecordedRecipe:
 class RecordedRuns(Answer):
     """Many runs of recipes, the first of which is to reach a target; or the check of a record."""
 
-    target: Target
+    target: RecordTarget
     clock: Annotated[str, "which seconds count: training or wall"]
     recipes: list[RecordedRecipe]
     files: Annotated[list[Path], "that were written"]

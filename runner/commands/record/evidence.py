@@ -51,7 +51,7 @@ class RecordedAttempt:
 
 
 @dataclass(frozen=True)
-class Target:
+class RecordTarget:
     """``metric`` is to be at least, or where lower is better at most, ``value``."""
 
     metric: str
@@ -80,7 +80,7 @@ class Contender:
     def seconds(self) -> list[float]:
         return [attempt.seconds for attempt in self.attempts]
 
-    def findings(self, target: Target) -> dict[str, Any]:
+    def findings(self, target: RecordTarget) -> dict[str, Any]:
         """What follows from the attempts."""
         return {
             "value": asdict(Spread.of(self.values)),
@@ -93,7 +93,7 @@ class Contender:
 class Record:
     """The contenders in the order in which they were typed; the first is the record, the others were timed with it."""
 
-    target: Target
+    target: RecordTarget
     clock: str
     contenders: tuple[Contender, ...]
 
@@ -126,7 +126,7 @@ class Record:
                 )
                 for each in content["contenders"]
             ]
-            found = cls(Target(**content["target"]), content["clock"]["name"], tuple(contenders))
+            found = cls(RecordTarget(**content["target"]), content["clock"]["name"], tuple(contenders))
             found.to_json()  # with numbers that are some
             [math.isfinite(attempt.wall_seconds) for each in contenders for attempt in each.attempts]
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
@@ -169,7 +169,7 @@ def gather(sweep: Path, *, target: str, clock: str) -> Record:
     chosen = [by_job[job] for job in sorted(by_job)]
     common = set.intersection(*(set(entries[0].overrides) for entries in chosen)) if len(chosen) > 1 else set()
     contenders = [_contender(sweep, entries, metric, CLOCKS[clock][0], common) for entries in chosen]
-    return Record(Target(metric, value, better == "max"), clock, tuple(contenders))
+    return Record(RecordTarget(metric, value, better == "max"), clock, tuple(contenders))
 
 
 def _number(text: str, target: str) -> float:

@@ -14,7 +14,7 @@ from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.reproduce.recorded import Past, read_past
 from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program, windows
 from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
-from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, Verdict, verdict
+from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, ReproductionVerdict, verdict
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.errors import ConfigurationError, ExitCode, not_allowed
@@ -24,7 +24,7 @@ from manyheads.runner.provenance.node_records import unless_submitted
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.report.load_run import load_run
-from manyheads.runner.report.rounding import Pair
+from manyheads.runner.report.rounding import ComparedValue
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder
@@ -125,10 +125,10 @@ def _checked(changed: PastConfig) -> RunConfig:
     return checked(composed, trust=trust, folders=folders)
 
 
-def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> Verdict:
+def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> ReproductionVerdict:
     now = load_run(folder.path)
 
-    def weights() -> Pair | None:
+    def weights() -> ComparedValue | None:
         with working("comparing the weights"):
             from manyheads.runner.commands.reproduce.rank import farthest_weight
 
@@ -136,7 +136,7 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
         if found is None:
             return None
         name, before, after, relative = found
-        return Pair(f"weights {name}", past.result["steps"], before, after, relative)
+        return ComparedValue(f"weights {name}", past.result["steps"], before, after, relative)
 
     # The coarser of both.
     tolerance = max(run.declared("precision").tolerance for run in (load_run(past.folder.path), now))
@@ -149,7 +149,9 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
     )
 
 
-def _write(past: Past, folder: RunFolder, result: Verdict, overrides: list[str], found: list[Difference]) -> None:
+def _write(
+    past: Past, folder: RunFolder, result: ReproductionVerdict, overrides: list[str], found: list[Difference]
+) -> None:
     """The verdict, into the new run's result.json."""
     reproduction = {
         "of": str(past.folder.path),

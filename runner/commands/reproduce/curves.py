@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from manyheads.runner.commands.reproduce.recorded import Past
 from manyheads.runner.report.load_run import Columns, Run
-from manyheads.runner.report.rounding import Pair, paired, relative_difference
+from manyheads.runner.report.rounding import ComparedValue, paired, relative_difference
 from manyheads.runner.report.shown_metric import is_share
 from manyheads.runner.run.json_types import ResultJson
 
@@ -13,7 +13,7 @@ STEP_VALUES = ("loss", "grad_norm")
 NO_SCORES = ("val_seconds", "val_samples")
 
 
-def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[Pair]:
+def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[ComparedValue]:
     """Every value that both runs have measured, in the order of steps.
 
     resumed: the new run resumed from a checkpoint of the recorded one, so its first row covers fewer updates.
@@ -23,14 +23,14 @@ def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[Pair]:
     return sorted(measured, key=lambda pair: pair.step)
 
 
-def evaluated(recorded: ResultJson, now: ResultJson) -> list[Pair]:
+def evaluated(recorded: ResultJson, now: ResultJson) -> list[ComparedValue]:
     """The evaluation metrics in two runs' result.json."""
     found, samples = [], float(recorded["metrics"].get("val_samples") or math.nan)
     for name in filter(is_score, recorded["metrics"]):
         a, b = (content["metrics"].get(name) for content in (recorded, now))
         if a is not None and b is not None:
             compare = _comparison(samples if is_share(name, recorded) else None)
-            found.append(Pair(name, recorded["steps"], a, b, compare(a, b, 0.0)))
+            found.append(ComparedValue(name, recorded["steps"], a, b, compare(a, b, 0.0)))
     return found
 
 
@@ -39,12 +39,12 @@ def is_score(column: str) -> bool:
     return column.startswith("val_") and column not in NO_SCORES
 
 
-def farthest(found: Iterable[Pair]) -> Pair | None:
+def farthest(found: Iterable[ComparedValue]) -> ComparedValue | None:
     """The pair that is farthest apart; of several the first."""
     return max(found, key=lambda pair: pair.relative, default=None)
 
 
-def _of_steps(recorded: Columns, now: Columns, resumed: bool) -> list[Pair]:
+def _of_steps(recorded: Columns, now: Columns, resumed: bool) -> list[ComparedValue]:
     """Rows over the same updates: each holds means over those since the row before."""
     before, previous = _predecessors(recorded), _predecessors(now)
     alike = {
@@ -55,11 +55,11 @@ def _of_steps(recorded: Columns, now: Columns, resumed: bool) -> list[Pair]:
     return [pair for name in STEP_VALUES for pair in paired(name, recorded, now, steps=alike)]
 
 
-def _of_epochs(recorded: Past, now: Columns) -> list[Pair]:
+def _of_epochs(recorded: Past, now: Columns) -> list[ComparedValue]:
     """Rows that end at the same step."""
     table = recorded.epochs
     samples = min(table.get("val_samples", []), default=math.nan)
-    pairs: list[Pair] = []
+    pairs: list[ComparedValue] = []
     for name in ("train_loss", *filter(is_score, table)):
         compare = _comparison(samples if is_share(name, recorded.result) else None)
         pairs += paired(name, table, now, compare=compare)

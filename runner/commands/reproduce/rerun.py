@@ -20,7 +20,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.code_state import ROOT, checkout
 from manyheads.runner.report.load_run import load_run
-from manyheads.runner.report.rounding import STEADY_STEPS, Pair
+from manyheads.runner.report.rounding import STEADY_STEPS, ComparedValue
 from manyheads.runner.report.run_result import result_if_any
 from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.checkpoint_places import by_step
@@ -98,7 +98,7 @@ class ReplayWindow:
     """``since``: the step whose weights it began with; ``found``: its values against the recorded ones."""
 
     since: int
-    found: list[Pair]
+    found: list[ComparedValue]
 
 
 def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> list[ReplayWindow]:

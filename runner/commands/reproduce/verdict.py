@@ -9,13 +9,13 @@ from manyheads.runner.commands.reproduce.recorded import Past
 from manyheads.runner.commands.reproduce.rerun import ReplayWindow
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.load_run import Run
-from manyheads.runner.report.rounding import Pair, departure, is_early
+from manyheads.runner.report.rounding import ComparedValue, departure, is_early
 
 IDENTICAL, EQUAL, DIFFERENT = "identical", "equal within tolerance", "different"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReproductionVerdict:
     """One of the three words, a sentence for people, and what it rests on for result.json."""
 
     kind: str
@@ -28,21 +28,25 @@ def verdict(
     now: Run,
     *,
     tolerance: float,
-    weights: Callable[[], Pair | None],
+    weights: Callable[[], ComparedValue | None],
     windows: Callable[[], list[ReplayWindow]],
-) -> Verdict:
+) -> ReproductionVerdict:
     """``weights``, ``windows``: make these comparisons, which take a while, where they are needed."""
     if past.config["trainer"]["evaluate_only"]:
         return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
     whole = now.result["steps"] == past.result["steps"]
     if whole and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:
-        return Verdict(IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...).")
+        return ReproductionVerdict(
+            IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...)."
+        )
     found = pairs(past, now)
     if not found:
-        return Verdict(DIFFERENT, "the two runs have no logged step in common that covers the same updates.")
+        return ReproductionVerdict(
+            DIFFERENT, "the two runs have no logged step in common that covers the same updates."
+        )
     rests_on: dict[str, Any] = {"values": len(found), "until_step": found[-1].step}
     if not whole and all(pair.exact for pair in found):
-        return Verdict(IDENTICAL, f"all {_told(found)} are the same to the last digit.", rests_on)
+        return ReproductionVerdict(IDENTICAL, f"all {_told(found)} are the same to the last digit.", rests_on)
     if whole and (last := weights()):
         found.append(last)
     rests_on["largest"] = _as_dict(farthest(found))
@@ -51,14 +55,14 @@ def verdict(
     other_ranks = now.result["world_size"] != past.result["world_size"]
     if departed and is_early(departed, tolerance=tolerance):
         hint = f" With another number of ranks `{invocation.command('parity')}` finds the cause." if other_ranks else ""
-        return Verdict(DIFFERENT, f"{_departs(departed)}, more than rounding explains.{hint}", rests_on)
+        return ReproductionVerdict(DIFFERENT, f"{_departs(departed)}, more than rounding explains.{hint}", rests_on)
     if departed is None and not (whole and other_ranks):
-        return Verdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
+        return ReproductionVerdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
     by_windows = _by_windows(departed, windows(), tolerance=tolerance)
     return replace(by_windows, rests_on=rests_on | by_windows.rests_on)
 
 
-def _by_windows(departed: Pair | None, made: list[ReplayWindow], *, tolerance: float) -> Verdict:
+def _by_windows(departed: ComparedValue | None, made: list[ReplayWindow], *, tolerance: float) -> ReproductionVerdict:
     """The whole curves can't tell, since training amplifies rounding: steps from the recorded weights can."""
     curve = (
         f"the curves diverge late enough for rounding to explain it ({_departs(departed)})"
@@ -70,38 +74,40 @@ def _by_windows(departed: Pair | None, made: list[ReplayWindow], *, tolerance: f
         first = departure(window.found, tolerance=tolerance)
         if first and is_early(first, tolerance=tolerance, since=window.since):
             reason = f"from the recorded weights of step {window.since} on, {_departs(first)}; {curve}."
-            return Verdict(DIFFERENT, reason, rests_on)
+            return ReproductionVerdict(DIFFERENT, reason, rests_on)
     checked = [pair for window in made for pair in window.found]
     if not checked:
         kind = DIFFERENT if departed else EQUAL
-        return Verdict(kind, f"{curve}, and the recorded run has no checkpoint left to start from.", rests_on)
+        return ReproductionVerdict(
+            kind, f"{curve}, and the recorded run has no checkpoint left to start from.", rests_on
+        )
     starts = ", ".join(str(window.since) for window in made)
-    return Verdict(
+    return ReproductionVerdict(
         EQUAL, f"from the recorded weights of step {starts} on {_apart(farthest(checked))}; {curve}.", rests_on
     )
 
 
-def _of_evaluation(found: list[Pair], *, tolerance: float) -> Verdict:
+def _of_evaluation(found: list[ComparedValue], *, tolerance: float) -> ReproductionVerdict:
     """Of runs that only evaluated, whose weights were given."""
     rests_on = {"largest": _as_dict(farthest(found))}
     if departed := departure(found, tolerance=tolerance):
-        return Verdict(DIFFERENT, f"{_departs(departed)}.", rests_on)
+        return ReproductionVerdict(DIFFERENT, f"{_departs(departed)}.", rests_on)
     if all(pair.exact for pair in found):
-        return Verdict(IDENTICAL, "all evaluation metrics are the same to the last digit.", rests_on)
-    return Verdict(EQUAL, f"{_apart(farthest(found))}.", rests_on)
+        return ReproductionVerdict(IDENTICAL, "all evaluation metrics are the same to the last digit.", rests_on)
+    return ReproductionVerdict(EQUAL, f"{_apart(farthest(found))}.", rests_on)
 
 
-def _departs(pair: Pair) -> str:
+def _departs(pair: ComparedValue) -> str:
     return f"{pair} ({pair.percent})"
 
 
-def _apart(pair: Pair | None) -> str:
+def _apart(pair: ComparedValue | None) -> str:
     return f"the largest relative difference is {pair.relative:.2g} ({pair})" if pair else "nothing differs"
 
 
-def _told(found: list[Pair]) -> str:
+def _told(found: list[ComparedValue]) -> str:
     return f"{len(found)} values up to step {max(pair.step for pair in found)}"
 
 
-def _as_dict(pair: Pair | None) -> dict[str, Any] | None:
+def _as_dict(pair: ComparedValue | None) -> dict[str, Any] | None:
     return pair.as_dict() if pair else None

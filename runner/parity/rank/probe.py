@@ -92,7 +92,7 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken
     trainer.count(batches, made)
     trainer.windows.close()
     windows, flags = trainer.windows.collect(trainer.stop.flags())
-    trainer.stop.hear(flags)
+    trainer.stop.apply(flags)
     (sums,) = (window.sums for window in windows)
     trainer.progress.samples += int(sums.count)
     weights = session.state.weights()

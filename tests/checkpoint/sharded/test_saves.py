@@ -39,12 +39,12 @@ def save(
                     setattr(module, name, replaced)
         checkpoints = Checkpoints(RunFolder(path), every=1, keep=keep, format="sharded", asynchronous=asynchronous)
         for step in steps:
-            checkpoints.settle()
+            checkpoints.wait_for_save()
             made = state(rank.rank, count, step)
             checkpoints.save(Given(made), rank, step=step, best=True)
             for _, own in made["model"]["weight"].pieces if asynchronous else ():
                 own.fill_(-1)  # training goes on
-        checkpoints.settle()
+        checkpoints.wait_for_save()
 
     path.mkdir(exist_ok=True)
     return together(count, work, path / "meeting" / "-".join(map(str, steps)))

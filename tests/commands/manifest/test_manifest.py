@@ -9,7 +9,7 @@ import yaml
 
 from manyheads.runner.commands import manifest as command
 from manyheads.runner.commands.manifest import write
-from manyheads.runner.commands.manifest.subject import Machines, Subject, text
+from manyheads.runner.commands.manifest.subject import Machines, ManifestSubject, text
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.run_folder import RunFolder
@@ -119,7 +119,7 @@ def test_a_recovered_skypilot_task_finds_its_new_first_node(tmp_path):
 def test_the_name_of_a_folder_adds_nothing_to_the_file(tmp_path):
     """It may be that of an archive somebody sent."""
     machines, folder = Machines(1, 0, 1), tmp_path / "a\nkind: evil"
-    subject = Subject("a", folder, "digest", machines, shared=folder.parent / "b\nx: 1", volume="v", image="i")
+    subject = ManifestSubject("a", folder, "digest", machines, shared=folder.parent / "b\nx: 1", volume="v", image="i")
     content = text("A JobSet", subject, {"kind": "JobSet"})
     assert yaml.safe_load(content) == {"kind": "JobSet"}
 

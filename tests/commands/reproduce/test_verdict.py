@@ -6,7 +6,7 @@ import pytest
 from manyheads.runner.commands.reproduce import verdict as verdicts
 from manyheads.runner.commands.reproduce.rerun import ReplayWindow
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL
-from manyheads.runner.report.rounding import Pair
+from manyheads.runner.report.rounding import ComparedValue
 
 NO_EPOCHS = {"step": []}
 
@@ -30,7 +30,7 @@ def verdict(past, now, *, windows=never, weights=lambda: None):
 
 
 def window(relative, *, since=44, step=50):
-    return ReplayWindow(since, [Pair("loss", step, 1.0, 1.0 + relative, relative)])
+    return ReplayWindow(since, [ComparedValue("loss", step, 1.0, 1.0 + relative, relative)])
 
 
 LOSSES = [2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4]
@@ -91,7 +91,7 @@ def test_without_checkpoints_other_ranks_are_judged_by_the_curve():
 
 def test_final_weights_count():
     now = run(LOSSES, sha="b")
-    far = Pair("weights head.bias", 70, 1.0, 2.0, 0.5)
+    far = ComparedValue("weights head.bias", 70, 1.0, 2.0, 0.5)
     assert verdict(run(LOSSES), now, weights=lambda: far, windows=lambda: [window(1e-6)]).kind == EQUAL
     assert verdict(run(LOSSES), now, weights=lambda: far, windows=list).kind == DIFFERENT
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.nodes import rendezvous, wire
-from manyheads.launchers.nodes.link import Link
+from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.node_agent import connect
 from manyheads.launchers.nodes.rendezvous import Meeting
-from manyheads.launchers.nodes.wire import Channel, Refused, admit, greet, new_key
+from manyheads.launchers.nodes.wire import Channel, ProtocolError, admit, greet, new_key
 
 KEY, OTHER = b"k" * wire.KEY_BYTES, b"o" * wire.KEY_BYTES
 
@@ -23,7 +23,7 @@ KEY, OTHER = b"k" * wire.KEY_BYTES, b"o" * wire.KEY_BYTES
 def both(agents: bytes, parents: bytes) -> tuple[Channel | Exception, Channel | Exception]:
     """What the two sides of a connection get whose keys are these."""
     ends = socket.socketpair()
-    got: list[Channel | Exception] = [Refused("nothing"), Refused("nothing")]
+    got: list[Channel | Exception] = [ProtocolError("nothing"), ProtocolError("nothing")]
 
     def meet(index: int, side: Callable[[socket.socket, bytes], Channel], key: bytes) -> None:
         try:
@@ -131,7 +131,7 @@ def test_a_message_that_nobody_sent(channels, how):
         "no object": raw(agent, b'["is"]', 1),
     }[how]
     agent._socket.sendall(bad)
-    with pytest.raises(Refused):
+    with pytest.raises(ProtocolError):
         parent.receive()
 
 
@@ -242,7 +242,7 @@ def test_a_machine_that_waits_for_its_part_is_heard(monkeypatch):
     with ExitStack() as stack:
         meeting = Meeting("127.0.0.1", 0, KEY)
         stack.callback(meeting.close)
-        link = Link(greet(socket.create_connection((meeting.address, meeting.port)), KEY), silence=5)
+        link = ParentLink(greet(socket.create_connection((meeting.address, meeting.port)), KEY), silence=5)
         stack.callback(link.close)
         link.send({"is": "node", "name": "node1", "host": "node1", "address": "127.0.0.1", "port": 1})
         node = meeting.next_arrival(5)

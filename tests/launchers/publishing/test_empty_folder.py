@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.publishing.empty_folder import settled, tell_unread
+from manyheads.launchers.publishing.empty_folder import in_empty_folder, tell_unread
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.mlflow_store import Store, absolute
 from manyheads.runner.option.declared import declared
@@ -36,7 +36,7 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_tracker_stands_in_an_empty_folder(sent):
-    with settled():
+    with in_empty_folder():
         assert os.listdir() == []
         inside = Path.cwd()
     assert Path.cwd() == sent
@@ -45,13 +45,13 @@ def test_a_tracker_stands_in_an_empty_folder(sent):
 
 def test_a_folder_that_the_user_named_stays_the_same(sent, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", "mine")
-    with settled():
+    with in_empty_folder():
         assert os.environ["TRACKIO_DIR"] == str(sent / "mine")
 
 
 def test_in_a_project_of_the_users_own_it_stays(sent):
     seal.trust(own_project(sent), None)
-    with settled():
+    with in_empty_folder():
         assert Path.cwd() == sent
 
 
@@ -71,7 +71,7 @@ class TestMLflow:
     def test_somebody_elses_database_is_not_used(self, sent, name):
         (sent / "mlflow.db").rename(sent / name)
         store = Store(None)
-        with settled(), pytest.raises(ConfigurationError, match="may be somebody else's"):
+        with in_empty_folder(), pytest.raises(ConfigurationError, match="may be somebody else's"):
             store.client()
 
     def test_one_that_the_user_named_is(self, sent, monkeypatch):
@@ -84,7 +84,7 @@ class TestMLflow:
         (sent / "mlflow.db").unlink()
         for _ in range(2):
             store = Store(None)
-            with settled():
+            with in_empty_folder():
                 client = store.client()
                 client.get_experiment_by_name("mine") or client.create_experiment("mine")
         places = sqlite3.connect(sent / "mlflow.db").execute("select artifact_location from experiments").fetchall()

@@ -16,7 +16,7 @@ from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.errors import ConfigurationError, Interrupted, Kind, RunFailed, Unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.program import Answer
+from manyheads.runner.run.program import ProgramOutput
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT
 from tests.in_process import completed_for_here as complete
@@ -152,7 +152,7 @@ def sbatch(monkeypatch, *errors):
 
     def run(*command, **_):
         error = next(waiting, None)
-        return Answer(int(error is not None), b"" if error else b"7\n", error or "")
+        return ProgramOutput(int(error is not None), b"" if error else b"7\n", error or "")
 
     monkeypatch.setattr(slurm_commands, "_run", run)
     monkeypatch.setattr(slurm_commands, "AGAIN_SECONDS", 0)

@@ -100,7 +100,7 @@ def test_a_trial_worse_than_the_median_is_asked_to_stop(tmp_path, optuna, space,
     pruning.watch([running])
     assert heartbeat.stop_signal == (signal.SIGTERM if is_bad else 0)
     for state in ("interrupted", "completed"):  # also if it came to its end before it was asked
-        ended = pruning.settled(running.now(state, reason="SIGTERM", objective=0.7))
+        ended = pruning.recorded(running.now(state, reason="SIGTERM", objective=0.7))
         expected = ("pruned", "after step 10: val_acc1 0.5", None) if is_bad else (state, "SIGTERM", 0.7)
         assert (ended.state, ended.reason, ended.objective) == expected
 
@@ -143,7 +143,7 @@ class Trained:
     def run(self, entries: list[Entry], *_: Any, pruning: Any, **__: Any) -> None:
         for entry in entries:
             self.ledger.write(entry.now("running"))
-            self.ledger.write(pruning.settled(self.train(entry, pruning)))
+            self.ledger.write(pruning.recorded(self.train(entry, pruning)))
 
     def train(self, entry: Entry, pruning: Any) -> Entry:
         folder, lines = RunFolder(self.ledger.sweep / entry.folder), ["epoch,step,val_acc1"]

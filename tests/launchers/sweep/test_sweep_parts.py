@@ -20,7 +20,7 @@ from manyheads.launchers.sweep.conclusion import end_as
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.exclude import check_used, combinations, excluded_by
-from manyheads.launchers.sweep.job_progress import JobProgress, settle, split
+from manyheads.launchers.sweep.job_progress import JobProgress, run_job, split
 from manyheads.launchers.sweep.plan import readable
 from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.sweep_options import RULES, Options
@@ -145,13 +145,13 @@ class TestSettle:
         ids=repr,
     )
     def test_whatever_a_job_raises(self, error, state, reason, out_of_memory):
-        done = settle(ENTRY, raiser(error))
+        done = run_job(ENTRY, raiser(error))
         assert (done.state, done.out_of_memory) == (state, out_of_memory)
         assert reason is None or done.reason == reason
 
     @pytest.mark.parametrize(("value", "objective"), [(2, 2.0), (0.5, 0.5), (None, None), ("text", None)])
     def test_its_objective(self, value, objective):
-        done = settle(ENTRY, lambda entry: value)
+        done = run_job(ENTRY, lambda entry: value)
         assert (done.state, done.objective) == ("completed", objective)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Index, Part, Piece
+from manyheads.runner.checkpoint.sharded.index import FileDigest, Index, Piece
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of, real
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.checkpoint_places import INDEX
@@ -42,7 +42,7 @@ class Chosen(NamedTuple):
         return bytes_of(real(self.tensor).detach().cpu().contiguous())
 
 
-def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple[Part, list[tuple[str, Piece]]]:
+def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple[FileDigest, list[tuple[str, Piece]]]:
     """Write a new file of tensors and sync it to disk; return it and its pieces by key. Raises OSError."""
     by_name = {each.name: each for each in chosen}
     kinds = safetensors_file.by_size((name, each.kind._replace(shape=each.box.shape)) for name, each in by_name.items())
@@ -57,7 +57,7 @@ def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple
             size += len(content)
         os.fsync(file.fileno())
     pieces = [(each.key, Piece(path.name, begins[name], each.box)) for name, each in by_name.items()]
-    return Part(size, digest.hexdigest()), pieces
+    return FileDigest(size, digest.hexdigest()), pieces
 
 
 def whole_write(file: Any, content: Any) -> None:

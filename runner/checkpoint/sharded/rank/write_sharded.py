@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.background_save import GivenUp
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Index, Part, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, FileDigest, Index, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
     RankShare,
@@ -44,7 +44,7 @@ POLL = 0.01  # seconds between checks for a rank's note
 class Written(NamedTuple):
     """The files that a rank has written, and the pieces in them by their tensors' keys."""
 
-    files: dict[str, Part]
+    files: dict[str, FileDigest]
     pieces: list[tuple[str, Piece]]
 
 
@@ -107,7 +107,7 @@ class Save:
 
         ``best``: where to link its weights as the best checkpoint; None for nowhere.
         """
-        files: dict[str, Part] = {}
+        files: dict[str, FileDigest] = {}
         pieces: dict[str, list[Piece]] = {key: [] for key in self.kinds}
         for written in everyone:
             files |= written.files
@@ -182,7 +182,7 @@ def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) 
 def _written(files: dict[str, Any], pieces: list[Any]) -> Written:
     """The content of a rank's note."""
     found = [(key, Piece(file, begin, Box(*map(tuple, box)))) for key, (file, begin, box) in pieces]
-    return Written({name: Part(*part) for name, part in files.items()}, found)
+    return Written({name: FileDigest(*part) for name, part in files.items()}, found)
 
 
 def kinds(listed: list[dict[str, Held]]) -> dict[str, TensorKind]:
