@@ -100,7 +100,7 @@ def _gpus(indices: list[int]) -> Iterator[Sample]:
 
 
 def _state(nvml: Any, handle: Any) -> list[Any]:
-    """What follows time and device in a row."""
+    """The values of a row after time and device."""
     load, memory = asked(nvml.nvmlDeviceGetUtilizationRates, handle), asked(nvml.nvmlDeviceGetMemoryInfo, handle)
     power = asked(nvml.nvmlDeviceGetPowerUsage, handle)
     reasons = asked(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)

@@ -65,7 +65,7 @@ def command(job: Job, own: str) -> list[str]:
 
 
 def order(job: Job, shares: list[NodeShare], number: int) -> Message:
-    """What machine ``number`` should start; it fills in ``{python}`` and ``{scratch}`` itself."""
+    """The order for machine ``number``, which fills in ``{python}`` and ``{scratch}`` itself."""
     own, first = shares[number], shares[0]
     options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(own.ranks))]
     options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", own.address]
@@ -82,5 +82,5 @@ def order(job: Job, shares: list[NodeShare], number: int) -> Message:
 
 
 def exit_codes(text: str) -> dict[int, int]:
-    """Of the failed ranks, from torchrun's closing report; negative: the signal that killed it."""
+    """Exit codes of the failed ranks from torchrun's closing report; negative: the signal that killed one."""
     return {int(rank): int(code) for rank, code in _FAILURE.findall(text)}

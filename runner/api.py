@@ -168,7 +168,7 @@ def call(*words: str) -> ChildEnd:
 
 
 def _path() -> str:
-    """Where the child finds the very code that this process has imported, wherever that was found."""
+    """The import path by which a child process finds the code that this process has imported."""
     import manyheads
 
     own = str(Path(manyheads.__file__).absolute().parent.parent)

@@ -75,7 +75,7 @@ def _run(words: list[str]) -> Answer | None:
 
 
 def _common() -> Parser:
-    """What every command takes, wherever it is typed."""
+    """The arguments that every command takes."""
     common = Parser(add_help=False, allow_abbrev=False)
     common.add_argument("--json", action="store_true", help="print the answer, or the error, as JSON on stdout")
     about = "json: print events as JSON lines on stderr, as they happen"
@@ -84,7 +84,7 @@ def _common() -> Parser:
 
 
 def _complete(words: list[str]) -> None:
-    """What a shell's completion asks for, by Hydra's script: the commands, or train's groups, options and keys."""
+    """Print a shell's completions, for Hydra's script: the commands, or train's groups, options and keys."""
     line = os.environ.get("COMP_LINE", "")
     if re.fullmatch(r"\s*\S+\s+\S*", line):
         print(" ".join(commands.names()))

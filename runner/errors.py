@@ -150,7 +150,7 @@ class Failure:
         return cls(kind, **numbers, **texts, value=content.get("value"), allowed=allowed)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``json.dumps`` takes, with the keys in the order of the fields; of the last four only those known."""
+        """As a dict for ``json.dumps``, in the order of the fields; the last four only if they are known."""
         rare = ("node", "key", "value", "allowed")
         return {name: value for name, value in asdict(self).items() if name not in rare or value not in (None, ())}
 

@@ -114,7 +114,7 @@ def attempt(
 
 
 def starting(job: Job, share: NodeShare, environment: dict[str, str], common: Message, *, number: int) -> Message:
-    """What a machine needs to start its ranks in attempt ``number``, apart from the command.
+    """The order that a machine needs to start its ranks in attempt ``number``, apart from the command.
 
     ``common``: from ``storage_token``.
     """

@@ -86,7 +86,7 @@ class Tables:
         return self._time
 
     def rows(self) -> list[TableRow]:
-        """What is new, in the order of steps, an epoch behind its last step."""
+        """New rows in the order of steps, an epoch after its last step."""
         steps = list(self._steps.rows())  # first, so that no row of an epoch is missing before a later step's
         epochs = [*self._early, *self._epochs.rows(), *self._evaluations.rows()]
         self._loads += [*self._gpu.rows(), *self._host.rows()]

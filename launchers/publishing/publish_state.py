@@ -38,7 +38,7 @@ class PublishState:
 
     @classmethod
     def read(cls, path: Path) -> "PublishState":
-        """What is there, or the state of a run that nothing has been published of."""
+        """Read the state; that of an unpublished run if there is no file."""
         try:
             content = read_json(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -57,7 +57,7 @@ def note_failure(folder: RunFolder, name: str, error: BaseException) -> None:
 
 
 def state_file(folder: RunFolder, name: str) -> Path:
-    """Where the state of a run at the tracker ``name`` is kept."""
+    """The file with the state of a run at the tracker ``name``."""
     return folder.path / FOLDER / f"{name}.json"
 
 

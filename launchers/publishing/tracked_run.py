@@ -92,7 +92,7 @@ def _short(path: Path) -> str:
 
 
 def _key_of_old(folder: RunFolder) -> str:
-    """Of a run that was recorded before runs had an id: its tables say when it began."""
+    """The key of a run recorded before runs had an id: the time at which its tables begin."""
     digest = hashlib.sha256(json.dumps(folder.read_config(), sort_keys=True, default=str).encode())
     for path, lines in ((folder.provenance, None), (folder.epochs, 2)):
         with suppress(OSError):

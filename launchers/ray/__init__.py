@@ -1,8 +1,8 @@
 """launcher=ray: ranks on a Ray cluster.
 
-Ray reserves all bundles of a placement group at once or none, counts devices, and reports lost machines. Each bundle runs this
-project's own agent, which starts and watches its ranks as on any other machine, so a run on Ray has the numbers, errors
-and restarts of one under torchrun.
+Ray reserves all bundles of a placement group at once or none, counts devices, and reports lost machines. Each bundle
+runs this project's own agent, which starts and watches its ranks as on any other machine, so a run on Ray has the
+numbers, errors and restarts of one under torchrun.
 """
 
 from dataclasses import replace

@@ -113,7 +113,7 @@ class Slurm(Launcher):
     def _outcome(
         self, folder: RunFolder, run: RunConfig, job: str, status: slurm_commands.Status, signals: list[int]
     ) -> ResultJson:
-        """What became of the run, now that its job is over. Raises RunFailed, ConfigurationError or Interrupted."""
+        """The result of the run, now that its job is over. Raises RunFailed, ConfigurationError or Interrupted."""
         if (completed := folder.completed()) is not None:
             return completed
         result = folder.read_result()

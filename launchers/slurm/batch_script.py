@@ -23,12 +23,12 @@ KEPT = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
 
 def script(folder: RunFolder) -> Path:
-    """Where the script of a run is."""
+    """The path of a run's script."""
     return folder.path / "slurm.sh"
 
 
 def output(folder: RunFolder) -> Path:
-    """Where the job writes."""
+    """The file that the job writes to."""
     return folder.logs / "slurm.log"
 
 

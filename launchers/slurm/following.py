@@ -115,7 +115,7 @@ def last_line(folder: RunFolder) -> str:
 
 
 def ended_badly(job: str, status: Status, said: str, *, has_run: bool) -> Failure | None:
-    """What Slurm did to a job, in a sentence; None where it let it end. ``said``: the last line of its output."""
+    """What Slurm did to a job, as a failure; None if it let the job end. ``said``: the last line of its output."""
     before = "" if has_run else " before it started"
     whys = {
         "CANCELLED": (Kind.CANCELLED, f"was cancelled{before}"),

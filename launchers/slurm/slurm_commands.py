@@ -114,7 +114,7 @@ def _shown(job: str, seconds: float = SECONDS) -> ProgramOutput:
 
 
 def parsed(line: str) -> Status:
-    """Of one line of scontrol's."""
+    """Parse one line of scontrol."""
     found = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
     reason, nodes = (found.get(key, "") for key in ("Reason", "NodeList"))
     without = {"None", "(null)", "N/A"}
@@ -155,7 +155,7 @@ def host_names(listed: str) -> list[str]:
 
 
 def addresses(nodes: list[str]) -> dict[str, str]:
-    """What Slurm itself reaches each node by."""
+    """The addresses by which Slurm itself reaches each node."""
     lines = _run("scontrol", "show", "node", "-o", ",".join(nodes)).text.splitlines()
     found = [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in lines]
     return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}

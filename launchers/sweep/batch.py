@@ -230,7 +230,7 @@ def refuse_without_objective(config: DictConfig) -> None:
 
 
 def _unfinished(planned: PlannedJob) -> JobReturn:
-    """What ``run_job`` would return of a job that ran in another process, or not at all; without its value."""
+    """The result of a job that ran in another process, or not at all; without its return value."""
     composed = planned.config
     chdir = composed.hydra.job.chdir
     if chdir is None:

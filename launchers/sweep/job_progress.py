@@ -16,7 +16,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 class JobProgress:
-    """Which jobs are waiting, and the states of the others. ``interrupted``: the signal that ended the sweep, or 0."""
+    """The waiting jobs, and the states of the others. ``interrupted``: the signal that ended the sweep, or 0."""
 
     def __init__(
         self,

@@ -108,7 +108,7 @@ def resume_job(entry: Entry, ledger: Ledger, options: Options, packages: Sequenc
 
 
 def _configs(sweep: Path, entries: list[Entry], packages: Sequence[str] = ()) -> Iterator[DictConfig]:
-    """Of the jobs whose folders are still there; the others fail when their turn comes."""
+    """The configs of jobs whose folders still exist; the others fail when their turn comes."""
     for entry in entries:
         with suppress(ConfigurationError):
             yield OmegaConf.create(config_of_job(RunFolder(sweep / entry.folder), sweep, packages)[0])

@@ -113,7 +113,7 @@ class Search:
         return study
 
     def _learn(self, batch: range) -> None:
-        """Which metric is monitored, and which way is better: the first job that completed says so."""
+        """Learn the monitored metric and its better direction from the first completed job."""
         planned = jobs(self._ledger)
         for entry in (entries[0] for number in batch if (entries := planned.get(number)) and not self._monitor):
             result = RunFolder(self._ledger.sweep / entry.folder).read_result() or {}

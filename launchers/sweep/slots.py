@@ -92,7 +92,7 @@ def output_to(path: str) -> Iterator[None]:
 
 
 class FirstOutput:
-    """What a run writes first once an engine has found room for it."""
+    """Watches for the first output of a run, written once an engine has found room for it."""
 
     def __init__(self, folder: RunFolder, run: RunConfig | None):
         name = run.launcher.first_output if run else None

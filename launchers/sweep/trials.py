@@ -26,7 +26,7 @@ def jobs(ledger: Ledger) -> dict[int, list[Entry]]:
 
 
 def parameters_of(entry: Entry, space: Mapping[str, "BaseDistribution"]) -> dict[str, Any]:
-    """What was proposed for a job, from the overrides that were made of it."""
+    """The proposed parameters of a job, read from its overrides."""
     said = dict(override.partition("=")[::2] for override in entry.overrides)
     return {name: _value(said[name], kind) for name, kind in space.items() if name in said}
 
@@ -48,7 +48,7 @@ class TrialRow(NamedTuple):
 
 
 class Reports:
-    """What a trial measures on its way. ``by``: a column of epochs.csv, or the training loss of steps.csv.
+    """Values that a trial reports while it runs. ``by``: a column of epochs.csv, or the training loss of steps.csv.
 
     ``sign``: -1 where a training loss stands for something to be maximized.
     """

@@ -36,7 +36,7 @@ class Lighthouse:
         return f"http://{self._host}:{self._port}"
 
     def variables(self, healing: str) -> dict[str, str]:
-        """What replicas are told. ``healing``: a folder that all see, for the state of those that come back."""
+        """Environment variables of replicas. ``healing``: a folder that all see, for the state of those that rejoin."""
         return {LIGHTHOUSE: self.address, PLACE: healing, "RUST_LOG": "warn"}
 
     def keep(self) -> None:

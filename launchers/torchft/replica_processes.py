@@ -172,7 +172,7 @@ class ReplicaProcesses(Ranks):
         self._job.heartbeat.write(rank, [self._job.heartbeat.read(rank)[0], state, 0, 0])
 
     def _show(self) -> None:
-        """What ``supervise`` may see: the states of all, but of no death that is not the end."""
+        """Show ``supervise`` the states of all ranks, without deaths that are followed by a restart."""
         for rank in self._job.watched:
             words = self._job.heartbeat.read(rank)
             if words[1] == FAILED and rank not in self._given_up:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a callback knows about its run. ``model``: the user's own, as it is trained; read it, but do not call it.
+    """Describes a run to its callbacks. ``model``: the user's own, as it is trained; read it, but do not call it.
 
     ``step``: number of updates made before this session, if the run was resumed. ``task``: defines what a batch means.
     ``gather``: returns a picklable value of each rank on every rank, for callbacks that every rank has. ``picture``:

@@ -30,7 +30,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class CheckpointPage(Answer):
-    """What is in a checkpoint; nothing is loaded."""
+    """The contents of a checkpoint; nothing is loaded."""
 
     path: Path
     about: Annotated[str, "its step and its format"]

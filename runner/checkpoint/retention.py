@@ -30,7 +30,7 @@ class Retention(NamedTuple):
         return any(self)
 
     def staying(self, checkpoints: Mapping[int, Path]) -> set[Path]:
-        """Of those by their steps, in order."""
+        """The checkpoints to keep, of those given by step in ascending order."""
         paths = [*checkpoints.values()]
         kept = set(paths[-self.last :] if self.last else [])
         kept |= {path for step, path in checkpoints.items() if self.every and step % self.every == 0}

@@ -41,7 +41,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Cleaned(Answer):
-    """What was removed, and what stays although it fits the rules."""
+    """The removed files, and those that stay although they match the rules."""
 
     removals: list[Removal]
     staying: Annotated[list[str], "a sentence for each run that fits and must stay"]

@@ -35,7 +35,7 @@ class DifferenceRow:
 
 @dataclass(frozen=True)
 class RunDifference(Answer):
-    """What differs between two runs, as far as both have recorded it."""
+    """The recorded differences between two runs."""
 
     first: str
     second: str
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> RunDifference:
-    """What differs. Raises ConfigurationError."""
+    """Compare the two runs. Raises ConfigurationError."""
     return difference(arguments.first, arguments.second)
 
 
@@ -98,7 +98,7 @@ def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterat
 
 
 def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
-    """What either run came to; numbers of both wherever one has them, unless they are the same."""
+    """The results that differ, with both runs' values."""
     for name in ("status", "epochs", "steps"):
         yield from _row(name, before.result.get(name), after.result.get(name))
     first, second = ({**(run.result.get("metrics") or {}), **_best(run)} for run in (before, after))

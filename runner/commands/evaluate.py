@@ -63,7 +63,7 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
 
 
 def _start(config: Section, weights: Path) -> list[str]:
-    """What makes an evaluation of the config; what the user sets comes behind it."""
+    """Overrides that turn the config into that of an evaluation; the user's own follow them."""
     start = ["trainer.evaluate_only=true", f"checkpoint.load={quoted(weights)}", "checkpoint.resume=null"]
     if "drop_last" in config["data"]:  # or a training split of less than a batch would be refused
         start.append("data.drop_last=false")

@@ -42,7 +42,7 @@ class ListedRun:
 
     @classmethod
     def of(cls, run: Summary) -> "ListedRun":
-        """What the run's small files say."""
+        """Read from the run's small files."""
         about = {"name": None, "notes": None, **run.about, "tags": [str(each) for each in run.about.get("tags") or ()]}
         return cls(
             folder=str(run.folder),

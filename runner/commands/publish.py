@@ -38,7 +38,7 @@ class PublishedRun:
 
 @dataclass(frozen=True)
 class PublishedRuns(Answer):
-    """What was published."""
+    """The published runs."""
 
     runs: list[PublishedRun]
     again: Annotated[str, "the command that sends what is missing; empty if nothing is"]
@@ -111,7 +111,7 @@ def _again(paths: Sequence[str], to: Sequence[str], overrides: Sequence[str]) ->
 
 
 def _runs(paths: Sequence[str]) -> Iterator[RunFolder]:
-    """Of a sweep the jobs that were started."""
+    """The runs at these paths; for a sweep, its started jobs."""
     for path in paths:
         ledger = Ledger(path)
         if not ledger.exists():

@@ -49,7 +49,7 @@ def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | C
 
 
 def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
-    """What came of the run, or of the sweep, that was started."""
+    """The answer of the run, or of the sweep, that was started."""
     from manyheads.runner.report.answer import ComparedRuns
     from manyheads.runner.report.run_result import result_if_any
 

@@ -17,7 +17,7 @@ HELP = "trust a folder of configs, or somebody else's run or sweep, after showin
 
 @dataclass(frozen=True)
 class Trusted(Answer):
-    """What a folder could run, and whether it is trusted now."""
+    """The code that a folder could run, and whether the folder is trusted now."""
 
     folder: Annotated[str, "what is trusted: the project, the run or the sweep"]
     is_trusted: Annotated[bool, "false if the user declined"]

@@ -103,7 +103,7 @@ def _looking_at(path: str) -> Look:
 
 
 def sweep_view(ledger: Ledger) -> tuple[RenderableType, bool]:
-    """What to show of a sweep now, and whether it has ended."""
+    """The current view of a sweep, and whether it has ended."""
     entries, is_active = ledger.entries(), ledger.is_active()
     shown = _shown(entries)
     titles, colors = Titles(entries), dict[str, str]()
@@ -133,7 +133,7 @@ def _table(rows: list[list[Text]], metric: str) -> Table:
 
 
 def _shown(entries: list[Entry]) -> list[Entry]:
-    """What runs, what has ended last, and what comes next, in the order of the sweep."""
+    """The running jobs, the latest to end, and the next ones, in the order of the sweep."""
     rank = {"running": 0, "pending": 2}
     waiting = {id(each): index for index, each in enumerate(entries)}
     order = sorted(

@@ -62,7 +62,7 @@ class CommandLine:
 
     @property
     def config_folder(self) -> Path:
-        """Where Hydra looks for the primary config first."""
+        """The folder in which Hydra looks for the primary config first."""
         path = self.flags.config_path
         if path is None:
             return CONF
@@ -79,7 +79,7 @@ class CommandLine:
         return self.config_folder / f"{self.config_name}.yaml"
 
     def sources(self) -> Iterator[Source]:
-        """Where Hydra looks for configs in addition to its own and, unless --config-path is set, conf/."""
+        """Folders that Hydra searches besides its own and, unless --config-path is set, conf/."""
         if (path := self.flags.config_path) is not None:
             yield Source("--config-path", path, None if path.startswith("pkg://") else self.config_folder)
         if (path := self.flags.config_dir) is not None:

@@ -45,7 +45,7 @@ class Compositions:
         self._composed: dict[Any, bytes] = {}
 
     def compose(self, loader: ConfigLoaderImpl, name: str | None, overrides: list[str], **how: Any) -> DictConfig:
-        """What ``loader`` composes, at a fraction of the cost if only values are new. Raises what Hydra raises."""
+        """Compose with ``loader``, at a fraction of the cost if only values are new. Raises what Hydra raises."""
         try:
             return self._by_values(loader, name, [self._parsed(each) for each in overrides], how)
         except (HydraException, OmegaConfBaseException):  # Hydra's own message speaks of what was typed

@@ -48,7 +48,7 @@ def freeze(
 def checked(
     composed: DictConfig, *, trust: Trust | None = None, timeout: float | None = None, folders: Folders = OWN
 ) -> RunConfig:
-    """What ``freeze`` writes.
+    """Check and complete a config, as ``freeze`` does, without writing it.
 
     trust: what the user trusts of the config, None for the user's own; timeout: minutes, if the launcher has none;
     folders: where Hydra found the config's options.

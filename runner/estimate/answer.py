@@ -15,7 +15,7 @@ Bytes = Annotated[int, "bytes"]
 
 @dataclass(frozen=True)
 class EstimatedRank:
-    """What one rank holds in an update, in bytes, and communicates. Null: the model can't be followed without data."""
+    """A rank's memory in an update, in bytes, and its traffic; null if the model can't be followed without data."""
 
     rank: int
     parameters: Bytes
@@ -62,7 +62,7 @@ class EstimatedRun:
 
 @dataclass(frozen=True)
 class Estimates(Answer):
-    """What the ranks of each configuration would hold and send."""
+    """The memory and communication of the ranks of each configuration."""
 
     estimates: list[EstimatedRun]
     device_bytes: Annotated[int | None, "memory of each rank's device; null if it is unknown"]

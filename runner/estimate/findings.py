@@ -16,7 +16,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class RankHolds:
-    """What one rank holds, in bytes, and communicates.
+    """The memory of one rank, in bytes, and its communication.
 
     ``masters``: fp32 copies of half-precision weights. ``activations``: the largest amount saved for the backward pass
     at any moment; ``most``: the peak of all memory in an update, when ``activations_then`` were saved. These and
@@ -37,7 +37,7 @@ class RankHolds:
 
     @property
     def exact(self) -> int:
-        """Of what is exact, the sum."""
+        """The sum of the exact parts."""
         return sum(getattr(self, kind) for kind in EXACT)
 
     @property

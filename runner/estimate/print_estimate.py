@@ -87,7 +87,7 @@ def _traffic(found: Traffic, step: int) -> str:
 
 
 def _ranges(found: Estimate) -> str:
-    """What differs between ranks, in the digits that are shown."""
+    """Ranges of the values that differ between ranks in the digits shown."""
     ranges = {kind: found.range(kind) for kind in HELD if getattr(found.largest, kind) is not None}
     return ", ".join(
         f"{HELD[kind]} {readable(low)} to {readable(high)}"
@@ -120,7 +120,7 @@ def _note(found: list[Estimate], device: DeviceMemory | None) -> str:
 
 
 def _step(most: int) -> int:
-    """Which unit is right for the largest of some sizes."""
+    """The unit that fits the largest of some sizes."""
     return next((step for step in range(len(UNITS) - 1) if most < 1000 ** (step + 1)), len(UNITS) - 1)
 
 

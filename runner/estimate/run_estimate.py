@@ -119,7 +119,7 @@ def estimate(
 
 
 def estimated(planned: PlannedEstimate, *, alone: bool = True) -> Estimate:
-    """What one configuration comes to. Raises ConfigurationError for one that is ``alone`` and refused."""
+    """Estimate one configuration. Raises ConfigurationError for one that is ``alone`` and refused."""
     if planned.run is None:
         return Estimate(planned.label, "", reason=planned.reason)
     from manyheads.runner.estimate.rank.rehearsal import rehearse

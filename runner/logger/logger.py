@@ -13,7 +13,7 @@ from manyheads.runner.run.json_types import Numbers, ResultJson
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """What a logger knows about its run. ``step``: number of updates made before this session, if the run was resumed.
+    """Describes a run to its loggers. ``step``: number of updates made before this session, if the run was resumed.
 
     ``scores``: the names of losses and metrics among the columns of epochs.csv.
     """

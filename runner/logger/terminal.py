@@ -42,7 +42,7 @@ class Display:
         """Training starts, or continues, after ``done`` of ``total`` updates."""
 
     def phase(self, text: str) -> None:
-        """What begins now: an epoch of how many, or its evaluation."""
+        """Show which phase begins: an epoch, or its evaluation."""
 
     def update(self, done: int) -> None:
         """An update is done; called very often."""

@@ -18,9 +18,10 @@ class TrackedSweep:
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker knows about a run, all read from its folder. ``key``: identifies the run wherever its folder is.
+    """Describes a run to trackers; all of it is read from the run's folder.
 
-    ``config``: by dotted key; ``facts``: commit, host, command and the like; ``started``: in seconds since 1970.
+    ``key``: identifies the run wherever its folder is; ``config``: by dotted key; ``facts``: commit, host, command and
+    the like; ``started``: in seconds since 1970.
     """
 
     folder: Path

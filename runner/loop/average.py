@@ -80,7 +80,7 @@ class Average:
         return self._update.parallel.gather_tensors(dict(zip(self._update.names, self.tensors, strict=True)))
 
     def state_dict(self) -> StateDict:
-        """What a checkpoint must hold, complete on rank 0; all ranks call it."""
+        """The state for a checkpoint, complete on rank 0; all ranks call it."""
         return {"weights": self.whole(), **self.about()}
 
     def shares(self) -> StateDict:

@@ -66,7 +66,7 @@ class Clock:
         return lap
 
     def logged(self) -> None:
-        """What follows the last lap has been logged; the time since then counts as logging."""
+        """Count the time since the last lap as logging."""
         self._logged = time.perf_counter() - self._mark
 
 

@@ -82,7 +82,7 @@ def ordering(train: Loader, batch_size: int) -> dict[str, str]:
 
 
 def averaging(trainer: TrainerSection) -> dict[str, str]:
-    """Which average of the weights is kept, and for what; empty without one, and if nothing is trained."""
+    """The average of the weights that is kept, and its use; empty without one, and if nothing is trained."""
     if trainer.evaluate_only:
         return {}
     if (decay := trainer.ema_decay) is not None:
@@ -92,7 +92,7 @@ def averaging(trainer: TrainerSection) -> dict[str, str]:
 
 
 def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
-    """What would be faster on this device but is not used, with the overrides that enable it.
+    """Unused settings that are usually faster on this device, as overrides.
 
     ``convolves``: whether the model is mostly convolutions; on CPUs no other models were seen to gain (docs/gpus.md).
     """
@@ -118,13 +118,13 @@ def convolves(model: nn.Module) -> bool:
 
 
 def emulated(autocast: str | None, device: str) -> dict[str, str]:
-    """What makes a run on CPUs slower than fp32 would be; empty if the processor has the instructions."""
+    """A warning for CPUs that emulate bfloat16 and so are slower than with fp32; else empty."""
     on_cpus = device == "cpu" and autocast == "bfloat16"
     return {"slower": f"usually than precision=fp32: {EMULATED}"} if on_cpus and bfloat16() is None else {}
 
 
 def weights(built: Built, loaded: str | None) -> dict[str, str]:
-    """Where the initial weights come from, and which of a checkpoint's do not fit; empty for random ones."""
+    """The source of the initial weights, and those of it that do not fit; empty for random weights."""
     found = [built.pretrained, loaded]
     text = "; then ".join(name for name in found if name is not None)
     if built.unfit is not None and any(built.unfit):

@@ -22,7 +22,7 @@ AT_ONCE = "at_once"
 
 
 class LogRow(NamedTuple):
-    """What a row of steps.csv holds besides sums; ``norm``: of the last update's gradients."""
+    """The values of a row of steps.csv besides sums; ``norm``: of the last update's gradients."""
 
     step: int
     lr: float

@@ -73,7 +73,7 @@ class MicroSteps(ForwardBackward):
         return ForwardResult(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, ForwardResult]:
-        """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
+        """The tensor to differentiate so that gradients add up to the update's, and the results of the forward pass."""
         task = self._scores.task
         if (partners := batch.partners) is None:
             loss = task.loss(outputs, batch.content)
@@ -91,7 +91,7 @@ class MicroSteps(ForwardBackward):
         return self._parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total
 
     def _counted(self, batches: Sequence[Batch]) -> Tensor:
-        """What is counted in the global batch, (): the only exchange that varying counts cost."""
+        """The number of counted elements in the global batch, (): the only exchange that varying counts cost."""
         parallel = self._parallel
         own = sum(batch.counted for batch in batches) * parallel.counts_samples
         return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]

@@ -21,7 +21,7 @@ SPLITTER = 2**27 + 1
 
 
 class Observed(NamedTuple):
-    """What is kept of a batch until its statistics are added up: for the task, and for each metric that was added."""
+    """Observations of a batch until its statistics are added up: the task's, and those of each added metric."""
 
     by_task: Any
     by_metrics: list[Any]
@@ -100,7 +100,7 @@ class Scores:
     # -- statistics ----------------------------------------------------------------------------------
 
     def observe(self, outputs: Any, batch: Any) -> Observed:
-        """What to keep of a batch, without gradients."""
+        """Observe a batch, without gradients."""
         if not self.added:
             return Observed(self.task.observe(outputs, batch), [])
         with torch.no_grad():
@@ -131,7 +131,7 @@ class Scores:
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
 
     def unflatten(self, row: Tensor) -> Statistics:
-        """What ``flatten`` was given."""
+        """The inverse of ``flatten``."""
         sizes = [math.prod(shape) for shape in self.shapes.values()]
         split = zip(self.shapes.items(), row.split(sizes), strict=True)
         return {name: part.reshape(shape) for (name, shape), part in split}
@@ -155,7 +155,7 @@ class Scores:
 
     @property
     def direction(self) -> str:
-        """Which way the monitored column is better: max or min."""
+        """The better direction of the monitored column: max or min."""
         return next((m.direction for m in self.metrics if f"val_{m.name}" == self.monitor), "min")
 
     def is_better(self, row: Numbers, best: Numbers | None) -> bool:
@@ -167,7 +167,7 @@ class Scores:
         return record is None or sign * value > sign * record
 
     def describe(self) -> ScoresJson:
-        """What result.json says of the metrics, so that a report can name them and order runs by them."""
+        """The description of the metrics in result.json, by which a report names them and orders runs."""
         metrics = {metric.name: metric.describe() for metric in self.metrics}
         return {"monitor": self.monitor, "direction": self.direction, "metrics": metrics}
 

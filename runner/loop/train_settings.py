@@ -27,7 +27,7 @@ class Ending:
     min_delta: float = 0.0
 
     def flags(self, progress: Progress) -> dict[str, float]:
-        """What this rank's clock says, as numbers to be added up over all ranks; nothing without a limit.
+        """Whether this rank's clock has passed the limit, as numbers to sum over ranks; empty without a limit.
 
         Training, evaluation and checkpoints of all sessions count.
         """

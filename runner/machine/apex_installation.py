@@ -36,7 +36,7 @@ def unavailable(part: str) -> str | None:
 
 
 def note() -> str:
-    """What is worth knowing of an option of Apex that can run."""
+    """A note on an option of Apex that can run."""
     return "" if has_kernels() else "slower than it could be: Apex was built without its CUDA extensions"
 
 
@@ -65,7 +65,7 @@ def has_kernels() -> bool:
 
 
 def _lacking(part: str) -> tuple[str, str] | None:
-    """What the installation lacks, and the remedy."""
+    """The missing part of the installation, and the remedy."""
     folder = _folder()
     if folder is None:
         return "NVIDIA Apex is not installed", f"Build it {ON_A_GPU_MACHINE}: `{BUILD}`"

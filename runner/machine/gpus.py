@@ -35,7 +35,7 @@ class Board(NamedTuple):
 
     @property
     def devices(self) -> tuple[CUDADevice, ...]:
-        """What CUDA may count of it."""
+        """The devices that CUDA may count on this board."""
         return (CUDADevice(self.name, self.uuid),) if self.slices is None else self.slices
 
 

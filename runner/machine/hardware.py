@@ -69,7 +69,7 @@ def gpu_indices() -> list[int]:
 
 
 def gpu_ids() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES may call them, whatever the order in which CUDA counts."""
+    """Identifiers for CUDA_VISIBLE_DEVICES that do not depend on CUDA's order."""
     return [part.uuid for _, part in _visible()]
 
 

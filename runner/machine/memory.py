@@ -31,7 +31,7 @@ def size() -> str | None:
 
 
 def too_small() -> str:
-    """What to say and do when loader processes have no room in shared memory."""
+    """The cause and the remedy if loader processes have no room in shared memory."""
     found = size()
     where = f"{SHARED_MEMORY}, which holds {found} in all" if found else "shared memory"
     return (

@@ -41,7 +41,7 @@ class Metric:
         raise NotImplementedError
 
     def observe(self, outputs: Any, batch: Any) -> Any:
-        """What is kept of a batch until statistics are added up, without gradients: tensors, nested as you like.
+        """Observe a batch, without gradients. Returns tensors, nested in any way, for the statistics.
 
         A metric that keeps something else than statistics also has ``add_up(observed)``: the counts of these batches.
         """

@@ -41,7 +41,7 @@ def files_named(config: Section) -> dict[str, SourceFile]:
 
 
 def own_folders() -> list[str]:
-    """Where the user's packages are looked for: the working directory, and where a run of his own was started."""
+    """Folders of the user's packages: the working directory, and where an own run was started."""
     return list(dict.fromkeys([os.getcwd(), *filter(None, [os.environ.get(STARTED_IN)])]))
 
 
@@ -60,7 +60,7 @@ def find_in_own_folders(config: Section) -> None:
 
 
 def load(name: str) -> Any:
-    """What a dotted name, ``module.attribute``, or ``/path/to/file.py:attribute`` means.
+    """Import the object named ``module.attribute`` or ``/path/to/file.py:attribute``.
 
     Raises ImportError, AttributeError, ValueError or FileNotFoundError.
     """
@@ -139,7 +139,7 @@ def _meant(name: str, known: Collection[str], given: Collection[str]) -> str:
 
 
 def signature(kind: Any) -> inspect.Signature:
-    """What ``kind`` takes; of a class written in C, which does not say, anything."""
+    """The signature of ``kind``; that of a class in C, which has none, accepts anything."""
     try:
         return inspect.signature(kind)
     except ValueError:

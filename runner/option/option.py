@@ -80,7 +80,7 @@ class Option:
         return None
 
     def note(self) -> str:
-        """What the doctor prints about the option if it can run; may be empty."""
+        """The doctor's note on the option if it can run; may be empty."""
         return ""
 
     def installed(self) -> dict[str, str]:
@@ -117,7 +117,7 @@ class Option:
 
     @classmethod
     def all_tunable(cls) -> dict[str, Tunable]:
-        """What the class and its bases declare in ``tunable``, by key."""
+        """The ``tunable`` keys of the class and its bases."""
         return {key: found for kind in reversed(cls.__mro__) for key, found in vars(kind).get("tunable", {}).items()}
 
     @classmethod

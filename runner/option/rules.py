@@ -14,7 +14,7 @@ FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}  # what
 
 
 class Rule(NamedTuple):
-    """Which values a key may have.
+    """The values that a key may have.
 
     ``allowed`` completes the sentence "Allowed: ..."; ``schema``: the same as JSON Schema, for editors.
     """
@@ -25,7 +25,7 @@ class Rule(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """What may be chosen, if the rule names each; otherwise empty."""
+        """The allowed values if the rule lists them; otherwise empty."""
         return [*self.schema.get("enum", ())]
 
 

@@ -24,7 +24,7 @@ class FixedSection:
 
 @dataclass(frozen=True)
 class ParametersSection(FixedSection):
-    """Which parameters are trained, and with which settings."""
+    """The trained parameters, and their settings."""
 
     freeze: Sequence[str]
     freeze_epochs: Sequence[Mapping[str, Any]]

@@ -20,7 +20,7 @@ class SourceFile(NamedTuple):
     name: str
 
     def load(self) -> Any:
-        """What has the name. Raises FileNotFoundError, AttributeError, and whatever the file itself raises."""
+        """Execute the file; returns the object. Raises FileNotFoundError, AttributeError, and what the file raises."""
         return getattr(_module(self.path), self.name)
 
 

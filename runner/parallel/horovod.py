@@ -148,7 +148,7 @@ class HorovodOption(ParallelOption):
             )
 
     def _wrong_half(self, run: RunConfig) -> Iterator[str]:
-        """Of weights in half precision, Horovod exchanges the gradients as they are."""
+        """Refusals of half-precision weights, whose gradients Horovod exchanges as they are."""
         half = run.precision.half_weights(on_gpus=run.on_gpus)
         if half is None:
             return

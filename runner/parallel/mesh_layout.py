@@ -42,7 +42,7 @@ class Layout(NamedTuple):
         return rank
 
     def data_rank(self, place: "Layout") -> int:
-        """Which part of a batch the rank at these coordinates takes, from 0."""
+        """The index of the share of a batch that the rank at these coordinates takes."""
         return place.replicate * self.shard + place.shard
 
     def __str__(self) -> str:

@@ -97,7 +97,7 @@ class ParallelOption(Option):
         return ""
 
     def exchanges(self, *, devices: int) -> Exchanges:
-        """What is exchanged in an update on this number of devices, by which ``scale`` predicts its time.
+        """The communication of an update on this number of devices, by which ``scale`` predicts its time.
 
         Raises ConfigurationError with the reason if that cannot be predicted, or the number does not fit the strategy.
         """
@@ -121,7 +121,7 @@ UNFINISHED = "Expected to have finished reduction"  # how torch begins to say it
 
 
 class ReplicasOption(ParallelOption):
-    """What strategies declare whose ranks hold a replica of the model each, over torch.distributed."""
+    """Declarations of strategies whose ranks each hold a replica of the model."""
 
     rules: ClassVar = {"bucket_cap_mb": number(above=0), "broadcast_buffers": either(BOOLEAN, AUTO)}
     tunable: ClassVar = {

@@ -99,7 +99,7 @@ MOST_CHARACTERS = 300
 
 
 def announce(strategies: list[str], run: RunConfig, task: ParityTask) -> None:
-    """What is going to be done; said first, since it may take a while."""
+    """Print the plan first, since a comparison may take a while."""
     steps = f"{task.steps} step{'s' if task.steps > 1 else ''}"
     text = f"{steps} of {run.model.name} on {run.data.name} by {', '.join(strategies)}, in {run.precision.name}"
     Console(highlight=False).print(Text(text))
@@ -134,7 +134,7 @@ def _table(outcomes: list[ParityOutcome], baseline: str) -> Table:
 
 
 def _lines(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
-    """What there is to say of one strategy."""
+    """The lines on one strategy."""
     name = outcome.strategy
     if outcome.state == NOT_HERE:
         reason = re.split(r" \(|; |\. ", outcome.error)[0].rstrip(".").removeprefix(f"parallel={name}: ")

@@ -27,7 +27,7 @@ def causes(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
 
 
 def unused_note(baseline: ParityFindings) -> str:
-    """What there is to know of parameters that no step used, where nothing differs."""
+    """A note on parameters that no step used, if nothing differs."""
     names = baseline["unused"]
     if not names:
         return ""
@@ -80,7 +80,7 @@ def _of_first_step(outcome: ParityOutcome, settings: list[str]) -> Iterator[str]
 
 
 def _of_cut(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
-    """Where the outputs can't be compared, as of samples that are padded to the longest of their share."""
+    """Why outputs cannot be compared, for example if samples are padded to the longest of their share."""
     whole, parts = baseline.get("cut") or (0.0, 0.0)
     if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
         ratio = parts / whole if whole else float("nan")

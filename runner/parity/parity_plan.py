@@ -150,11 +150,11 @@ class ParityOutcome:
         return self.findings.get("ranks")
 
     def largest(self, kind: str) -> float:
-        """Of all tensors of this kind."""
+        """The largest difference among tensors of this kind."""
         return max((e["largest"] for e in self.findings.get("differences", []) if e["kind"] == kind), default=0.0)
 
     def beyond(self, *kinds: str) -> list[LargestDifference]:
-        """What exceeds the tolerance, the largest first; of these kinds, or of all."""
+        """Differences above the tolerance, the largest first; of these kinds, or of all."""
         found = [e for e in self.findings.get("differences", []) if "first" in e and (not kinds or e["kind"] in kinds)]
         return sorted(found, key=lambda entry: -entry["largest"])
 

@@ -38,7 +38,7 @@ def read_task(folder: RunFolder) -> ParityTask:
 
 @dataclass(frozen=True)
 class StepFiles:
-    """Where the baseline leaves what the others need; large, and removed at the end."""
+    """Files of the baseline that the other strategies read; large, and removed at the end."""
 
     folder: Path
 
@@ -53,11 +53,11 @@ class StepFiles:
 
     @property
     def trace(self) -> Path:
-        """What each module did in the first step."""
+        """The file with the trace of each module in the first step."""
         return self.folder / "trace.pt"
 
     def step(self, number: int) -> Path:
-        """What the step with this number, counted from 0, computed."""
+        """The file with the values of the step with this number, counted from 0."""
         return self.folder / f"step_{number}.pt"
 
 
@@ -99,7 +99,7 @@ class InitialDifference(TypedDict):
 
 
 class ParityFindings(TypedDict, total=False):
-    """What came of the steps; the first group is of every run, the second of a baseline, the last of those compared.
+    """The results of the steps; the first group is of every run, the second of a baseline, the last of the others.
 
     ``unused``: parameters that never had a gradient; ``cut``: the loss of a whole batch, and of its parts; ``initial``:
     what was not the baseline's before the first step; ``apart``: weights that were not the same on all ranks;

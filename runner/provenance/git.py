@@ -13,14 +13,14 @@ REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are ski
 
 
 def git(folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
-    """What git prints; empty as ``asked`` is None."""
+    """The output of git; empty if ``asked`` returns None."""
     return asked(folder, *arguments, given=given, variables=variables) or b""
 
 
 def asked(
     folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None
 ) -> bytes | None:
-    """What git prints; None if it fails, is killed, or is not installed.
+    """The output of git; None if it fails, is killed, or is not installed.
 
     ``given``: its input; ``variables``: further ones.
     """

@@ -19,7 +19,7 @@ from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packa
 
 
 class Recomposed(NamedTuple):
-    """What ``freeze`` and ``checked`` need: the composed config, and the folders in which options were looked up.
+    """Arguments of ``freeze`` and ``checked``: the composed config, and the folders that were searched for options.
 
     ``trust``: what the user trusts of it; None for a run of the user's own.
     """
@@ -66,7 +66,7 @@ class PastConfig:
         return cls(folder, config, packages, line, files, overrides_of(copies(folder, config, chosen=line.chosen)))
 
     def trust(self, *first: str) -> Trust | None:
-        """What the user trusts of the config with the overrides ``first``; None for a run of the user's own."""
+        """The user's trust in the config with the overrides ``first``; None for an own run."""
         if self.folder.is_own():
             return None
         own = (*self.files, *typed_values([*first, *self.line.overrides]))

@@ -88,7 +88,7 @@ def _gpu_load(series: Series) -> Chart:
 
 
 def _top(losses: list[Sequence[float]]) -> float | None:
-    """Where the axis ends if a run has diverged: a multiple of the first losses; None if none has."""
+    """The end of the axis if a run has diverged: a multiple of the first losses; else None."""
     first = [each[0] for each in losses if each and math.isfinite(each[0]) and each[0] > 0]
     top = DIVERGED * statistics.median(first) if first else math.inf
     return top if any(value > top for each in losses for value in each if math.isfinite(value)) else None

@@ -68,7 +68,7 @@ def _describe(row: ReportRow) -> dict[str, str]:
 
 
 def _packed(cells: list[dict[str, Any]]) -> list[Any]:
-    """Of each cell its text, with what it is sorted by where that is something else."""
+    """The text of each cell, with the value to sort by if that differs."""
     return [each["text"] if each["text"] == str(each["order"]) else [each["text"], each["order"]] for each in cells]
 
 

@@ -33,7 +33,7 @@ class Palette:
         ]
 
     def coloured(self, row: ReportRow) -> str:
-        """What a row's colour represents, as in «ddp» or «lr 0.01»."""
+        """The meaning of a row's colour, such as «ddp» or «lr 0.01»."""
         if self.key is None:
             return str(row.first.run.config.get("parallel.name", ""))
         return told(row.values, *(key for key in row.values if key != self.key))

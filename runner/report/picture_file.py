@@ -11,7 +11,7 @@ FORMS = (".png", ".svg")
 
 @dataclass(frozen=True)
 class PictureFile:
-    """What ``--picture`` names."""
+    """The file that ``--picture`` names."""
 
     path: Path
 
@@ -24,7 +24,7 @@ class PictureFile:
 
     @property
     def form(self) -> str:
-        """What the picture is to be: "png" or "svg"."""
+        """The format of the picture: "png" or "svg"."""
         return self.path.suffix.removeprefix(".")
 
     def write(self, image: bytes) -> None:

@@ -78,7 +78,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a command prints on stdout with --json."""
+    """The output of a command with --json."""
 
     manyheads: Annotated[str, "the version that answers"]
     command: str

@@ -68,7 +68,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: str) -> Any:
-    """What JSON says, its texts with control characters written out. Raises ValueError, RecursionError."""
+    """Parse JSON; control characters in texts are escaped. Raises ValueError, RecursionError."""
     content = json.loads(text)
     is_plain = "\\" not in text and text.replace("\n", "").isprintable()
     return content if is_plain else _printable(content)

@@ -69,7 +69,7 @@ class Folder:
         return found
 
     def status(self, name: str | PurePath) -> os.stat_result:
-        """What ``lstat`` returns, also for a link."""
+        """The result of ``lstat``, also for a link."""
         with self.child(_inside(name, self.path).parent) as parent:
             return os.stat(PurePath(name).name, dir_fd=parent.handle, follow_symlinks=False)
 

@@ -142,11 +142,11 @@ class Heartbeat:
         return self._words[3 + _PER_RANK * rank]
 
     def collective(self, rank: int) -> int:
-        """Which collective operation the rank has reached; 0 if it does not report that."""
+        """The number of the collective operation that the rank has reached; 0 if it does not report it."""
         return self._words[4 + _PER_RANK * rank]
 
     def _report_of(self, rank: int) -> int:
-        """Where a rank's report starts."""
+        """The offset of a rank's report."""
         return _WORD * (1 + _PER_RANK * self.ranks) + REPORT_BYTES * rank
 
     def _read_report(self, rank: int) -> object:

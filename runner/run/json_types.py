@@ -22,7 +22,7 @@ class MetricJson(TypedDict, total=False):
 
 
 class ScoresJson(TypedDict, total=False):
-    """What is measured. ``monitor``: the column that decides the best epoch; ``metrics``: by name."""
+    """The measured columns. ``monitor``: the column that decides the best epoch; ``metrics``: by name."""
 
     monitor: str
     direction: str
@@ -86,7 +86,7 @@ class MachineJson(TypedDict, total=False):
 
 
 class Fingerprint(TypedDict):
-    """Of a run's data. ``sizes``, ``contents``: sha256 over the names of its files and their sizes, or their bytes."""
+    """Digests of a run's data. ``sizes``, ``contents``: sha256 of its files' names and sizes, or their bytes."""
 
     files: int
     bytes: int
@@ -144,7 +144,7 @@ def check(content: Mapping[str, Any], kind: type[Content], path: object) -> Cont
 
 @cache
 def _tests(kind: type) -> dict[str, Test]:
-    """Of each key of a TypedDict."""
+    """A test for each key of a TypedDict."""
     return {key: _test(hint) for key, hint in get_type_hints(kind).items()}
 
 

@@ -60,7 +60,7 @@ class Inside:
 
 
 class RunFolder:
-    """Where one run keeps everything; docs/run-folder.md says what each file holds."""
+    """The folder of one run; docs/run-folder.md says what each file holds."""
 
     COMPOSED = ".hydra/config.yaml"  # what Hydra composed, of which run.yaml is frozen
 
@@ -265,7 +265,7 @@ class RunFolder:
         return found
 
     def code_changes(self) -> bytes:
-        """What differed from the recorded commit: code.diff, empty if there is none."""
+        """The recorded difference from the commit: code.diff; empty if there is none."""
         try:
             return read_bytes(self.code_diff, most=MOST_TABLE_BYTES)
         except FileNotFoundError:
@@ -295,5 +295,5 @@ def _is_new(folder: Path, *, since: int) -> bool:
 
 
 def without_format(config: dict) -> dict:
-    """What run.yaml holds, as the run config."""
+    """The run config in the content of run.yaml."""
     return {key: value for key, value in config.items() if key != "format"}

@@ -114,7 +114,7 @@ def _keyed(key: bytes | None, purpose: str, content: Any) -> str | None:
 
 
 def key_file() -> Path | None:
-    """Where the user's key is."""
+    """The path of the user's key."""
     folder = user_folder("state")
     return None if folder is None else folder / "manyheads" / "key"
 

@@ -36,7 +36,7 @@ class Steps:
 
     @staticmethod
     def of(declared: Any) -> "Steps | None":
-        """What a data set, or model.json, declares; None where it declares nothing that is understood."""
+        """The preprocessing that a data set, or model.json, declares; None if it is not understood."""
         if not isinstance(declared, Mapping) or not {*declared} <= {field.name for field in fields(Steps)}:
             return None
         values: list[Any] = [declared.get(field.name) for field in fields(Steps)]
@@ -85,7 +85,7 @@ def write(folder: RunFolder, description: Description) -> None:
 
 
 def read(folder: RunFolder) -> Description | None:
-    """What the run folder says; None for a run of a version that did not. Raises ConfigurationError for nonsense."""
+    """Read model.json; None if a run of an older version has none. Raises ConfigurationError for invalid content."""
     try:
         content = read_json(folder.description)
     except (FileNotFoundError, NotADirectoryError):
@@ -101,7 +101,7 @@ def read(folder: RunFolder) -> Description | None:
 
 
 def numbers(value: Any) -> tuple[float, ...] | None:
-    """What a data set declares as mean or std, if it is one number for each channel."""
+    """The mean or std that a data set declares, if it is one number for each channel."""
     if not isinstance(value, (tuple, list)) or not all(map(_is_finite, value)) or not 1 <= len(value) <= LARGEST_SIDE:
         return None
     return tuple(map(float, value))

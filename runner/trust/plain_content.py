@@ -19,7 +19,7 @@ _RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be built 
 
 
 def parse_config(content: bytes, path: Path) -> Any:
-    """What Hydra would read in a file of this content. Raises ConfigurationError if it is too large or not YAML."""
+    """Parse a config's content as Hydra would. Raises ConfigurationError if it is too large or not YAML."""
     try:
         if len(content) > BYTES:
             raise ValueError(f"it has more than {BYTES} bytes")

@@ -21,7 +21,7 @@ _ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
 
 @dataclass(frozen=True)
 class Trust:
-    """What the user trusts of a config. ``packages``: dotted names, each including its submodules.
+    """The parts of a config that the user trusts. ``packages``: dotted names, each including its submodules.
 
     ``own``: keys with values that are the user's own; ``place``: the foreign folder that the config is from, if any.
     """

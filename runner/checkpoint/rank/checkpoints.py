@@ -185,7 +185,7 @@ class Checkpoints:
             torch.save(content, file)
 
     def _remove_others(self, last: Path, best: Path | None) -> None:
-        """What the checkpoint ``last``, and ``best`` where there is a new one, make needless."""
+        """Remove the files that the checkpoint ``last``, and ``best`` if there is a new one, replace."""
         folder = self._folder.checkpoints
         kept = self._keep.staying(checkpoint_places.by_step(folder))
         files = matching(folder, "step_*.pt") if self._keep.keeps_any else []

@@ -145,6 +145,6 @@ class _mapped:  # noqa: N801
 
 
 def _with_lists(state: StateDict) -> StateDict:
-    """What each rank has of its own in a list, as single files have it."""
+    """The state with the ranks' own parts in lists, as in single files."""
     own = {name: state[name] for name in ("rng", "parallel") if isinstance(state.get(name), dict)}
     return {**state, **{name: [each for _, each in sorted(by_rank.items())] for name, by_rank in own.items()}}

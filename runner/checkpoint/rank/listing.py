@@ -13,7 +13,7 @@ from manyheads.runner.run.data_files import no_link
 
 
 def contents(path: Path) -> CheckpointPage:
-    """What is in a checkpoint. Raises ConfigurationError for what is none."""
+    """The contents of a checkpoint. Raises ConfigurationError if it is not one."""
     about, tensors_found, files = _folder(path) if path.is_dir() else _file(path)
     return CheckpointPage(path, about, tensors_found, files)
 

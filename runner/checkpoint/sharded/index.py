@@ -24,7 +24,7 @@ CHUNK = 2**22
 
 
 class Damaged(ValueError):
-    """What is wrong with a checkpoint, as a clause."""
+    """A damaged checkpoint; the message is a clause."""
 
 
 class Piece(NamedTuple):

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> ExaminedMachine | ExplainedOptions | E
 
 
 def examine_hosts(arguments: argparse.Namespace) -> ExaminedHosts:
-    """What is found of several machines. Raises ConfigurationError."""
+    """Examine several machines. Raises ConfigurationError."""
     together = list[str]()
     hosts = [name.strip() for name in arguments.hosts.split(",") if name.strip()]
     options = {"shell": arguments.remote_shell, "interface": arguments.network_interface}

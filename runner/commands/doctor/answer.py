@@ -30,7 +30,7 @@ class ExaminedOption:
 
 @dataclass(frozen=True)
 class ExaminedMachine(Answer):
-    """What this machine has, and which options it can run."""
+    """This machine's hardware and software, and the options that it can run."""
 
     machine: Annotated[dict[str, str], "descriptions of its parts, by name"]
     options: list[ExaminedOption]

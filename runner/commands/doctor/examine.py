@@ -94,7 +94,7 @@ def not_imported(group: str, option: str, trusted: Trust) -> str | None:
 
 
 def describe_machine() -> dict[str, str]:
-    """What the doctor's first table says, by name."""
+    """The rows of the doctor's first table, by name."""
     gpus = hardware.gpu_names()
     cuda = hardware.torch_cuda_version()
     if gpus:
@@ -122,7 +122,7 @@ def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -
 
 
 def note(group: str, option: str, folders: Folders = OWN) -> str:
-    """What a runnable option comes to on this machine."""
+    """A note on how an available option runs on this machine; may be empty."""
     return "" if group in ENTRIES else declared(group, read_option(group, option, folders)).note()
 
 

@@ -103,7 +103,7 @@ def is_installed(features: Features) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where wheels are kept. Raises ConfigurationError for a user without a home."""
+    """The folder of wheels. Raises ConfigurationError for a user without a home."""
     folder = user_folder("cache")
     if folder is None:
         raise ConfigurationError("there is no folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
@@ -153,7 +153,7 @@ def _compile(command: list[str], environment: dict[str, str], log: Path, work: W
 
 
 def _try_it(folder: Path) -> str:
-    """What the installed library says that it can do, in a process of its own, since it loads torch."""
+    """Ask the installed library what it supports, in a separate process, since it loads torch."""
     script = (
         "import horovod.torch as hvd; hvd.init(); "
         "print(', '.join(n for n in ('gloo', 'mpi', 'nccl') if getattr(hvd, n + '_built')())); hvd.shutdown()"

@@ -29,7 +29,7 @@ MPI_PROGRAM = "#include <mpi.h>\nint main() { return MPI_Init(nullptr, nullptr);
 
 @dataclass(frozen=True)
 class Features:
-    """What to compile in besides Gloo."""
+    """Features to compile in besides Gloo."""
 
     mpi: bool
     nccl: bool
@@ -100,7 +100,7 @@ def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, s
 
 
 def cuda_toolkit() -> Path | None:
-    """Where CUDA's own compiler is, as torch looks for it, or None."""
+    """The folder of CUDA's compiler, found as torch finds it; None if there is none."""
     places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     return next((Path(place) for place in places if place and (Path(place) / "bin" / "nvcc").exists()), None)
 

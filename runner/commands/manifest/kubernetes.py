@@ -15,7 +15,7 @@ DEFAULTS = ("launcher.start_timeout=1800",)  # pods come up minutes apart while 
 
 
 def rendezvous(name: str) -> str:
-    """Where pods meet: JobSet's own name of the first one, <set>-<job>-<job's index>-<pod's index>.<set>."""
+    """The address at which pods meet: JobSet's name of the first, <set>-<job>-<job's index>-<pod's index>.<set>."""
     return f"{name}-{JOB}-0-0.{name}:{PORT}"
 
 
@@ -85,7 +85,7 @@ def pod(subject: ManifestSubject) -> dict[str, Any]:
 
 
 def _literal(text: str) -> str:
-    """What Kubernetes turns into ``text``.
+    """``text`` escaped, so that Kubernetes expands no variables in it.
 
     It replaces $(NAME) by a variable's value before the shell sees it, so the name of a folder could end its quotes.
     Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/.

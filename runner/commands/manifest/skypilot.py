@@ -13,7 +13,7 @@ DEFAULTS = ()
 
 
 def rendezvous(name: str) -> str:
-    """Where nodes meet."""
+    """The address at which nodes meet."""
     return f"{HEAD}:{PORT}"
 
 

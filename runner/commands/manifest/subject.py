@@ -39,7 +39,7 @@ class ManifestSubject:
     python: str = "python"
 
     def variables(self) -> dict[str, str]:
-        """Of each machine's environment. All have one key, which the first one makes in the run's folder."""
+        """Environment variables of each machine. All share a key, which the first one writes into the run's folder."""
         return {
             "MANYHEADS_CHECKED": self.checked,
             "XDG_STATE_HOME": str(self.folder / "state"),
@@ -47,7 +47,7 @@ class ManifestSubject:
         }
 
     def command(self) -> list[str]:
-        """What every machine runs: the first is the run's parent, the others take part."""
+        """The command of every machine: the first is the run's parent, the others join it."""
         return [self.python, "-m", "manyheads.runner", "resume", str(self.folder)]
 
 

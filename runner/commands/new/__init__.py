@@ -84,11 +84,11 @@ def write_project(folder: Path) -> None:
 
 
 def schema_of_files(conf: Path) -> str:
-    """What conf/schema.json says of the experiments beside it."""
+    """The JSON Schema of the experiments in a conf/ folder, as text."""
     return json.dumps(file_schema((*OWN, conf)), ensure_ascii=False) + "\n"
 
 
 def _place(template: str, package: str) -> Path:
-    """Where a template's file goes."""
+    """The path of a template's file in the new project."""
     first, *rest = Path(template.removesuffix(SUFFIX)).parts
     return Path({"package": package, "gitignore": ".gitignore"}.get(first, first), *rest)

@@ -30,7 +30,7 @@ class Draft:
 
 
 def draft(folder: Path, *, model: str | None = None, data: str | None = None) -> Draft:
-    """What to write for the chosen model and data, which are asked for if there are several and a terminal.
+    """Draft an experiment for a model and a data set; asks which, if there are several and a terminal.
 
     model, data: typed as file.py:Class; data may be "none". Raises ConfigurationError.
     """

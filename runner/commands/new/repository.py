@@ -55,7 +55,7 @@ class Found:
 
     @property
     def fields(self) -> list[ast.AnnAssign]:
-        """Of a data class; of another class, none."""
+        """The fields of a data class; none for other classes."""
         if not any("dataclass" in ast.unparse(each) for each in self.node.decorator_list):
             return []
         return [each for each in self.node.body if isinstance(each, ast.AnnAssign)]
@@ -69,7 +69,7 @@ class Found:
 
 @dataclass
 class Repository:
-    """What was found in a folder; models and data sets in the order in which they are likely to be meant."""
+    """Models and data sets found in a folder, the most likely ones first."""
 
     models: list[Found]
     data_sets: list[Found]

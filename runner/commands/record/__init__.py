@@ -133,7 +133,7 @@ def check(path: Path) -> RecordedRuns:
 
 
 def _faults(attempt: RecordedAttempt, first: RecordedAttempt, own_first: RecordedAttempt) -> Iterator[str]:
-    """What is wrong with a run beside the ``first`` of all, and ``own_first`` of its contender."""
+    """Reasons why a run does not belong beside the ``first`` of all and the ``own_first`` of its contender."""
     if not 0 < attempt.seconds < math.inf:
         yield f"seconds: {attempt.seconds} is not a time"
     elif attempt.seconds > attempt.wall_seconds:

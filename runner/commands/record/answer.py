@@ -119,7 +119,7 @@ def _row(record: Record, contender: Contender) -> tuple[str, ...]:
 
 
 def sentences(record: Record) -> list[str]:
-    """What was found, and how it was measured."""
+    """Sentences on the findings, and on how they were measured."""
     first, *others = record.contenders
     found = [_verdict(record, first)]
     for index, other in enumerate(others, 1):

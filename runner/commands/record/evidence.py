@@ -81,7 +81,7 @@ class Contender:
         return [attempt.seconds for attempt in self.attempts]
 
     def findings(self, target: RecordTarget) -> dict[str, Any]:
-        """What follows from the attempts."""
+        """The findings that follow from the attempts."""
         return {
             "value": asdict(Spread.of(self.values)),
             "seconds": asdict(Spread.of(self.seconds)),

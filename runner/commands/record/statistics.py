@@ -10,7 +10,7 @@ SIGNIFICANT = 0.01  # as https://github.com/KellerJordan/modded-nanogpt asks of 
 
 @dataclass(frozen=True)
 class Spread:
-    """Of ``n`` numbers; ``deviation``: their standard deviation, 0 for a single one."""
+    """Summary of ``n`` numbers; ``deviation``: their standard deviation, 0 for a single one."""
 
     n: int
     mean: float

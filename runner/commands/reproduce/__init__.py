@@ -110,7 +110,7 @@ def last_step(past: Past, steps: str | None) -> int | None:
 
 
 def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust: Trust | None) -> list[Difference]:
-    """What differs before anything runs. run: what would run here; None: the recorded code runs as it was."""
+    """Differences known before anything runs. run: what would run here; None: the recorded code runs as it was."""
     if run is None:
         refuse_untrusted(past.config, trust)  # its data option is asked for its files
     diffs = None if run is None else (past.folder.code_changes(), code_at_start()[1])

@@ -18,7 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Past:
-    """What a completed run left. ``config`` as it was frozen; tables by column."""
+    """The record of a completed run. ``config`` as it was frozen; tables by column."""
 
     folder: RunFolder
     config: Section

@@ -60,7 +60,7 @@ class Rerun:
         raise error
 
     def _path(self) -> str:
-        """Where Python looks for modules: its own first, although another copy of them may be installed."""
+        """The import path: this code first, although another copy may be installed."""
         own = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
         return os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
 

@@ -32,7 +32,7 @@ class Difference(NamedTuple):
 
 
 def overridden(config: Section, overrides: list[str]) -> list[Difference]:
-    """What the overrides change of a run config, or ask for again."""
+    """The differences between a run config and what the overrides set."""
     flat = flatten(config)
     found = []
     for override in overrides:

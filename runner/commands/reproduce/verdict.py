@@ -88,7 +88,7 @@ def _by_windows(departed: ComparedValue | None, made: list[ReplayWindow], *, tol
 
 
 def _of_evaluation(found: list[ComparedValue], *, tolerance: float) -> ReproductionVerdict:
-    """Of runs that only evaluated, whose weights were given."""
+    """The verdict on runs that only evaluated given weights."""
     rests_on = {"largest": _as_dict(farthest(found))}
     if departed := departure(found, tolerance=tolerance):
         return ReproductionVerdict(DIFFERENT, f"{_departs(departed)}.", rests_on)

@@ -51,7 +51,7 @@ class Going:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which runs: all that fit. ``keep_best``: all but this many best of each metric; ``hours``: unchanged since."""
+    """Selects the runs to remove. ``keep_best``: all but this many best of each metric; ``hours``: unchanged since."""
 
     keep_best: int | None = None
     hours: float | None = None
@@ -77,7 +77,7 @@ def age(text: str) -> float:
 
 
 def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
-    """What can go, and for the runs that fit but must stay a sentence each."""
+    """The removable runs, and a sentence for each that matches the rules but must stay."""
     rules.check()
     runs = list(summaries(folder))
     best = _best(runs, rules.keep_best or 0)
@@ -131,7 +131,7 @@ def _freed(files: Sequence[Path], kept: Sequence[Path]) -> int:
 
 
 def _inside(path: Path) -> list[os.stat_result]:
-    """Of a file, or of those in a checkpoint's folder."""
+    """The size of a file, or of all files in a checkpoint's folder."""
     return [each.lstat() for each in (matching(path, "*") if path.is_dir() else [path])]
 
 
@@ -202,7 +202,7 @@ def _foreign(folder: Path, runs: set[Path]) -> str | None:
 
 @cache
 def of_options() -> frozenset[str]:
-    """What this project's options leave in a run's folder, besides what every run does."""
+    """Files that this project's options leave in a run's folder, besides those of every run."""
     known = ((group, section) for group in (*GROUPS, *ENTRIES) for section in own_sections(group))
     return frozenset(name for group, section in known for name in declared_class(group, section).every("leaves"))
 

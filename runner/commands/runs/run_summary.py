@@ -82,7 +82,7 @@ class Summary:
         return max(_time(self.folder), *(_modified(path) for path in (self.folder.result, self.folder.epochs)))
 
     def value(self, key: str) -> Any:
-        """Of a config key, of a group its option's name."""
+        """The value of a config key; for a group, the name of its option."""
         return config_value(self.config, key)
 
 
@@ -100,7 +100,7 @@ def summaries(folder: Path) -> Iterator[Summary]:
 def summary(
     folder: RunFolder, sweep: Path | None = None, planned: str | None = None, answers: dict[str, Any] | None = None
 ) -> Summary:
-    """What the folder's small files say; a file that cannot be read counts as none.
+    """Summarize a run from its small files; an unreadable file counts as missing.
 
     ``planned``: its state in a ledger; ``answers``: those that engines gave for other runs of the list.
     """
@@ -123,7 +123,7 @@ def _launcher(folder: RunFolder) -> Any:
 
 
 def _status(folder: RunFolder, planned: str | None) -> str:
-    """Of a run without a result: it runs only while a process holds its lock, however it may have ended."""
+    """The status of a run without a result: it is running only while a process holds its lock."""
     try:
         if is_locked(folder.config):
             return "running"

@@ -62,7 +62,7 @@ class Now:
         )
 
     def words(self, *, is_running: bool) -> list[str]:
-        """What is known, in the order of the live line of training."""
+        """The known numbers, in the order of training's live line."""
         of_epochs, of_steps = (f"/{each}" if each is not None else "" for each in (self.epochs, self.steps))
         found = [f"epoch {self.epoch}{of_epochs}", f"step {self.step}{of_steps}"]
         found += [f"loss {self.loss:.4f}"] if self.loss is not None else []
@@ -99,7 +99,7 @@ def _last(values: object) -> float | None:
 
 
 def run_view(folder: RunFolder) -> tuple[RenderableType, bool]:
-    """What to show of a run now, and whether it has ended."""
+    """The current view of a run, and whether it has ended."""
     known, run = summary(folder), load_run(folder.path, steps=COLUMNS)
     state = Text.assemble((printable(folder), "bold"), "  ", state_of(known.status), f"  {known.job}".rstrip())
     words = Text("  ".join(Now.of(run).words(is_running=known.status == "running")))

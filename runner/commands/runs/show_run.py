@@ -31,7 +31,7 @@ PARTS = ("cudnn", "nccl", "driver")  # versions that are too many for one page
 
 @dataclass(frozen=True)
 class NextCommand:
-    """What can be done with a run."""
+    """A command that makes sense for a run next."""
 
     what: Annotated[str, "such as: resume it"]
     command: Annotated[str, "as it can be pasted into a shell in the current directory"]
@@ -119,7 +119,7 @@ def run_folder(path: str) -> RunFolder:
 
 
 def commands(run: Summary) -> Rows:
-    """What can be done with the run, as it can be pasted into a shell in the directory of now."""
+    """Commands for what to do next, ready to paste into a shell in the current directory."""
     folder = run.folder
     if run.status in ("interrupted", "failed", "pending") and folder.config.exists():
         yield "resume it", invocation.command("resume", folder)

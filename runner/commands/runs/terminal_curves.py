@@ -83,7 +83,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _place(value: float, low: float, high: float, count: int) -> int:
-    """Which of ``count`` places between low and high, counted from the top."""
+    """The index of a value among ``count`` places between low and high, counted from the top."""
     return round((high - value) / (high - low) * (count - 1))
 
 

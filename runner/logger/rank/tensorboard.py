@@ -144,7 +144,7 @@ class EventWriter:
         self._waiting.append((now() if time is None else time, values, step))
 
     def write(self, value: Summary.Value, step: int) -> None:
-        """What is no point of a curve."""
+        """Write a value that is not a point of a curve, such as a picture."""
         self._write(Event(wall_time=now(), step=step, summary=Summary(value=[value])))
 
     def flush(self) -> None:

@@ -47,7 +47,7 @@ class DistributedDataParallel(Replicas):
             self.powersgd.iter = 0  # those were none; nothing has been compressed yet
 
     def own_state(self) -> StateDict:
-        """What this rank owes, and where its hook is."""
+        """The state of this rank's compression: errors that it carries over, and its hook's random numbers."""
         assert self.powersgd is not None
         generator = self.powersgd.rng.get_state(legacy=False)
         numbers = {"key": generator["state"]["key"].tolist(), "pos": int(generator["state"]["pos"])}

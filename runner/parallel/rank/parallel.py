@@ -82,7 +82,7 @@ class Parallel:
 
     @property
     def data_rank(self) -> int:
-        """Which share of each batch this rank gets, counted from 0; the same for ranks that work on it together."""
+        """The index of this rank's share of each batch; the same for ranks that work on it together."""
         return self.rank
 
     @property

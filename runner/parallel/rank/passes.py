@@ -33,7 +33,7 @@ class ForwardBackward(Protocol):
         """Forward and backward of one micro-batch; ``last``: the exchange of gradients follows."""
 
     def objective(self, outputs: Any, batch: "Batch") -> tuple[Tensor, ForwardResult]:
-        """What to differentiate so that gradients add up to the update's, and the results of the forward pass."""
+        """The tensor to differentiate so that gradients add up to the update's, and the results of the forward pass."""
 
     def of(self, batches: "list[Batch]") -> "ForwardBackward":
         """The same for other micro-batches of the update."""

@@ -78,7 +78,7 @@ class SharedOut(ZeroRedundancyOptimizer):
         return {**Optimizer.state_dict(self), "state": state}
 
     def own_numbers(self) -> list[int]:
-        """Which of the plain optimizer's parameters this rank keeps the state of, in its own optimizer's order."""
+        """Numbers of the plain optimizer's parameters whose state this rank keeps, in its own optimizer's order."""
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         numbers = {parameter: number for number, parameter in enumerate(parameters)}
         return [numbers[parameter] for group in self.optim.param_groups for parameter in group["params"]]

@@ -115,7 +115,7 @@ def _updates(trainer: Trainer) -> Iterator[list[Batch]]:
 
 
 def _samples(trainer: Trainer) -> list[list[int]]:
-    """Which samples the micro-batches of the first update hold; none where they only keep step with other ranks."""
+    """The samples in the first update's micro-batches; none if they are only there to keep step with other ranks."""
     requests = islice(trainer.train.sampler.epoch(0), trainer.settings.grad_accumulation)
     return [request.indices.tolist() if request.count else [] for request in requests]
 

@@ -22,7 +22,7 @@ KINDS = ("loss", "gradient", "weight", "buffer")
 
 @dataclass(frozen=True)
 class Taken:
-    """What one step computed, on the CPU: the loss over the global batch; the rest by the user's own names."""
+    """The values of one step, on the CPU: the loss over the global batch; the rest by the user's own names."""
 
     loss: float
     gradients: dict[str, Tensor | None]

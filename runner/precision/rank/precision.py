@@ -78,7 +78,7 @@ class Precision:
         """Update internal copies after the user's own model was loaded from ``weights``."""
 
     def state_dict(self) -> StateDict:
-        """What a checkpoint must store for this precision besides the weights."""
+        """The state of this precision for a checkpoint, besides the weights."""
         return {}
 
     def load_state_dict(self, state: StateDict) -> None:

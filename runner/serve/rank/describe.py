@@ -23,7 +23,7 @@ SHOWN = 5  # classes in a message
 def describe(
     evaluation: Loader, train: Loader | None = None, *, num_classes: Any = None, pretrained: str | None = None
 ) -> Description:
-    """What is known of the model's inputs and outputs.
+    """Describe the model's inputs and outputs.
 
     evaluation, train: the loaders, which know what a sample looks like since the first one has come; num_classes: how
     many there are; pretrained: the weights that the model began with.
@@ -73,7 +73,7 @@ def other_count(weights: str, count: Any) -> str | None:
 
 
 def _trained(weights: str) -> Description | None:
-    """What is known of the run that a checkpoint is of; the file may be from anywhere."""
+    """The description of a checkpoint's run; None if unknown, since the file may be from anywhere."""
     with suppress(ConfigurationError, OSError):
         return read(RunFolder(Path(weights).parent.parent))
     return None
@@ -102,7 +102,7 @@ def description_of(folder: RunFolder, run: RunConfig) -> Description:
 
 
 def _from_data(run: RunConfig) -> Description:
-    """What the run itself would write, after looking at one sample."""
+    """The description that the run itself would write, after looking at one sample."""
     data = build_data(run.data)
     task = build_task(run.task, data, loss=run.loss, label_smoothing=run.trainer.label_smoothing)
     dataset = build_dataset(data, train=False)

@@ -23,7 +23,7 @@ CHECKED = (1, 5)  # other numbers of samples, so that a batch of a fixed size is
 
 
 class Differs(RuntimeError):
-    """What was exported does not compute what the model does."""
+    """The exported file does not compute what the model does."""
 
 
 def export(trained: Trained, format: str, out: Path) -> float:
@@ -72,7 +72,7 @@ def compared(served: Served, again: Callable[[Tensor], Tensor]) -> float:
 
 
 def facts(trained: Trained, served: Served) -> dict[str, str]:
-    """What whoever uses the file has to know, each as JSON."""
+    """Metadata for users of the file, each value as JSON."""
     about = trained.description
     found: dict[str, Any] = {
         "producer": "manyheads",

@@ -54,7 +54,7 @@ class Writer(Protocol):
         """Write the model. ``examples``: inputs to trace it with; ``facts``: metadata, each value as JSON."""
 
     def outputs(self, file: Path, served: Served, images: Tensor) -> Tensor:
-        """What the file computes of these inputs. ``served``: the model that was written."""
+        """The file's outputs for these inputs. ``served``: the model that was written."""
 
 
 class TorchExport:

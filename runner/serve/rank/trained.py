@@ -89,7 +89,7 @@ class Trained:
 
     @torch.inference_mode()
     def outputs(self, inputs: Tensor) -> Any:
-        """What the model returns for preprocessed inputs (N, ...), on any device."""
+        """The model's outputs for preprocessed inputs (N, ...), on any device."""
         tensor = next(chain(self.model.parameters(), self.model.buffers()), None)
         inputs = inputs if tensor is None else inputs.to(tensor.device)
         return self.model(inputs.float() if inputs.is_floating_point() else inputs)
@@ -146,7 +146,7 @@ def _with_copies(folder: RunFolder, run: RunConfig) -> RunConfig:
 
 
 class _Absent(Data):
-    """What a model is told of data that is absent."""
+    """Stands for data that is absent."""
 
     def __init__(self, description: Description):
         self.num_classes, self.image_size = description.num_classes, description.image_size

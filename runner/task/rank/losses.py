@@ -31,7 +31,7 @@ class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
         return self._of(logits, wanted)
 
     def mixed(self, logits: Tensor, targets: Tensor, others: Tensor, share: float) -> Tensor:
-        """Of samples of which ``share`` is of the classes ``targets``, the rest of ``others``, (samples,) both."""
+        """The loss of mixed samples: ``share`` of the classes ``targets``, the rest of ``others``, both (samples,)."""
         classes, smoothing = logits.shape[1], self.label_smoothing
         own, other = (one_hot(each, classes).to(logits.dtype) for each in (targets, others))
         return self._of(logits, (own * share + other * (1 - share)) * (1 - smoothing) + smoothing / classes)

@@ -58,7 +58,7 @@ class Task(nn.Module):
         return {}
 
     def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
-        """What metrics compare, without gradients: scores (N, classes) or values (N,), and as many targets.
+        """The predictions that metrics compare, without gradients: scores (N, classes) or values (N,), and N targets.
 
         Targets are class numbers (N,), negative to be ignored, or 0 and 1 for each class, (N, classes), or values. A
         task with this method can use all metrics in conf/metrics that suit its kind of target.
@@ -74,7 +74,7 @@ class Task(nn.Module):
 
     @torch.no_grad()
     def observe(self, outputs: Any, batch: Any) -> Any:
-        """What is kept of a batch until statistics are added up, without gradients: tensors, nested as you like.
+        """Observe a batch, without gradients. Returns tensors, nested in any way, for the statistics.
 
         A task that keeps something else than statistics also has ``add_up(observed)``: the counts of these batches.
         """

@@ -103,7 +103,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Sides:
-    """What to do at both sides of the module ``name``: split its input into pieces, join the pieces of its output."""
+    """The work at the sides of the module ``name``: split its input into pieces, join the pieces of its output."""
 
     name: str
     group: Any

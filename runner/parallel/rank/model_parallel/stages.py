@@ -88,7 +88,7 @@ def _obstacle(flow: Flow) -> str:
 
 
 def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) -> list[str]:
-    """Where stages begin so that the largest is as small as possible; of equal choices, the most even one."""
+    """The first unit of each stage, so that the largest stage is as small as possible; ties go to the most even."""
     sizes = {name: tensor.numel() for name, tensor in model.named_parameters()}
     names, moments = [*places], [0, *(place.begin for place in places.values()), float("inf")]
 

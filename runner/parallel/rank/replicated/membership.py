@@ -71,7 +71,7 @@ class Membership:
 
     @property
     def share(self) -> int:
-        """Which share of the next update is this replica's."""
+        """The index of this replica's share of the next update."""
         share = self._manager.participating_rank()
         assert share is not None
         return share

@@ -182,13 +182,13 @@ class Replica(Parallel):
         return values
 
     def _seed_update(self, share: int, of: int) -> None:
-        """What the model draws, as for dropout, depends on the update and the share, not on what happened before."""
+        """Seed random numbers, as of dropout, by the update and the share, not by what happened before."""
         assert self._members is not None
         key = ((self._seed * 1_000_003 + self._members.step) * 4099 + share) * 4099 + of
         torch.manual_seed(key % 2**63)
 
 
 def _statistics(model: nn.Module) -> list[Tensor]:
-    """What normalization learns from the samples in a training pass, of which each replica sees its own."""
+    """Statistics that normalization layers learn in training passes; each replica sees other samples."""
     layers = [m for m in model.modules() if isinstance(m, _NormBase) and m.training and m.track_running_stats]
     return [b for layer in layers for b in layer.buffers(recurse=False) if b.is_floating_point()]
