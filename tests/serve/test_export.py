@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import import_module
-from types import ModuleType
 
 import onnx
 import onnxruntime
@@ -18,6 +16,7 @@ from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.serve import formats
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.serve.rank import export as exporting
+from manyheads.runner.serve.rank import export_formats
 from manyheads.runner.serve.rank.export import Differs, export
 from manyheads.runner.serve.rank.trained import Trained
 
@@ -25,10 +24,6 @@ from manyheads.runner.serve.rank.trained import Trained
 @pytest.fixture(scope="module")
 def trained(photo_run) -> Trained:
     return manyheads.load(photo_run.folder.path)
-
-
-def writer(format: str) -> ModuleType:
-    return import_module(f"{exporting.__name__}.{format}")
 
 
 def as_others_call_it(format: str, file, images: torch.Tensor, trained: Trained) -> torch.Tensor:
@@ -89,7 +84,7 @@ def test_a_file_that_computes_something_else_is_not_left(monkeypatch, tmp_path, 
         spoilt.load_state_dict(state)
         save_model(spoilt, str(file))
 
-    monkeypatch.setattr(writer("safetensors"), "write", write)
+    monkeypatch.setattr(export_formats.WRITERS["safetensors"], "write", write)
     with pytest.raises(Differs, match=r"its outputs differ by .* No file was left"):
         export(trained, "safetensors", tmp_path / "model")
     done = command("export", trained.folder, "--format", "safetensors", "--out", "model")
@@ -140,5 +135,5 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_brings_it(monk
 
 
 def test_without_onnxruntime_onnx_s_own_reference_checks(monkeypatch, tmp_path, trained):
-    monkeypatch.setattr(writer("onnx"), "find_spec", lambda name: None)
+    monkeypatch.setattr(export_formats, "find_spec", lambda name: None)
     assert export(trained, "onnx", tmp_path / "model.onnx") < exporting.BOUND

@@ -14,7 +14,7 @@ from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.reproduce.recorded import Past, read_past
 from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program, windows
 from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
-from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, ReproductionVerdict, verdict
+from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, ReproductionVerdict, decide
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.errors import ConfigurationError, ExitCode, not_allowed
@@ -140,7 +140,7 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
 
     # The coarser of both.
     tolerance = max(run.declared("precision").tolerance for run in (load_run(past.folder.path), now))
-    return verdict(
+    return decide(
         past,
         now,
         tolerance=tolerance,

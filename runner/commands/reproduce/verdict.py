@@ -23,7 +23,7 @@ class ReproductionVerdict:
     rests_on: dict[str, Any] = field(default_factory=dict)
 
 
-def verdict(
+def decide(
     past: Past,
     now: Run,
     *,

@@ -3,9 +3,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.commands.reproduce import verdict as verdicts
 from manyheads.runner.commands.reproduce.rerun import ReplayWindow
-from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL
+from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, decide
 from manyheads.runner.report.rounding import ComparedValue
 
 NO_EPOCHS = {"step": []}
@@ -26,7 +25,7 @@ def never():
 
 
 def verdict(past, now, *, windows=never, weights=lambda: None):
-    return verdicts.verdict(past, now, tolerance=1e-3, weights=weights, windows=windows)
+    return decide(past, now, tolerance=1e-3, weights=weights, windows=windows)
 
 
 def window(relative, *, since=44, step=50):
