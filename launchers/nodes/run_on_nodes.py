@@ -170,7 +170,7 @@ def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failur
         names = " and ".join(map(str, unheard))
         message = f"the run's parent no longer hears from it. Its ranks' peers reported: {failure.message}"
         return Failure(Kind.NODE_LOST, node=names, message=message)
-    said = ranks.said()
+    said = ranks.reported()
     if failure.kind is Kind.PROCESS_DIED and failure.exit_code is None and said is not None:
         failure = replace(said, node=None)
     node = ranks.node_of(failure.rank)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
-from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.curve import Curve

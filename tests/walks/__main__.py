@@ -34,26 +34,26 @@ FOLLOWED = {
 }
 # Nothing gets worse: test_walks.py holds each measure at or below this. Write down what has improved.
 RECORDED = {
-    "build: stays": 37,
+    "build: stays": 35,
     "build: rooms": 9,
     "build: climbs": 0,
-    "start: stays": 78,
+    "start: stays": 77,
     "start: rooms": 16,
     "start: climbs": 7,
-    "freeze: stays": 72,
+    "freeze: stays": 71,
     "freeze: rooms": 15,
     "freeze: climbs": 7,
     "launch: stays": 5,
     "launch: rooms": 3,
     "launch: climbs": 0,
-    "rank: stays": 52,
+    "rank: stays": 46,
     "rank: rooms": 11,
     "rank: climbs": 0,
-    "files from run.py to the first update": 27,
+    "files from run.py to the first update": 26,
     "lines with dict[str, Any]": 135,
-    "files": 613,
+    "files": 578,
     "rooms in runner/": 24,
-    "our modules imported by --cfg job": 54,
+    "our modules imported by --cfg job": 53,
 }
 AIMS = {
     "start: stays": 40,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, StateDict, each_of, tensors
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file

@@ -6,13 +6,14 @@ tensor is read.
 
 import hashlib
 import json
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.runner.checkpoint.sharded import safetensors_file
-from manyheads.runner.checkpoint.sharded.boxes import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import ITEM_BYTES, TensorKind
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.checkpoint_places import INDEX
@@ -25,6 +26,37 @@ CHUNK = 2**22
 
 class Damaged(ValueError):
     """A damaged checkpoint; the message is a clause."""
+
+
+class Box(NamedTuple):
+    """A block of a tensor's entries: ``shape`` of them from ``offset``, along each dimension; both () for a scalar."""
+
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, shape: Sequence[int]) -> "Box":
+        return cls((0,) * len(shape), tuple(shape))
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    def overlap(self, other: "Box") -> "Box | None":
+        """The entries that both boxes contain; None if there are none."""
+        offset = tuple(map(max, self.offset, other.offset))
+        ends = (min(a + m, b + n) for a, m, b, n in zip(*self, *other, strict=True))
+        shape = tuple(end - begin for begin, end in zip(offset, ends, strict=True))
+        return Box(offset, shape) if all(size > 0 for size in shape) else None
+
+    def inside(self, other: "Box") -> tuple[slice, ...]:
+        """The slices of this box in a tensor that holds the box ``other``."""
+        begins = [a - b for a, b in zip(self.offset, other.offset, strict=True)]
+        return tuple(slice(begin, begin + size) for begin, size in zip(begins, self.shape, strict=True))
+
+    def __str__(self) -> str:
+        """Such as ``[0:16, 8:12]``."""
+        return f"[{', '.join(f'{begin}:{begin + size}' for begin, size in zip(*self, strict=True))}]"
 
 
 class Piece(NamedTuple):

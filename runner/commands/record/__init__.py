@@ -82,7 +82,7 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
 def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
     """Write record.json and record.html into a sweep's folder. Raises ConfigurationError."""
     if not Ledger(folder).exists():
-        raise ConfigurationError(f"{folder} holds no sweep.")
+        raise ConfigurationError(f"{folder} is not a sweep folder.")
     found = gather(folder, target=target, clock=clock)
     contents = {"record.json": json.dumps(found.to_json(), indent=2) + "\n", "record.html": answer.as_page(found)}
     for name, text in contents.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.checkpoint.sharded.boxes import Box
+from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank import write_sharded
 from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 

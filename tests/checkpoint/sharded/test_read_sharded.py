@@ -5,8 +5,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 
-from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import Box, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded import index as index_file
-from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import Damaged, Index, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import Box, Damaged, Index, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     DTYPES,
     Lazy,

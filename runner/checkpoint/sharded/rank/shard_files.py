@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded import safetensors_file
-from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import FileDigest, Index, Piece
+from manyheads.runner.checkpoint.sharded.index import Box, FileDigest, Index, Piece
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of, real
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.checkpoint_places import INDEX

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from manyheads.runner.checkpoint.background_save import GivenUp
 from manyheads.runner.checkpoint.sharded import safetensors_file
-from manyheads.runner.checkpoint.sharded.boxes import Box
-from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, FileDigest, Index, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Box, FileDigest, Index, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
     RankShare,
