@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from manyheads.runner.data.rank.rng import (
+    GENERATORS,
     get_state,
     permutation,
+    restored,
     sample_keys,
     seed_everything,
     seed_sample,
@@ -72,6 +74,21 @@ def test_seed_sample_settles_every_generator(key):
     assert draws() == first
     seed_sample(key ^ 1)
     assert not set(draws()) & set(first)
+
+
+@pytest.mark.parametrize("generators", [(), ("random",), ("torch", "numpy")])
+def test_only_the_named_generators_are_seeded_and_restored(generators):
+    seed_sample(5)
+    seeded = dict(zip(GENERATORS, draws(), strict=True))
+    before = dict(zip(GENERATORS, draws(), strict=True))  # the second numbers
+    seed_sample(5)
+    draws()
+    with restored(generators):
+        seed_sample(5, generators)
+        within = dict(zip(GENERATORS, draws(), strict=True))
+    assert within == {name: (seeded if name in generators else before)[name] for name in GENERATORS}
+    after = dict(zip(GENERATORS, draws(), strict=True))
+    assert {name for name in GENERATORS if after[name] == before[name]} == {*generators}
 
 
 def test_seed_everything_takes_any_seed():

@@ -1,20 +1,27 @@
 """Validation samples drawn from the training samples, folds, test samples, and transforms by config."""
 
 import itertools
+import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
+from torchvision import transforms, tv_tensors
+from torchvision.transforms import v2
 
 from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.rank.in_memory import InMemory
+from manyheads.runner.data.rank.rng import GENERATORS
 from manyheads.runner.data.rank.sampler import BatchIndices
-from manyheads.runner.data.rank.splits import build_split
+from manyheads.runner.data.rank.splits import Transformed, build_split
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from tests.data.conftest import save_photos
 from tests.in_process import config, rows, small, train, typed
+from tests.zoo import Noise
 
 FLIP = "torchvision.transforms.v2.RandomHorizontalFlip"
 NOISE = "torchvision.transforms.v2.ColorJitter"
@@ -144,3 +151,33 @@ def test_masks_are_moved_with_their_images():
     assert torch.equal(image, own.flip(-1))
     assert torch.equal(mask, own_mask.flip(-1))
     assert type(mask) is torch.Tensor
+
+
+def random_transforms() -> Iterator[v2.Transform]:
+    """Those of torchvision's that draw something."""
+    names = "AugMix AutoAugment ColorJitter ElasticTransform RandAugment RandomAutocontrast RandomChannelPermutation "
+    names += "RandomErasing RandomGrayscale RandomHorizontalFlip RandomIoUCrop RandomPerspective TrivialAugmentWide "
+    names += "RandomPhotometricDistort"
+    yield from (getattr(v2, name)() for name in names.split())
+    yield from (v2.RandomAffine(9, (0.1, 0.1)), v2.RandomCrop(8), v2.RandomResizedCrop(8), v2.RandomRotation(9))
+    yield from (v2.GaussianBlur(3), v2.RandomPosterize(3), v2.RandomSolarize(99), v2.RandomAdjustSharpness(2))
+
+
+@pytest.mark.parametrize("transform", [*random_transforms()], ids=lambda transform: type(transform).__name__)
+def test_transforms_of_torchvision_draw_from_torch_alone(transform):
+    image = torch.randint(256, (3, 48, 48), dtype=torch.uint8)
+    boxes = tv_tensors.BoundingBoxes([[1, 1, 9, 9]], format="XYXY", canvas_size=(48, 48))
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    for _ in range(20):
+        transform(image, boxes) if isinstance(transform, v2.RandomIoUCrop) else transform(image)
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+    assert Transformed(InMemory(image[None], torch.zeros(1), image_size=16), [transform]).draws_from[0] == "torch"
+
+
+def test_all_generators_are_seeded_where_a_transform_may_draw_from_any():
+    images = InMemory(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), torch.zeros(1), image_size=8)
+    flip = v2.RandomHorizontalFlip()
+    assert {*Transformed(images, [flip]).draws_from} == {"torch"}
+    for other in (v2.Lambda(abs), v2.Compose([flip, abs]), v2.RandomApply([abs]), transforms.RandomChoice([flip]), abs):
+        assert {*Transformed(images, [flip, other]).draws_from} == {*GENERATORS}
+    assert {*Transformed(Noise(split="train", size=1), [flip]).draws_from} == {*GENERATORS}

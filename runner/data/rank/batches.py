@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 
 from manyheads.runner.data.data_option import CorruptSample, Dataset
 from manyheads.runner.data.rank.mixing import Mix, Partners
-from manyheads.runner.data.rank.rng import alternating_keys, copy_keys, get_state, sample_keys, seed_sample, set_state
+from manyheads.runner.data.rank.rng import GENERATORS, alternating_keys, copy_keys, restored, sample_keys, seed_sample
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
@@ -65,6 +65,7 @@ class BatchDataset:
         self.dataset, self.seed, self.resizes = dataset, seed, resizes
         self.on_corrupt, self.replace_corrupt, self.fill = on_corrupt, replace_corrupt, fill
         self.alternates = getattr(dataset, "alternates", False)
+        self.generators = getattr(dataset, "draws_from", GENERATORS)
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
 
     def __getitem__(self, request: BatchIndices) -> Batch | ConfigurationError:
@@ -88,11 +89,8 @@ class BatchDataset:
         """The batch for a request, in the rank's own process, whose random number generators are left unchanged."""
         if hasattr(self.dataset, "batch"):
             return self[request]
-        state = get_state()
-        try:
+        with restored(self.generators):
             return self[request]
-        finally:
-            set_state(state)
 
     def _collect(self, request: BatchIndices, keys: np.ndarray) -> Batch:
         samples: list[Any] = []
@@ -114,7 +112,7 @@ class BatchDataset:
         return Batch(self.collate(samples), count, request.weight, corrupt, ids=ids, mix=request.mix)
 
     def _read(self, index: int, key: int, corrupt: list[str]) -> Any | None:
-        seed_sample(key)
+        seed_sample(key, self.generators)
         try:
             return self.dataset[index]
         except (CorruptSample, OSError) as error:

@@ -22,6 +22,7 @@ class InMemory:
     """
 
     is_on_device = False
+    draws_from = ("torch",)  # whose seed is the key of a single sample
 
     def __init__(
         self,

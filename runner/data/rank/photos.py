@@ -35,6 +35,8 @@ class Photos:
     ``within``: the boundary that the files must be in (``links.boundary``).
     """
 
+    draws_from = ("random",)
+
     def __init__(
         self,
         paths: Sequence[str | bytes],

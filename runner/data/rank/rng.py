@@ -1,6 +1,8 @@
 """Random numbers that depend on (seed, epoch, sample) alone, and the state of the process's own generators."""
 
 import random
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 
+GENERATORS = ("torch", "random", "numpy")  # what a sample may draw from
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -65,11 +68,29 @@ def permutation(size: int, *, seed: int, epoch: int) -> np.ndarray:
     return order
 
 
-def seed_sample(key: int) -> None:
-    """Seed what a transform may draw from: torch, random, numpy."""
-    torch.default_generator.manual_seed(key)  # a hundred times quicker than torch.manual_seed
-    random.seed(key)
-    np.random.seed(key & 0xFFFFFFFF)
+def seed_sample(key: int, generators: Collection[str] = GENERATORS) -> None:
+    """Seed the generators that a sample draws from; ``generators``: of "torch", "random" and "numpy"."""
+    if "torch" in generators:
+        torch.default_generator.manual_seed(key)  # a hundred times quicker than torch.manual_seed
+    if "random" in generators:
+        random.seed(key)
+    if "numpy" in generators:
+        np.random.seed(key & 0xFFFFFFFF)
+
+
+@contextmanager
+def restored(generators: Collection[str]) -> Iterator[None]:
+    """A context that leaves these generators of the process unchanged; with "torch" also those of the current GPU."""
+    with ExitStack() as stack:
+        if "torch" in generators:
+            stack.callback(torch.set_rng_state, torch.get_rng_state())
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                stack.callback(torch.cuda.set_rng_state, torch.cuda.get_rng_state())
+        if "random" in generators:
+            stack.callback(random.setstate, random.getstate())
+        if "numpy" in generators:
+            stack.callback(np.random.set_state, np.random.get_state())
+        yield
 
 
 def seed_everything(seed: int) -> None:

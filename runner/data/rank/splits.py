@@ -22,6 +22,7 @@ from manyheads.runner.data.data_option import (
 from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.rank import torchvision as torchvision_files
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
+from manyheads.runner.data.rank.rng import GENERATORS
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
 
@@ -142,12 +143,12 @@ class Transformed(DatasetWrapper):
             raise ConfigurationError(
                 f"data.transform: {unfit[0]!r} cannot be called. Give each a _target_.", key="data.transform"
             )
+        own = getattr(dataset, "draws_from", GENERATORS)
+        self.draws_from = ("torch", *own) if all(map(_draws_from_torch, transforms)) else GENERATORS
 
     def __getitem__(self, index: int) -> Any:
         image, target, *rest = self.dataset[index]
-        is_image = isinstance(image, Tensor) and image.ndim == 3
-        is_mask = is_image and isinstance(target, Tensor) and target.shape == image.shape[1:]
-        if not is_mask:
+        if not _is_mask(target, image):
             for transform in self.transforms:
                 image = transform(image)
             return image, target, *rest
@@ -157,6 +158,18 @@ class Transformed(DatasetWrapper):
         for transform in self.transforms:
             image, target = transform(image, target)
         return image.as_subclass(Tensor), target.as_subclass(Tensor), *rest
+
+
+def _is_mask(target: Any, image: Any) -> bool:
+    is_plane = isinstance(target, Tensor) and target.ndim == 2
+    return is_plane and isinstance(image, Tensor) and image.ndim == 3 and target.shape == image.shape[1:]
+
+
+def _draws_from_torch(transform: object) -> bool:
+    """Whether a transform draws from no generator but torch's, as torchvision's do, unless they call the user's own."""
+    kind = type(transform)
+    calls_others = hasattr(transform, "transforms") or kind.__name__ == "Lambda"
+    return kind.__module__.startswith("torchvision.transforms.v2.") and not calls_others
 
 
 class Subset(DatasetWrapper):
