@@ -44,7 +44,7 @@ def opened(path: str | Path, within: str | None) -> Iterator[int]:
 
 def content_of(path: str | Path, *, within: str | None = None, most: int = MOST_BYTES) -> bytes:
     """A file's content. Raises as ``opened``, and ValueError for what is not a plain file of at most ``most`` bytes."""
-    with opened(path, within) as handle, open(handle, "rb", closefd=False) as file:
+    with opened(path, within) as handle, open(handle, "rb", buffering=0, closefd=False) as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             raise ValueError(f"it is not a plain file of at most {most} bytes")

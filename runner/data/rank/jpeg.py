@@ -1,0 +1,72 @@
+"""Decodes a JPEG no further than a crop needs: at a fraction of its size where that will do, and not the rows below it.
+
+libjpeg-turbo stops at the height that a file's header claims. With a lower one, the rows above it are the same to the
+bit, except for the last ones, whose colours are mixed with those of the next rows; so these are decoded too.
+"""
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import simplejpeg
+
+ONE_SCAN = (0xC0, 0xC1)  # markers of frames that are complete row by row, unlike progressive ones
+MARGIN = 2  # rows of the result
+LEAST = 16  # rows of the photo that are worth the trouble
+REST = re.compile(r"\d+ extraneous bytes before marker 0xd\d")  # what is said of rows that were not decoded
+
+
+class Size(NamedTuple):
+    """The size of a photo in pixels, and at how many eighths of it to decode it."""
+
+    height: int
+    width: int
+    eighths: int = 8
+
+    def reduced(self, at_least: float) -> "Size":
+        """The smallest sufficient one. ``at_least``: a fraction of height and width; above a half none is reduced."""
+        if at_least > 0.5:
+            return self
+        sizes = (self._replace(eighths=eighths) for eighths in range(1, 9))
+        return next(each for each in sizes if all(each.decoded(side) >= side * at_least for side in self[:2]))
+
+    def decoded(self, side: int) -> int:
+        """The length of a side of the photo, or of a part of it, once decoded."""
+        return -(-side * self.eighths // 8)
+
+
+def decode(content: bytes, size: Size, *, until: int | None = None) -> np.ndarray:
+    """Decode to (H, W, 3) uint8. ``until``: the photo's first row that may be missing. Raises ValueError."""
+    rows = size.height if until is None else until + 8 * MARGIN // size.eighths
+    upper = _upper(content, size, rows) if rows <= size.height - LEAST else None
+    return simplejpeg.decode_jpeg(content, **_at(size, size.height)) if upper is None else upper
+
+
+def _upper(content: bytes, size: Size, rows: int) -> np.ndarray | None:
+    """The upper ``rows`` of the photo; None of a file that may be damaged, or has to be read to its end."""
+    height_at = _height_at(content)
+    if height_at is None:
+        return None
+    lower, pixels = bytearray(content), np.empty((size.decoded(rows), size.decoded(size.width), 3), np.uint8)
+    lower[height_at : height_at + 2] = rows.to_bytes(2, "big")
+    try:
+        simplejpeg.decode_jpeg(lower, buffer=pixels, **_at(size, rows))
+    except ValueError as error:  # of what is wrong, the first is reported
+        return pixels if REST.search(str(error)) else None
+    return pixels
+
+
+def _at(size: Size, rows: int) -> dict[str, Any]:
+    if size.eighths == 8:
+        return {}
+    return {"min_height": size.decoded(rows), "min_width": size.decoded(size.width), "min_factor": 2}
+
+
+def _height_at(content: bytes) -> int | None:
+    """Where the header has the height, two bytes; None of a file with several scans, or without a plain header."""
+    at = 2
+    while at + 9 < len(content) and content[at] == 0xFF and 0xC0 <= content[at + 1] < 0xFF:
+        if content[at + 1] in ONE_SCAN:
+            return at + 5
+        at += 2 + int.from_bytes(content[at + 2 : at + 4], "big")
+    return None
