@@ -101,7 +101,8 @@ class Trainer:
         if self.settings.owes_evaluation(progress, self.train.updates) and not self.evaluate_within(save):
             return
         self.update.enter_epoch(progress.epoch)
-        batches = self.updates(self.train.epoch(progress.epoch, progress.epoch_step))
+        epoch = self.train.epoch(progress.epoch, progress.epoch_step, continues=last < self.settings.last_step)
+        batches = self.updates(epoch)
         windows.clock.resume()
         self.update.breakdown.enter_epoch()
         for update in islice(windows.clock.waiting(batches), max(0, last - progress.step)):

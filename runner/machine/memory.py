@@ -28,13 +28,3 @@ def size() -> str | None:
         return decimal(shutil.disk_usage(SHARED_MEMORY).total)
     except OSError:
         return None
-
-
-def too_small() -> str:
-    """The cause and the remedy if loader processes have no room in shared memory."""
-    found = size()
-    where = f"{SHARED_MEMORY}, which holds {found} in all" if found else "shared memory"
-    return (
-        f"loader processes pass batches through {where}, and it is full. Set data.num_workers=0, or enlarge it "
-        "(docker run --shm-size=8g)."
-    )

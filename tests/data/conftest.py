@@ -88,5 +88,4 @@ def load():
 
     yield make
     for each in made:
-        if each._workers is not None and each._workers._iterator is not None:
-            each._workers._iterator._shutdown_workers()
+        each.close()

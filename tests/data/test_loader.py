@@ -3,7 +3,6 @@
 import gc
 import os
 import random
-import signal
 from contextlib import closing
 
 import numpy as np
@@ -201,31 +200,6 @@ def test_an_empty_share_of_images_that_are_enlarged(load):
     data = InMemory(torch.zeros(1, 1, 28, 28, dtype=torch.uint8), torch.tensor([4]), image_size=32, augment="crop_flip")
     counts = [next(load(data, batch_size=2, train=False, rank=r, ranks=3).epoch(0)).count for r in range(3)]
     assert sorted(counts) == [0, 0, 1]
-
-
-class NoRoom(Noise):
-    """Noise whose loader processes meet a bus error, as where a page of shared memory can't be had."""
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        os.kill(os.getpid(), signal.SIGBUS)
-        return super().__getitem__(index)
-
-
-def test_a_bus_error_of_a_loader_process_is_explained(load):
-    with pytest.raises(ConfigurationError, match=r"/dev/shm, which holds .* Set data\.num_workers=0, or enlarge it"):
-        everything(load(NoRoom(split="train"), batch_size=4, num_workers=1).epoch(0))
-
-
-class Absent(Noise):
-    """Noise whose loader processes end without a word."""
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        os._exit(3)
-
-
-def test_other_ends_of_a_loader_process_are_not_taken_for_it(load):
-    with pytest.raises(RuntimeError, match="exited unexpectedly"):
-        everything(load(Absent(split="train"), batch_size=4, num_workers=1).epoch(0))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -1,4 +1,4 @@
-"""What is said when loader processes have no room for their batches."""
+"""How much shared memory the doctor says there is."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.machine import memory
-from manyheads.runner.machine.memory import too_small
 
 
 @pytest.mark.parametrize(
@@ -14,9 +13,9 @@ from manyheads.runner.machine.memory import too_small
 )
 def test_the_size_is_said(monkeypatch, total, said):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total, 0))
-    assert f"{memory.SHARED_MEMORY}, which holds {said} in all, and" in too_small()
+    assert memory.size() == said
 
 
 def test_where_it_is_no_folder(monkeypatch):
     monkeypatch.setattr(memory, "SHARED_MEMORY", Path("/nowhere"))
-    assert too_small().startswith("loader processes pass batches through shared memory, and it is full")
+    assert memory.size() is None

@@ -1,25 +1,21 @@
 """Loads batches and moves them to the device, ready for the model."""
 
-import gc
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.mixing import mixed
-from manyheads.runner.data.rank.prefetch import prefetch
+from manyheads.runner.data.rank.prefetch import pinned, prefetch
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
+from manyheads.runner.data.rank.workers import Workers
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine.memory import too_small
-from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
-from manyheads.runner.run.data_files import without_collector
-from manyheads.runner.run.files import disk_full
 from manyheads.runner.task.rank.task import Task
 
 
@@ -73,8 +69,7 @@ class Loader:
     ):
         self.batches, self.sampler, self.task, self.entrance = batches, sampler, task, entrance
         self._counts_samples = task.counts_samples
-        self._requests = _Requests()
-        self._workers = _workers(batches, self._requests, num_workers, entrance.device) if num_workers else None
+        self._workers = Workers(batches, num_workers) if num_workers else None
 
     @property
     def updates(self) -> int:
@@ -85,15 +80,17 @@ class Loader:
     def samples(self) -> int:
         return len(self.batches.dataset)
 
-    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
-        """This rank's micro-batches of one epoch, on the device, images as (B, C, H, W)."""
+    def epoch(self, epoch: int, first_update: int = 0, *, continues: bool = False) -> Iterator[Batch]:
+        """This rank's micro-batches of one epoch, on the device, images as (B, C, H, W).
+
+        ``continues``: whether the next epoch follows, whose first batches loader processes then build at its end.
+        """
         requests = self.sampler.epoch(epoch, first_update)
         if self._workers is None:
-            fetched: Iterator[Batch | ConfigurationError] = map(self.batches.fetch, requests)
+            yield from self._entered(map(_sound, map(self.batches.fetch, requests)))
         else:
-            self._requests.current = requests
-            fetched = _sent_by(self._workers)
-        yield from self._entered(map(_sound, fetched))
+            following = copy(self.sampler).epoch(epoch + 1) if continues else ()
+            yield from self._entered(map(_sound, self._workers.fetch(requests, following)))
 
     def example(self) -> Batch:
         """A micro-batch of the first epoch, with images at their full size; does not advance the loader."""
@@ -121,15 +118,14 @@ class Loader:
         return self._enter(_sound(self.batches.fetch(request)))
 
     def close(self) -> None:
-        """End the loader processes, each of which would take 5 seconds if garbage-collected within an epoch."""
-        processes: Any = None if self._workers is None else self._workers._iterator
-        if self._workers is not None and processes is not None:
-            processes._shutdown_workers()
-            self._workers._iterator = None
+        """End the loader processes."""
+        if self._workers is not None:
+            self._workers.close()
 
     def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         if self.entrance.device.type == "cuda" and not getattr(self.batches.dataset, "is_on_device", False):
-            return prefetch(batches, self._enter, self.entrance.device)
+            sent = batches if self._workers is None else pinned(batches, self.entrance.device)
+            return prefetch(sent, self._enter, self.entrance.device)
         return map(self._enter, batches)
 
     def _enter(self, batch: Batch) -> Batch:
@@ -170,67 +166,3 @@ def _sound(batch: Batch | ConfigurationError) -> Batch:
     if isinstance(batch, ConfigurationError):
         raise batch
     return batch
-
-
-def _sent_by(workers: DataLoader) -> Iterator[Batch | ConfigurationError]:
-    """Receive batches from the loader processes. Raises ConfigurationError if shared memory had no room for them."""
-    try:
-        with without_collector():
-            batches = iter(workers)
-        yield from batches
-    except OSError as error:  # no room even for their queues' semaphores
-        if disk_full(error):
-            raise ConfigurationError(too_small()) from error
-        raise
-    except RuntimeError as error:
-        if "DataLoader worker" in str(error) and "Bus error" in f"{error} {error.__cause__}":
-            raise ConfigurationError(too_small()) from error
-        raise
-
-
-def _shared(batch: Batch | ConfigurationError) -> Batch | ConfigurationError:
-    """Move a batch to shared memory in the loader process itself, which can report when there is no room.
-
-    In the queue's thread, that would end in a traceback on the terminal, and a rank that waits for the batch forever.
-    """
-    if isinstance(batch, Batch):
-        try:
-            batch.content = map_tensors(lambda tensor: tensor.share_memory_(), batch.content)
-        except RuntimeError as error:
-            if "shared memory" not in str(error):
-                raise
-            return ConfigurationError(too_small())
-    return batch
-
-
-class _Requests:
-    """The sampler that the loader processes see: the requests of the current epoch."""
-
-    current: Iterator[BatchIndices]
-
-    def __iter__(self) -> Iterator[BatchIndices]:
-        return self.current
-
-
-def _workers(batches: BatchDataset, requests: _Requests, count: int, device: torch.device) -> DataLoader:
-    return DataLoader(
-        batches,  # type: ignore[arg-type]
-        sampler=requests,
-        batch_size=None,  # a request is a whole batch
-        collate_fn=_shared,  # type: ignore[arg-type]
-        num_workers=count,
-        # By default, a rank forked from a server would start its children from another server, whose death nobody
-        # would notice.
-        multiprocessing_context="fork",
-        persistent_workers=True,
-        pin_memory=device.type == "cuda",
-        worker_init_fn=_enter_worker,
-        generator=torch.Generator(),  # otherwise each epoch would draw from the model's random numbers
-    )
-
-
-def _enter_worker(_: int) -> None:
-    die_with_parent()
-    gc.freeze()  # never finalize the rank's objects here, such as a process group, whose threads this process lacks
-    gc.enable()
-    torch.set_num_threads(1)

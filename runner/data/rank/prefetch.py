@@ -1,6 +1,7 @@
 """Copies batches to the GPU while it computes on the ones before them."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
 import torch
@@ -30,6 +31,18 @@ def prefetch(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: 
             yield _arrived(*arriving, torch.cuda.current_stream(device))
     if coming is not None:
         yield _arrived(*coming, torch.cuda.current_stream(device))
+
+
+def pinned(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
+    """Copy batches to pinned memory, in a thread, which gives the loader processes their own memory back."""
+    with ThreadPoolExecutor(1, initializer=torch.cuda.set_device, initargs=(device,)) as thread:
+        coming: Future[Batch] | None = None
+        for batch in batches:
+            arriving, coming = coming, thread.submit(batch.pin_memory)
+            if arriving is not None:
+                yield arriving.result()
+        if coming is not None:
+            yield coming.result()
 
 
 @cache

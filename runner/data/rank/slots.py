@@ -1,0 +1,149 @@
+"""Memory in which a loader process hands batches to its rank, used again as soon as nothing refers to a batch.
+
+It has no name and belongs to no file system, so the size of /dev/shm does not matter, and the kernel frees it when the
+processes have ended, however they ended. Writing to new memory takes ten times as long, since each page is cleared.
+"""
+
+import mmap
+import os
+import pickle
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate_fn_map
+
+ALIGNMENT = 64  # bytes
+
+
+class Slot:
+    """Memory for one batch at a time. ``handle``: its descriptor, which is closed; ``size``: in bytes."""
+
+    def __init__(self, handle: int, size: int):
+        self.size = size
+        try:
+            self._memory = mmap.mmap(handle, size)
+        finally:
+            os.close(handle)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Some of its bytes."""
+        return self._memory[offset : offset + length]
+
+    def write(self, offset: int, content: bytes) -> None:
+        """Replace some of its bytes."""
+        self._memory[offset : offset + len(content)] = content
+
+    def memory(self, released: Callable[[], Any] | None = None) -> Tensor:
+        """Its bytes, (size,) uint8. ``released`` is called once no tensor shares them any more."""
+        view = memoryview(self._memory)
+        if released is not None:
+            weakref.finalize(view, released).atexit = False
+        return torch.frombuffer(view, dtype=torch.uint8)
+
+
+def new_memory(size: int) -> int:
+    """The descriptor of so many bytes without a name."""
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("manyheads-batch")
+    else:  # macOS
+        with tempfile.TemporaryFile() as file:
+            handle = os.dup(file.fileno())
+    os.ftruncate(handle, size)
+    return handle
+
+
+class Place(NamedTuple):
+    """Where a slot holds a tensor: from byte ``offset`` on, in ``shape``, whose values are repeated up to ``size``."""
+
+    offset: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    size: tuple[int, ...]
+
+    def values(self, memory: Tensor) -> Tensor:
+        """The values in the slot's memory, in ``shape``."""
+        length = torch.Size(self.shape).numel() * self.dtype.itemsize
+        return memory[self.offset : self.offset + length].view(self.dtype).view(self.shape)
+
+
+class Filling:
+    """Puts one batch into a slot. ``slot``: None if there is none yet."""
+
+    def __init__(self, slot: Slot | None):
+        self._memory = torch.empty(0, dtype=torch.uint8) if slot is None else slot.memory()
+        self._outside: list[tuple[Tensor, Place]] = []
+        self._inside: list[tuple[Tensor, Place]] = []
+        self.needs = 0  # bytes
+
+    def collate(self, samples: Sequence[Any]) -> Any:
+        """Collate as torch's default_collate does, and stack tensors in the slot if it has room for them."""
+        return collate(samples, collate_fn_map={**default_collate_fn_map, Tensor: self._stack})
+
+    def pack(self, value: Any) -> bytes:
+        """Pickle a value; tensors in it are replaced by their places."""
+        file = BytesIO()
+        _Packer(file, self._place).dump(value)
+        return file.getvalue()
+
+    def complete(self, slot: Slot) -> None:
+        """Copy to a slot what is not in it yet: tensors that were not stacked here, or all, to another slot."""
+        memory = slot.memory()
+        is_other = memory.data_ptr() != self._memory.data_ptr()
+        for tensor, place in (*self._outside, *(self._inside if is_other else ())):
+            place.values(memory).copy_(tensor)
+
+    def _stack(self, samples: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:
+        first = samples[0]
+        if all(_is_plain(each) and each.dtype == first.dtype for each in samples):
+            before, place = self.needs, self._reserve(first.dtype, (len(samples), *first.shape))
+            if self.needs <= len(self._memory):
+                return torch.stack(tuple(samples), out=place.values(self._memory))
+            self.needs = before
+        return collate_tensor_fn(samples, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+
+    def _reserve(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Place:
+        offset = -(-self.needs // ALIGNMENT) * ALIGNMENT
+        self.needs = offset + torch.Size(shape).numel() * dtype.itemsize
+        return Place(offset, dtype, shape, shape)
+
+    def _place(self, tensor: Any) -> Place | None:
+        if not _is_plain(tensor):
+            return None
+        once = tensor.detach()[tuple(slice(None) if stride else slice(1) for stride in tensor.stride())]
+        offset = once.data_ptr() - self._memory.data_ptr()
+        if 0 <= offset < len(self._memory) and once.is_contiguous():
+            place = Place(offset, tensor.dtype, tuple(once.shape), tuple(tensor.shape))
+            self._inside.append((once, place))
+        else:
+            place = self._reserve(tensor.dtype, tuple(once.shape))._replace(size=tuple(tensor.shape))
+            self._outside.append((once, place))
+        return place
+
+
+def unpack(content: bytes, memory: Tensor) -> Any:
+    """The value that was packed, whose tensors share the slot's memory."""
+    return _Unpacker(BytesIO(content), memory).load()
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is Tensor and value.layout is torch.strided and value.device.type == "cpu"
+
+
+class _Packer(pickle.Pickler):
+    def __init__(self, file: BytesIO, place: Callable[[Any], Place | None]):
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.persistent_id = place  # type: ignore[method-assign]
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: BytesIO, memory: Tensor):
+        super().__init__(file)
+        self._memory = memory
+
+    def persistent_load(self, place: Place) -> Tensor:
+        return place.values(self._memory).expand(place.size)
