@@ -21,8 +21,8 @@ WAYS = {
         ("os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp", "os.system", "os.popen", "pty."),
     ),
     "processes of Python are started": (
-        # of ranks and what is beside them; of a sweep's jobs at once, which need Hydra's state
-        {"launchers/warm_server.py", "launchers/sweep/slots.py"},
+        # of ranks, what is beside them, and what loads their data; of a sweep's jobs, which need Hydra's state
+        {"launchers/warm_server.py", "runner/data/rank/workers.py", "launchers/sweep/slots.py"},
         (
             "multiprocessing.Process",
             "multiprocessing.get_context",

@@ -5,7 +5,7 @@ bit, except for the last ones, whose colours are mixed with those of the next ro
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
@@ -56,7 +56,7 @@ def _upper(content: bytes, size: Size, rows: int) -> np.ndarray | None:
     return pixels
 
 
-def _at(size: Size, rows: int) -> dict[str, Any]:
+def _at(size: Size, rows: int) -> dict[str, int]:
     if size.eighths == 8:
         return {}
     return {"min_height": size.decoded(rows), "min_width": size.decoded(size.width), "min_factor": 2}

@@ -104,7 +104,7 @@ class Filling:
             if self.needs <= len(self._memory):
                 return torch.stack(tuple(samples), out=place.values(self._memory))
             self.needs = before
-        return collate_tensor_fn(samples, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+        return collate_tensor_fn(samples, collate_fn_map=collate_fn_map)
 
     def _reserve(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Place:
         offset = -(-self.needs // ALIGNMENT) * ALIGNMENT
