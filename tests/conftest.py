@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import runpy
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 # Tests share the cores with each other, so idle threads must not spin. OpenMP reads this when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -53,6 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
     zygote.lend_forkservers()
     composing.remember()
     gc.disable()  # until all is imported
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Workers need not import torch: each would take seconds."""
+    for spec in specs:
+        spec.python = shlex.join([sys.executable, "-P", zygote.__file__])
 
 
 def pytest_collection_finish() -> None:

@@ -3,7 +3,7 @@
 Of a short run's time four fifths pass in importing torch. A command is the real one all the same: the script runs as
 ``__main__`` with its own arguments, environment, folder and files, and what it starts are real processes. Only Hydra
 has a memory (composing.py), and multiprocessing's forkserver, from which ranks are forked, is a fork too where it would
-import the same once more; so is that of the tests' own process (``lend_forkservers``).
+import the same once more; so is that of the tests' own process (``lend_forkservers``). xdist's workers are forks too.
 Tests of how processes start, in tests/launchers, start real ones.
 """
 
@@ -29,7 +29,7 @@ from functools import cache
 from multiprocessing import forkserver, util
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from setproctitle import getproctitle
 
@@ -190,21 +190,24 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-class _Forkserver(Forked):
-    """A forkserver of multiprocessing's. ``passed``: descriptors that it gets under the same numbers, beside 0 to 2."""
+class _Interpreter(Forked):
+    """A Python that runs ``code``, maybe longer than this process lives: a forkserver of multiprocessing's, or a worker.
 
-    def __init__(self, code: str, passed: Sequence[int]):
+    ``passed``: descriptors that it gets under the same numbers, beside 0 to 2.
+    """
+
+    def __init__(self, kind: Literal["forkserver", "worker"], code: str, passed: Sequence[int] = ()):
         self.args = (code,)
         descriptors = [0, 1, 2, *passed]
-        self._ask({"forkserver": code, "descriptors": descriptors}, Path.cwd(), descriptors, None)
-        atexit.register(self._zygote.close)  # it lives as long as this process
+        self._ask({"code": code, "kind": kind, "descriptors": descriptors}, Path.cwd(), descriptors, None)
+        atexit.register(self._zygote.close)
 
 
 class _OsOfForkservers:
     """The module os for multiprocessing, which waits for forkservers that are no children of this process too."""
 
     def __init__(self) -> None:
-        self.forked: dict[int, _Forkserver] = {}
+        self.forked: dict[int, _Interpreter] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -229,7 +232,7 @@ def lend_forkservers() -> None:
         # A zygote that were started now would read what is set for ranks.
         if not _is_forkserver(arguments) or SHARED not in os.environ:
             return SPAWN(path, arguments, passed)
-        server = _Forkserver(arguments[-1], passed)
+        server = _Interpreter("forkserver", arguments[-1], passed)
         places.forked[server.pid] = server
         return server.pid
 
@@ -279,8 +282,8 @@ def serve(connection: socket.socket) -> None:
         if pid == 0:
             file.close()
             connection.close()
-            if "forkserver" in request:
-                _become_forkserver(request, descriptors)
+            if "code" in request:
+                _become_interpreter(request, descriptors)
             _become(request, installed)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -303,8 +306,8 @@ def _requests(connection: socket.socket) -> Iterator[tuple[dict[str, Any], list[
             text, descriptors = b"", []
 
 
-def _become_forkserver(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """Be one for another process, to its end."""
+def _become_interpreter(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """Run another process's code, to its end."""
     above = max(request["descriptors"]) + 1
     moved = [fcntl.fcntl(each, fcntl.F_DUPFD, above) for each in descriptors]
     for number, descriptor in zip(request["descriptors"], moved, strict=True):
@@ -312,7 +315,9 @@ def _become_forkserver(request: dict[str, Any], descriptors: list[int]) -> NoRet
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    _serve_forks(request["forkserver"], request["descriptors"])
+    if request["kind"] == "worker":
+        die_with_parent()
+    _interpret(request["code"], request["descriptors"], handlers=request["kind"] == "worker")
 
 
 def _become(request: dict[str, Any], installed: list[str]) -> NoReturn:
@@ -374,13 +379,13 @@ def _forked_or_spawned(spawn: Any) -> Any:
         pid = os.fork()
         if pid:
             return pid
-        _serve_forks(arguments[-1], passed)
+        _interpret(arguments[-1], passed, handlers=False)
 
     return spawnv_passfds
 
 
-def _serve_forks(code: str, passed: Sequence[int]) -> NoReturn:
-    """Be a forkserver, with these descriptors and the first three."""
+def _interpret(code: str, passed: Sequence[int], *, handlers: bool) -> NoReturn:
+    """Be a Python that runs this code, with these descriptors and the first three, and maybe its handlers at exit."""
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_DFL)
     for descriptor in map(int, os.listdir("/proc/self/fd")):
@@ -391,8 +396,19 @@ def _serve_forks(code: str, passed: Sequence[int]) -> NoReturn:
                 continue  # the one by which they were listed
     sys.modules["__main__"] = ModuleType("__main__")
     forkserver._forkserver.__init__()  # type: ignore[misc]  # the parent's is none of this one's
-    _end(lambda: exec(code, {"__name__": "__main__"}))
 
+    def main() -> None:
+        try:
+            exec(code, {"__name__": "__main__"})
+        finally:
+            if handlers:
+                atexit._run_exitfuncs()
+
+    _end(main)
+
+
+if __name__ == "__main__" and sys.argv[-2] == "-c":  # as xdist starts a worker: with code to run
+    sys.exit(_Interpreter("worker", sys.argv[-1]).wait())
 
 if __name__ == "__main__":
     import importlib
