@@ -83,14 +83,15 @@ def test_open_mpi_loads_no_library_from_it_without_a_home(here, monkeypatch, tmp
 
 
 @pytest.mark.processes
-def test_a_class_of_the_users_own_is_found_there(run_command, here, monkeypatch):
+@pytest.mark.parametrize("launcher", ["launcher=spawn launcher.warm=false", tail("launcher=torchrun")])
+def test_a_class_of_the_users_own_is_found_there(run_command, here, monkeypatch, launcher):
     """And what it imports beside it; a module that hides an installed one still is not."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / ".names"))
     (here / "my_package.py").write_text("import my_helper\n" + OWN)
     (here / "my_helper.py").touch()
     (here / "torch.py").write_text(EVIL)
     (here / "sitecustomize.py").write_text(EVIL)
-    alone = ("parallel=ddp", "launcher.nproc_per_node=1", "launcher=torchrun")
+    alone = ("parallel=ddp", "launcher.nproc_per_node=1", *launcher.split())
     done = run_command(*CUSTOM, *alone, "hydra.run.dir=out")
     assert done.code == 0, done.err
     assert (here / "imported").exists()
