@@ -191,7 +191,7 @@ class Forked:
 
 
 class _Interpreter(Forked):
-    """A Python that runs ``code``, maybe longer than this process lives: a forkserver of multiprocessing's, or a worker.
+    """A Python that runs ``code``, and may outlive this process: a forkserver of multiprocessing, or a worker.
 
     ``passed``: descriptors that it gets under the same numbers, beside 0 to 2.
     """
