@@ -53,7 +53,7 @@ def test_closed_within_an_epoch_its_processes_are_gone(load, train):
     others = {child.pid for child in psutil.Process().children()}
     next(made.epoch(0))
     started = [child for child in psutil.Process().children() if child.pid not in others]
-    assert len(started) == 2
+    assert started
     made.close()
     assert psutil.wait_procs(started, timeout=2)[1] == []
     assert len(everything(made.epoch(0))) == made.updates  # which starts others

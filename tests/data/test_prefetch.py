@@ -1,5 +1,7 @@
 """Bringing batches to the GPU ahead: the order of events, with a stand-in for torch.cuda that notes them."""
 
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.data.rank.prefetch import prefetch
+from manyheads.runner.data.rank.prefetch import pinned, prefetch
 
 DEVICE = torch.device("cuda", 0)
 
@@ -121,3 +123,36 @@ def test_errors_of_loading_and_of_entering_come_to_the_loop(log):
 
 def test_no_batch_at_all(log):
     assert list(prefetch(iter(()), enter(log), DEVICE)) == []
+
+
+def test_batches_are_pinned_in_a_thread_and_their_own_memory_is_given_back(monkeypatch):
+    threads, devices, own = [], [], []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        threads.append(threading.current_thread())
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.cuda, "set_device", devices.append)
+
+    def loaded() -> Iterator[Batch]:
+        for number in range(4):
+            each = batch(number)
+            own.append(weakref.ref(each.content["number"]))
+            yield each
+
+    found = [int(each.content["number"]) for each in pinned(loaded(), DEVICE)]
+    assert found == [0, 1, 2, 3]
+    assert not any(each() is not None for each in own)
+    assert {*devices} == {DEVICE}
+    assert len({*threads}) == 1
+    assert not threads[0].is_alive()
+    assert threading.main_thread() not in threads
+
+
+def test_errors_of_loading_come_through_the_thread(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    with pytest.raises(ZeroDivisionError):
+        list(pinned((batch(1 // number) for number in range(2)), DEVICE))
+    assert list(pinned(iter(()), DEVICE)) == []

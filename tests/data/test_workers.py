@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from contextlib import closing
 from itertools import islice
 
@@ -30,6 +31,32 @@ def test_memory_is_used_again(load):
         addresses = {batch.content[0].data_ptr() for epoch in range(2) for batch in made.epoch(epoch)}
         assert len(addresses) == shared_mappings() - before <= AHEAD + 2
         assert len(os.listdir("/proc/self/fd")) <= descriptors + len(addresses) + 3
+
+
+class Slow(Noise):
+    """Noise that takes longer than anything else does."""
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return super().__getitem__(index)
+
+
+def test_more_processes_are_started_while_they_are_too_slow(load):
+    before = len(processes())
+    made = load(Slow(split="train", size=100), batch_size=1, num_workers=3)
+    started = [len(processes()) - before for _ in made.epoch(0)]
+    assert started == sorted(started)
+    assert {*started} == {1, 2, 3}
+    assert_alike(everything(made.epoch(1)), everything(load(Noise(split="train", size=100), batch_size=1).epoch(1)))
+
+
+def test_no_more_processes_are_started_than_needed(load):
+    before = len(processes())
+    made = load(Noise(split="train", size=40), batch_size=1, num_workers=3)
+    for _ in made.epoch(0):
+        time.sleep(0.01)  # as a model that computes, for long enough
+        assert not made._workers._asked or made._workers._asked[0][1]._channel.poll(30)
+    assert len(processes()) - before == 1
 
 
 def test_batches_that_are_kept_keep_their_values(load):

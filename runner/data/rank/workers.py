@@ -31,6 +31,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import SIGNALS, die_with_parent
 from manyheads.runner.run.data_files import without_collector
 
+WAITING = 0.1  # fraction of the time that a rank may wait for batches before more processes are started
 AHEAD = 2  # batches that each process is asked for before the first of them is needed
 GRACE = 1.0  # seconds that processes have to end
 HEADROOM = 1.1  # of new slots: batches differ in size
@@ -39,10 +40,15 @@ FORK = multiprocessing.get_context("fork")
 
 
 class Workers:
-    """``count`` processes that build batches; they start with the first request, and end with ``close``."""
+    """At most ``count`` processes that build batches: one, and twice as many whenever the rank waits for them.
+
+    They start with the first request, and end with ``close``.
+    """
 
     def __init__(self, batches: BatchDataset, count: int):
-        self._batches, self._count = batches, count
+        self._batches, self._most = batches, count
+        self._count = 1
+        self._taken, self._waited, self._since = 0, 0.0, -math.inf  # batches, seconds, and since when
         self._workers: deque[_Worker] = deque()  # the next one first
         self._asked: deque[tuple[bytes, _Worker]] = deque()  # requests whose batches have not been taken, in order
 
@@ -57,7 +63,7 @@ class Workers:
         coming = chain(((request, 1) for request in left), ((pickle.dumps(each), 0) for each in following))
         own += self._ask(coming)
         while own:
-            batch = self._asked.popleft()[1].answer()
+            batch = self._answer()
             own += self._ask(coming) - 1
             if isinstance(batch, ExceptionWrapper):
                 batch.reraise()
@@ -82,10 +88,23 @@ class Workers:
             self._asked.popleft()[1].answer()
         return 0, chain(first, requests)
 
+    def _answer(self) -> Any:
+        """The next batch; also decides whether there are enough processes, by the time that the last ones took."""
+        began = time.perf_counter()
+        batch = self._asked.popleft()[1].answer()
+        now = time.perf_counter()
+        self._waited += now - began
+        self._taken += 1
+        if self._taken >= 2 * AHEAD * self._count:
+            if self._waited > WAITING * (now - self._since):  # never of the first ones, which nobody built ahead
+                self._count = min(self._most, 2 * self._count)
+            self._taken, self._waited, self._since = 0, 0.0, now
+        return batch
+
     def _ask(self, coming: Iterator[tuple[bytes, int]]) -> int:
         """Keep all processes busy; returns how many of the new requests count."""
         while len(self._workers) < self._count:
-            self._workers.append(_Worker(len(self._workers), self._batches))
+            self._workers.appendleft(_Worker(len(self._workers), self._batches))
         found = 0
         for request, counts in islice(coming, AHEAD * self._count - len(self._asked)):
             self._workers[0].ask(request)
