@@ -20,6 +20,7 @@ from manyheads.runner.machine import hardware, invocation
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance import predicted
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -113,7 +114,10 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
                 raise ConfigurationError.at("launcher", launcher.name, " can only train from here. Choose another.")
             return launcher.launch_elsewhere(folder, plan.run, signals)
         try:
-            return _launch_here(plan, signals, main=main, is_untried=is_untried)
+            result = _launch_here(plan, signals, main=main, is_untried=is_untried)
+            if main == TRAIN:
+                predicted.note(folder)
+            return result
         except (RunFailed, Interrupted) as reason:
             launcher.ended(folder, reason)
             raise

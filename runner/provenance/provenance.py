@@ -16,6 +16,7 @@ from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared, declared_class
 from manyheads.runner.option.locate import OPTION, Section, own_folders
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance import predicted
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.fingerprint import fingerprint
 from manyheads.runner.provenance.kept_files import keep_files
@@ -59,9 +60,11 @@ def record(folder: RunFolder, run: RunConfig, *, composed_from: str | None = Non
     if diff:
         write_whole(folder.code_diff, diff)
     copies = keep_files(folder, run.written)
-    described = {"id": secrets.token_hex(8), **describe(run, composed_from=composed_from)}
-    recorded = {name: str(described[name]) for name in ("id", "commit", "directory")}
+    described: ProvenanceJson = {"id": secrets.token_hex(8), **describe(run, composed_from=composed_from)}
+    recorded = {name: str(described.get(name)) for name in ("id", "commit", "directory")}
     seal.record(folder.path, {**recorded, folder.code_diff.name: diff, **copies})
+    if (found := predicted.of_run(run)) is not None:
+        described["predicted"] = found
     folder.write_json(folder.provenance, described)
 
 

@@ -87,6 +87,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
             *doubts(rows, objective),
             *findings,
             *_unequal_weights(rows),
+            *_predicted(rows),
         ],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
@@ -145,6 +146,15 @@ def _too_fast(rows: list[ReportRow]) -> list[str]:
         return []
     scale = "scales" if len(found) == 1 else "scale"
     return [f"J{shortened(found)[1:]} {scale} better than linearly. Was the machine busy while the baseline ran?"]
+
+
+def _predicted(rows: list[ReportRow]) -> list[str]:
+    """A sentence on each row whose time `scale` had predicted."""
+    return [
+        f"Job {row.number} ({row.label}): {found.describe()} (prediction {100 * found.error:+.1f} %)."
+        for row in rows
+        if (found := row.predicted) is not None
+    ]
 
 
 def _unequal_weights(rows: list[ReportRow]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from manyheads.runner.provenance.predicted import Outcome, outcome
 from manyheads.runner.report.keys import parsed, repeating_keys, told, value_of
 from manyheads.runner.report.measures import Measures, average, measure
 from manyheads.runner.report.run_set import FOLD, SEED, RunSet, SweepJob
@@ -33,6 +34,11 @@ class ReportRow:
     def first(self) -> SweepJob:
         """The repeat that represents the others: a completed one if it exists."""
         return self.completed[0] if self.completed else self.jobs[0]
+
+    @property
+    def predicted(self) -> Outcome | None:
+        """How the run that represents the others compares with its prediction, if it has one."""
+        return outcome(self.first.run.provenance, self.first.run.result)
 
     @property
     def completed(self) -> tuple[SweepJob, ...]:

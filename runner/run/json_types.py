@@ -94,12 +94,33 @@ class Fingerprint(TypedDict):
     contents: str | None
 
 
+class PredictedJson(TypedDict, total=False):
+    """What ``scale`` predicted of a run, or of one with the same updates. Seconds are of an update.
+
+    ``subject``: a digest of what its time depends on; ``low``, ``high``: of the interval; ``batch``: samples of an
+    update; ``start``: devices that were measured for it; ``is_alike``: whether the run's machines have as many ranks.
+    """
+
+    subject: str
+    devices: int
+    batch: int
+    seconds: float
+    low: float
+    high: float
+    start: int
+    network: str
+    device: str
+    per_machine: int
+    is_alike: bool
+    time: float
+
+
 class ProvenanceJson(MachineJson, total=False):
     """provenance.json: where a run came from. Of the machine of rank 0; ``nodes``: all of them, if they are several.
 
     ``commit``, ``clean``: of this project's checkout; ``own``: the same of the user's code, with its folder;
     ``own_code``: sha256 by package or file; ``submitted_from``: the host on which the command was typed, if it is
-    another one.
+    another one; ``predicted``: if its time was, before it began.
     """
 
     id: str
@@ -120,6 +141,7 @@ class ProvenanceJson(MachineJson, total=False):
     ranks: int
     launcher: str
     data: Fingerprint | None
+    predicted: PredictedJson | None
     nodes: list[MachineJson]
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.report.columns import file_columns
 from manyheads.runner.report.comparison import compare
 from manyheads.runner.report.run_set import gather
 from tests.report.sweep import Sweep, set_config
@@ -132,3 +133,17 @@ def test_folds_are_one_row_with_their_mean(sweep: Sweep):
     assert [row.values for row in comparison.rows] == [{"model": "small_cnn"}, {"model": "resnet18"}]
     assert [row.measures.metric for row in comparison.rows] == [92.0, 82.0]
     assert [row.digest for row in comparison.rows] == ["one for each of 2 folds"] * 2
+
+
+def test_a_job_that_was_predicted_is_compared_with_that(sweep: Sweep):
+    folder = sweep.job("parallel=ddp", ranks=2, result={"samples_per_second": 4000.0})
+    known = {"seconds": 0.015, "low": 0.014, "high": 0.016, "batch": 48, "network": "10gbe", "device": "cpu"}
+    path: Path = folder / "provenance.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "predicted": {**known, "is_alike": False}}))
+    sweep.job("parallel=single")
+    comparison = sweep.compared()
+    (note,) = [each for each in comparison.notes if "predicted" in each]
+    assert note.startswith("Job 0 (ddp): 15 ms per update were predicted for cpu over 10gbe and 12 measured, outside")
+    assert note.endswith("another number of ranks per machine (prediction +25.0 %).")
+    column = next(each for each in file_columns(comparison) if each.name == "prediction_error")
+    assert [column.value(row) for row in comparison.rows] == [pytest.approx(0.25), None]

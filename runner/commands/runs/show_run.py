@@ -16,6 +16,7 @@ from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError, Failure, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.own_code import in_words
+from manyheads.runner.provenance.predicted import Outcome, outcome
 from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import matching
@@ -58,6 +59,7 @@ class RunPage(Answer):
     metrics: Annotated[dict[str, float | None], "the metrics of the last evaluation"]
     samples_per_second: float | None
     weights_sha256: str | None
+    predicted: Annotated[Outcome | None, "how it compares with the prediction of `scale`; null if there was none"]
     files: Annotated[dict[str, int], "bytes of each file and folder in the run's folder"]
     next: list[NextCommand]
     about: Annotated[dict[str, str], TEXT_ONLY]
@@ -98,9 +100,10 @@ def run_page(path: str) -> RunPage:
         metrics=result.get("metrics") or {},
         samples_per_second=result.get("samples_per_second"),
         weights_sha256=result.get("weights_sha256"),
+        predicted=(found := outcome(provenance, result)),
         files=files,
         next=[NextCommand(*each) for each in commands(run)],
-        about=dict([*_state(run), *_origin(run, provenance), *_metrics(result), *_files(files)]),
+        about=dict([*_state(run), *_origin(run, provenance), *_metrics(result), *_predicted(found), *_files(files)]),
     )
 
 
@@ -181,6 +184,11 @@ def _metrics(result: ResultJson) -> Rows:
         yield "speed", f"{result['samples_per_second']:,.0f} samples/s"
     if result.get("weights_sha256"):
         yield "weights", f"sha256 {result['weights_sha256']}"
+
+
+def _predicted(found: Outcome | None) -> Rows:
+    if found is not None:
+        yield "predicted", f"{100 * found.error:+.1f} %: {found.describe()}"
 
 
 def _files(files: Mapping[str, int]) -> Rows:

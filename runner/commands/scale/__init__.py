@@ -6,7 +6,11 @@ from manyheads.runner.commands.scale.answer import Scale
 from manyheads.runner.commands.scale.scale_run import Terms, scale
 from manyheads.runner.commands.scale.simulator.catalog import DEVICE, DEVICES, NETWORK, NETWORKS, names
 from manyheads.runner.commands.scale.targets import BATCH, OF_RUN
+from manyheads.runner.commands.scale.validated import Validated
+from manyheads.runner.commands.scale.validation import validate
+from manyheads.runner.errors import ConfigurationError
 
+VALIDATED = "2,3,4"  # ranks
 HELP = "predict time, efficiency, memory and cost on more devices, from a measurement of one"
 
 
@@ -14,9 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     about = "as for train; or the folder of a run, and changes to its config"
     parser.add_argument("overrides", nargs="*", metavar="run or overrides", help=about)
-    parser.add_argument("--devices", required=True, metavar="N,N", help="how many devices, such as 8,64,512")
+    about = f"how many devices, such as 8,64,512; of --validate ranks, by default {VALIDATED}"
+    parser.add_argument("--devices", metavar="N,N", help=about)
     networks = f"between machines: {', '.join(names(NETWORKS))}, or a YAML file"
-    parser.add_argument(NETWORK, required=True, metavar="NAME", help=networks)
+    parser.add_argument(NETWORK, metavar="NAME", help=networks)
     devices = f"and how a machine connects its own: {', '.join(names(DEVICES))}, or a YAML file; on CPUs cpu"
     parser.add_argument(DEVICE, metavar="NAME", help=devices)
     batch = "what keeps its number of samples: the run's updates (default), or the micro-batches of a device"
@@ -25,10 +30,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     about = "draw efficiency against devices into a file that ends in .png or .svg"
     parser.add_argument("--picture", metavar="FILE", help=about)
+    about = "predict more ranks on this machine's CPUs from one and from two, run on them, and compare"
+    parser.add_argument("--validate", action="store_true", help=about)
 
 
-def run(arguments: argparse.Namespace) -> Scale:
+def run(arguments: argparse.Namespace) -> Scale | Validated:
     """Measure and predict. Raises ConfigurationError, RunFailed."""
+    if arguments.validate:
+        _refuse_beside_validate(arguments)
+        devices, batch = arguments.devices or VALIDATED, arguments.batch
+        return validate(arguments.overrides, devices=devices, batch=batch, config_dir=arguments.config_dir)
+    for flag in ("--devices", NETWORK):
+        if getattr(arguments, flag.lstrip("-")) is None:
+            raise ConfigurationError(f"{flag} is not set. Only --validate needs none.", key=flag)
     names_of_terms = ("devices", "network", "device", "batch", "price")
     terms = Terms(**{name: getattr(arguments, name) for name in names_of_terms})
     return scale(arguments.overrides, terms, config_dir=arguments.config_dir, picture=arguments.picture)
+
+
+def _refuse_beside_validate(arguments: argparse.Namespace) -> None:
+    """Raises ConfigurationError for what says how other devices are, where those of this machine are used."""
+    for flag in (NETWORK, DEVICE, "--price", "--picture"):
+        if (value := getattr(arguments, flag.lstrip("-"))) is not None:
+            message = f": --validate measures this machine's ranks and their network. Leave {flag} out."
+            raise ConfigurationError.at(flag, value, message)

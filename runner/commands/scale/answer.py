@@ -14,6 +14,7 @@ from manyheads.runner.commands.explain.limits import BUSY
 from manyheads.runner.commands.scale.simulator.replay import Parts
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.estimate.print_estimate import readable
+from manyheads.runner.provenance.predicted import LEDGER, Record
 from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
 
@@ -79,6 +80,7 @@ class Scale(Answer):
     rows: list[Scaled]
     others: list[Line]
     unpredicted: Annotated[dict[str, str], "strategies that cannot be predicted, and why"]
+    earlier: Annotated[Record | None, "of earlier predictions that later runs were compared with; null if none was"]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -116,6 +118,10 @@ class Scale(Answer):
                 "machine was busy, and this prediction is worth little."
             )
         yield "Predicted, not measured: of published series, half to four fifths of the rows were in such intervals."
+        if self.earlier is not None:
+            runs = f"{self.earlier.runs} predicted run{'s' if self.earlier.runs > 1 else ''}"
+            error = f"the mean error is {100 * self.earlier.mean_error:.1f} %"
+            yield f"Of {runs} in {LEDGER}, {self.earlier.within} took a time in their intervals; {error}."
         for each in self.rows:
             spent = ", ".join(
                 f"{NAMES[name]} {100 * value / each.seconds:.0f} %"

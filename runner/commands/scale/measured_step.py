@@ -10,6 +10,7 @@ from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.run_config import RunConfig
@@ -18,6 +19,7 @@ from manyheads.runner.run.json_types import ResultJson
 FORWARD = 1 / 3  # of the time of both passes: each product of the forward pass has two in the backward pass
 GROUP = "parallel"
 RANK = "manyheads.runner.commands.scale.rank.units"
+UPDATES = "manyheads.runner.commands.scale.rank.updates"
 
 
 @dataclass(frozen=True)
@@ -37,20 +39,39 @@ class MeasuredStep:
         return self.step.samples
 
 
-def measured_step(run: RunConfig, *, samples: int) -> MeasuredStep:
+def measured_step(run: RunConfig, *, samples: int, threads: int | str = "auto") -> MeasuredStep:
     """Measure an update of one device with micro-batches of this size. Raises ConfigurationError, RunFailed."""
-    alone = _alone(run, samples=samples)
+    alone = alone_run(run, samples=samples, threads=threads)
     folder, result = measure(alone, rank=RANK)
     found = {name: Seconds.of(rounds) for name, rounds in result["floors"].items()}
     seconds = {name: each.median for name, each in found.items()}
     return MeasuredStep(_step(alone, result, seconds), seconds[UPDATE], folder, variation(found))
 
 
-def _alone(run: RunConfig, *, samples: int) -> RunConfig:
+def wrapped_seconds(run: RunConfig, *, samples: int, threads: int | str = "auto") -> float | None:
+    """Seconds of the same update with the run's own strategy on one rank, which costs something without any exchange.
+
+    None for a strategy that needs more ranks, or that has one process in any case.
+    """
+    if run.launcher.one_process or run.launcher.ranks != run.launcher.nproc_per_node:
+        return None
+    batch = f"data.batch_size={samples * run.trainer.grad_accumulation}"
+    changes = ["launcher.nproc_per_node=1", f"launcher.threads_per_rank={threads}", batch]
+    try:
+        composed, folders = saved.composed(run.written, changes, chosen=set())
+        one = checked(composed, folders=folders)
+    except ConfigurationError:
+        return None
+    _, result = measure(one, rank=UPDATES)
+    return Seconds.of(result["floors"][UPDATE]).median
+
+
+def alone_run(run: RunConfig, *, samples: int, threads: int | str) -> RunConfig:
     """The run on one device, with micro-batches of this size."""
     batch = samples * run.trainer.grad_accumulation
     plain = next(name for name in options(GROUP) if declared_class(GROUP, read_option(GROUP, name)).is_baseline)
-    changes = [f"{GROUP}={plain}", "launcher.nproc_per_node=auto", f"data.batch_size={batch}"]
+    changes = [f"{GROUP}={plain}", "launcher.nproc_per_node=auto", f"launcher.threads_per_rank={threads}"]
+    changes.append(f"data.batch_size={batch}")
     composed, folders = saved.composed(run.written, changes, chosen={GROUP})
     return checked(composed, folders=folders)
 

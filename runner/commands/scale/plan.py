@@ -1,7 +1,7 @@
 """What is predicted of a run for each number of devices, from what was measured."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from manyheads.runner.commands.scale.answer import Help, Line, Scaled
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
@@ -34,17 +34,29 @@ class Plan:
     large: MeasuredStep
     memory: list[int | None]
     price: float | None
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    measured_on: Measured | None = None  # what predictions start from; None for ``large``, on one device
+
+    @property
+    def measured(self) -> Measured:
+        return self.measured_on or Measured(1, self.large.seconds, self.large.step)
 
     def step(self, fitted: Step, devices: int) -> Step:
         """The step of each device, where ``fitted`` is that of the measured one."""
         samples = next(each.samples for each in self.targets if each.devices == devices)
-        factor = fitted.forward / self.large.step.forward
+        factor = fitted.forward / self.measured.step.forward
         return between(self.small, self.large, samples, factor=factor)
 
     def predicted(self, option: ParallelOption, devices: Sequence[int]) -> list[Prediction]:
         """With a strategy. Raises ConfigurationError if it cannot be predicted."""
-        measured = Measured(1, self.large.seconds, self.large.step)
-        return predict(measured, _exchanged(option), self.cluster, devices=devices, target=self.step)
+        return predict(
+            self.measured,
+            _exchanged(option),
+            self.cluster,
+            devices=devices,
+            target=self.step,
+            assumptions=self.assumptions,
+        )
 
     def rows(self) -> list[Scaled]:
         found = self.predicted(self.run.parallel, [each.devices for each in self.targets])
@@ -77,7 +89,7 @@ class Plan:
 
     def _help(self, target: Target) -> Help:
         """Which of network, loader, spread of ranks, and device would help most if it were twice as good."""
-        exchanges, plain = _exchanged(self.run.parallel)(target.devices), Assumptions()
+        exchanges, plain = _exchanged(self.run.parallel)(target.devices), self.assumptions
         step = self.step(self._fitted(), target.devices)
         faster = self.cluster.adjusted(rate=TWICE, latency=1 / TWICE)
         spread = replace(plain, spread=plain.spread / TWICE)
@@ -94,9 +106,8 @@ class Plan:
         best = min(found, key=lambda name: found[name])
         return Help(best, now / found[best])
 
-    def _fitted(self) -> Step:
-        measured = Measured(1, self.large.seconds, self.large.step)
-        return fitted(measured, _exchanged(self.run.parallel), self.cluster, Assumptions())
+    def _fitted(self, measured: Measured | None = None) -> Step:
+        return fitted(measured or self.measured, _exchanged(self.run.parallel), self.cluster, self.assumptions)
 
     def others(self) -> tuple[list[Line], dict[str, str]]:
         """Strategies with their default settings, and why the others cannot be predicted."""
@@ -115,12 +126,12 @@ class Plan:
 
     def _line(self, option: ParallelOption) -> Line:
         """Efficiency for the same batches, in micro-batches of the same size: as many as each data share then has."""
-        fitted_step, found = self._fitted(), []
+        fitted_step, found = self._fitted(Measured(1, self.large.seconds, self.large.step)), []
         for each in self.targets:
             exchanges = _exchanged(option)(each.devices)
             count = each.batch // (exchanges.layout.data_size * each.samples)
             step = replace(self.step(fitted_step, each.devices), micro_batches=max(1, count))
-            parts = replayed(step, exchanges, self.cluster, Assumptions())
+            parts = replayed(step, exchanges, self.cluster, self.assumptions)
             found.append(self._efficiency(each, parts.seconds))
         return Line(option.name, option.color, [each.devices for each in self.targets], found)
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.runner.commands.explain.explain_run import subject_of
-from manyheads.runner.commands.scale.answer import Scale
-from manyheads.runner.commands.scale.measured_step import measured_step
+from manyheads.runner.commands.scale.answer import Scale, Scaled
+from manyheads.runner.commands.scale.measured_step import measured_step, wrapped_seconds
 from manyheads.runner.commands.scale.plan import Plan
 from manyheads.runner.commands.scale.simulator import catalog
-from manyheads.runner.commands.scale.targets import OF_RUN, counts, memory_of, target_of
+from manyheads.runner.commands.scale.simulator.predict import Measured
+from manyheads.runner.commands.scale.targets import OF_RUN, Target, counts, memory_of, target_of
 from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.provenance import predicted
 from manyheads.runner.report.picture_file import PictureFile
+from manyheads.runner.run.json_types import PredictedJson
 
 CPU = "cpu"  # the device of runs that compute on CPUs
 
@@ -56,10 +59,14 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
     sizes = sorted({each.samples for each in targets})
     large = measured_step(run, samples=sizes[-1])
     small = large if sizes[0] == sizes[-1] else measured_step(run, samples=sizes[0])
+    wrapped = wrapped_seconds(run, samples=sizes[-1])
+    start = Measured(1, wrapped or large.seconds, large.step)
     memory = memory_of(targets, device.memory, name)  # after all ranks: it runs torch in this process, which may fork
     price = terms.price if terms.price is not None else device.price or None
-    plan = Plan(run, targets, catalog.cluster(device, link), device.memory, small, large, memory, price)
+    cluster = catalog.cluster(device, link)
+    plan = Plan(run, targets, cluster, device.memory, small, large, memory, price, measured_on=start)
     others, unpredicted = plan.others()
+    earlier = predicted.record()
     found = Scale(
         folder=large.folder,
         parallel=run.parallel.name,
@@ -70,8 +77,28 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
         rows=plan.rows(),
         others=others,
         unpredicted=unpredicted,
+        earlier=earlier,
+    )
+    predicted.keep(
+        _kept(each, row, terms.network, name, device.per_machine) for each, row in zip(targets, found.rows, strict=True)
     )
     if image is not None:
         image.write(found.picture(form=image.form))
         print(f"wrote {image.path}", file=sys.stderr)
     return found
+
+
+def _kept(target: Target, row: Scaled, network: str, device: str, per_machine: int) -> PredictedJson:
+    """What later runs are compared with."""
+    return PredictedJson(
+        subject=predicted.subject(target.run, devices=target.devices, batch=target.batch),
+        devices=target.devices,
+        batch=target.batch,
+        seconds=row.seconds,
+        low=row.low,
+        high=row.high,
+        start=1,
+        network=network,
+        device=device,
+        per_machine=per_machine,
+    )

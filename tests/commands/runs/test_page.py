@@ -47,3 +47,15 @@ def test_what_it_prints_is_printable(tmp_path, capsys):
     (folder.path / "\x1b[2J").touch()
     run_page(str(folder.path)).show()
     assert "\x1b[2J" not in capsys.readouterr().out
+
+
+def test_a_run_that_was_predicted_says_how_well(tmp_path, capsys):
+    folder = write_run(tmp_path / "run")
+    known = {"seconds": 0.0126, "low": 0.011, "high": 0.014, "batch": 48, "network": "10gbe", "device": "cpu"}
+    folder.write_json(folder.provenance, {"predicted": {**known, "is_alike": True}})
+    folder.write_json(folder.result, {"status": "completed", "samples_per_second": 4000.0})
+    page = run_page(str(folder.path))
+    page.show()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "predicted +5.0 %: 12.6 ms per update were predicted for cpu over 10gbe and 12 measured, within" in said
+    assert page.predicted.error == pytest.approx(0.05)

@@ -18,6 +18,7 @@ from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.commands.scale.targets import counts, memory_of, target_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.predicted import Record
 from manyheads.runner.run.answer import ChildEnd
 from manyheads.runner.run.json_schema import to_json
 from tests.in_process import small, typed
@@ -25,6 +26,7 @@ from tests.in_process import small, typed
 UNITS = tuple(Unit(2.5e7, 0.25, 1e5) for _ in range(4))
 LARGE = MeasuredStep(Step(UNITS, 0.05, 0.1, optimizer=0.01, samples=8), 0.16, Path("large"))
 SMALL = MeasuredStep(Step(UNITS, 0.02, 0.04, optimizer=0.01, samples=2), 0.07, Path("small"))
+EARLIER = Record(4, 0.062, 3)
 DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
 
 
@@ -42,7 +44,7 @@ def plan(*devices: int, network: str = "10gbe", price: float | None = None, batc
 
 def answer(found: Plan) -> Scale:
     others, unpredicted = found.others()
-    return Scale(Path("x"), "ddp", "10gbe", "cpu", 0.16, 0.5, found.rows(), others, unpredicted)
+    return Scale(Path("x"), "ddp", "10gbe", "cpu", 0.16, 0.5, found.rows(), others, unpredicted, EARLIER)
 
 
 def test_one_device_takes_what_was_measured() -> None:
@@ -106,6 +108,7 @@ def test_what_is_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
         "is more than the device has",
         "up to 50 % longer",
         "cost",
+        "Of 4 predicted runs in outputs/predictions.jsonl, 3 took a time in their intervals; the mean error is 6.2 %",
     ):
         assert words in text
     assert to_json(found)["rows"][0]["parts"]["computing"] > 0

@@ -1,6 +1,6 @@
 """What a rank does for an explanation: updates as in training, and each part of them alone, in turns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -19,7 +19,7 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
 ROUNDS = 5
-SECONDS = 0.3  # at least, that each part is repeated in each round; or once, if that takes longer
+SECONDS = 0.3  # that each part is repeated in each round, at least; or once, if that takes longer
 ENDLESS = 10**9
 More = Callable[[Parts], Mapping[str, Any]]  # what else is measured, by its key in result.json
 
@@ -31,16 +31,27 @@ def main(path: str) -> NoReturn:
 
 @operations_named()
 def work(
-    run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat, *, more: More = lambda parts: {}
+    run: RunConfig,
+    parallel: Parallel,
+    folder: RunFolder,
+    heartbeat: Heartbeat,
+    *,
+    only: Collection[str] | None = None,
+    seconds: float = SECONDS,
+    more: More = lambda parts: {},
 ) -> None:
-    """Measure, and write result.json with the seconds of each part in each round under ``floors``, and ``more``."""
+    """Measure, and write result.json with the seconds of each part in each round under ``floors``, and ``more``.
+
+    ``only``: these parts; ``seconds``: how long each is repeated in a round, at least.
+    """
     trainer = endless(build(run, parallel, folder, heartbeat, is_silent=True))
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
         parts = Parts(trainer, run)
-        floors = measured(parts.known(), trainer)
+        known = {name: part for name, part in parts.known().items() if only is None or name in only}
+        floors = measured(known, trainer, seconds=seconds)
         session.conclude(floors=floors, **more(parts))
 
 
@@ -50,15 +61,15 @@ def endless(trainer: Trainer) -> Trainer:
     return trainer
 
 
-def measured(parts: dict[str, Part], trainer: Trainer) -> dict[str, list[float]]:
+def measured(parts: dict[str, Part], trainer: Trainer, *, seconds: float = SECONDS) -> dict[str, list[float]]:
     """Seconds of one repetition of each part, by round; the parts take turns, so that drift reaches all of them."""
-    seconds = {name: part(1) for name, part in parts.items()}  # which also warms up
+    once = {name: part(1) for name, part in parts.items()}  # which also warms up
     found: dict[str, list[float]] = {name: [] for name in parts}
     for _ in range(ROUNDS):
         for name, part in parts.items():
-            count = max(1, round(SECONDS / max(seconds[name], 1e-9)))
-            seconds[name] = part(count) / count
-            found[name].append(seconds[name])
+            count = max(1, round(seconds / max(once[name], 1e-9)))
+            once[name] = part(count) / count
+            found[name].append(once[name])
         if trainer.stop.signal is not None:
             break
     return found

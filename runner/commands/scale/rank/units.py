@@ -2,6 +2,7 @@
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -9,12 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.runner.commands.explain.rank import floors
+from manyheads.runner.commands.explain.rank.parts import Parts
+from manyheads.runner.commands.scale import cpu_quota
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.update import Update
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import call, held_bytes, tensors_in
 from manyheads.runner.parallel.rank.units import find_units
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
 
 PASSES = 3  # measured, after one that warms up
 FP32 = 4  # bytes
@@ -22,7 +29,17 @@ FP32 = 4  # bytes
 
 def main(path: str) -> NoReturn:
     """Be the rank of a run that is measured, as for an explanation, with its units besides. Ends the process."""
-    worker.main(path, work=partial(floors.work, more=lambda parts: {"units": units_of(parts.update, parts.kept)}))
+    worker.main(path, work=work)
+
+
+def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Measure the parts of an update, and the units."""
+    cpu_quota.enter(parallel.rank)
+    floors.work(run, parallel, folder, heartbeat, more=_units)
+
+
+def _units(parts: Parts) -> Mapping[str, Any]:
+    return {"units": units_of(parts.update, parts.kept)}
 
 
 def units_of(update: Update, batches: list[Batch]) -> list[list[float]]:

@@ -1,0 +1,99 @@
+"""An equal part of the CPUs for each rank, however many there are: control groups of Linux, of either version.
+
+A group's weight is the largest, so that other programs take nothing of what the quota allows.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from manyheads.launchers.environment import variables_set
+from manyheads.runner.errors import Unavailable
+
+VARIABLE = "MANYHEADS_QUOTA"  # how ranks learn of it: the prefix of their groups' names, and CPUs
+MOUNTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/cpu,cpuacct"), Path("/sys/fs/cgroup"))
+PERIOD = 10_000  # microseconds; in the kernel's 100 ms, a rank would run for long and then stand still for long
+PATIENCE = 5.0  # seconds, until the kernel has forgotten a rank that ended
+REMEDY = (
+    "a CPU quota for each rank cannot be set here: that takes a control group with the cpu controller that this user "
+    "may create groups in. Run it as root, outside of a container or in a privileged one."
+)
+
+
+@contextmanager
+def quotas(cpus: float) -> Iterator[None]:
+    """Meanwhile each rank that calls ``enter`` gets so many CPUs. Raises Unavailable where that cannot be set."""
+    prefix = f"manyheads-{os.getpid()}-"
+    _remove("manyheads-*", ended=True)
+    try:
+        _place(f"{prefix}trial", cpus)
+        with variables_set({VARIABLE: f"{prefix} {cpus}"}):
+            yield
+    finally:
+        _remove(f"{prefix}*")
+
+
+def enter(rank: int) -> None:
+    """Let this process, its threads and its later children have the quota, if ranks have one."""
+    if VARIABLE in os.environ:
+        (group(str(rank)) / "cgroup.procs").write_text("0")  # the process that writes
+
+
+def group(name: str) -> Path:
+    """The control group of this name, with the quota. Only within ``quotas``."""
+    prefix, cpus = os.environ[VARIABLE].split()
+    return _place(f"{prefix}{name}", float(cpus))
+
+
+def _place(name: str, cpus: float) -> Path:
+    """A control group with this name and quota, which may exist."""
+    for parent in _parents():
+        group = parent / name
+        with suppress(OSError):
+            group.mkdir(exist_ok=True)
+            if _limit(group, round(cpus * PERIOD)):
+                return group
+            group.rmdir()
+    raise Unavailable.at("--validate", True, f": {REMEDY}")
+
+
+def _limit(group: Path, quota: int) -> bool:
+    """Set the quota of a group, in microseconds of a period; false if it has no controller of CPUs."""
+    second = {"cpu.max": f"{quota} {PERIOD}", "cpu.weight": "10000"}
+    first = {"cpu.cfs_period_us": str(PERIOD), "cpu.cfs_quota_us": str(quota), "cpu.shares": "262144"}
+    for settings in (second, first):
+        if all((group / name).exists() for name in settings):
+            for name, value in settings.items():
+                (group / name).write_text(value)
+            return True
+    return False
+
+
+def _parents() -> Iterator[Path]:
+    """Groups that new ones can be created in: beside this process, then above."""
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "" or "cpu" in controllers.split(","):
+                mount = MOUNTS[-1] if controllers == "" else MOUNTS[0].with_name(controllers)
+                own = mount / path.lstrip("/")
+                yield from (each for each in own.parents if each.is_relative_to(mount))
+    yield from MOUNTS
+
+
+def _remove(pattern: str, *, ended: bool = False) -> None:
+    """Remove groups that are empty. ``ended``: only those of processes that no longer run; else waits for theirs."""
+    found = {group for parent in {*_parents()} for group in parent.glob(pattern)}
+    until = time.monotonic() + PATIENCE
+    for group in found:
+        if ended and Path("/proc", group.name.split("-")[1]).exists():
+            continue
+        while group.exists():
+            try:
+                group.rmdir()
+            except OSError:
+                if ended or time.monotonic() > until:
+                    break
+                time.sleep(0.02)

@@ -1,0 +1,55 @@
+"""The network of this machine's ranks, from seconds of their sums by payload: latency, start, a curve of bandwidths."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from manyheads.runner.commands.scale.simulator.network import Link
+
+PAYLOADS = tuple(2**power for power in (12, 16, 18, 20, 22, 24))  # bytes
+BESIDE = "beside"  # the key of the slowdown
+LEAST = 1e-7  # seconds of a hop, and before the first one
+CLEAR = 0.3  # what part of a sum's time its bytes must take, so that a bandwidth can be told from it
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Seconds of a sum over ``ranks`` by its bytes; ``slowdown``: as in the simulator's assumptions."""
+
+    ranks: int
+    seconds: Mapping[int, float]
+    slowdown: float
+
+    @classmethod
+    def of(cls, ranks: int, rounds: Mapping[str, Sequence[float]]) -> "Sums":
+        """``rounds``: as the ranks wrote them."""
+        seconds = {int(size): median(found) for size, found in rounds.items() if size != BESIDE}
+        return cls(ranks, seconds, median(rounds[BESIDE]))
+
+
+def link_of(few: Sums, many: Sums, *, cycle: float) -> Link:
+    """The link between ranks that are each a machine of its own. ``few``: of two ranks; ``many``: of the most.
+
+    ``cycle``: seconds between two checks for what is ready, of which the simulator adds the half itself.
+    """
+    smallest = min(few.seconds)
+    two, most = few.seconds[smallest], many.seconds[smallest]
+    hops = 2 * (many.ranks - few.ranks)
+    latency = max(LEAST, (most - two) / hops) if hops else two / 4
+    latency = min(latency, two / 2 - LEAST)
+    start = max(LEAST, two - 2 * latency - cycle / 2)
+    rates: dict[int, float] = {}
+    for size in few.seconds:
+        found = [_rate(each, size) for each in (few, many) if size in each.seconds]
+        if all(found):
+            rates[size] = sum(found) / len(found)
+    bandwidth = max(rates.values(), default=smallest / two)
+    curve = tuple((float(size), rate / bandwidth) for size, rate in sorted(rates.items()))
+    return Link(latency, bandwidth, start=start, curve=curve, achieved=1.0, algorithms=("ring",))
+
+
+def _rate(sums: Sums, size: int) -> float:
+    """Bytes per second of a ring; 0 if the payload is too small to tell."""
+    whole, empty = sums.seconds[size], min(sums.seconds.values())
+    n = sums.ranks
+    return 2 * (n - 1) / n * size / (whole - empty) if whole - empty > CLEAR * whole else 0.0

@@ -1,0 +1,104 @@
+"""``manyheads scale --validate``: predict a run on 2, 3, 4 ranks of this machine, then run it on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
+from manyheads.runner.commands.scale.network_here import Sums, link_of
+from manyheads.runner.commands.scale.plan import Plan
+from manyheads.runner.commands.scale.ranks_here import RanksHere, Updates
+from manyheads.runner.commands.scale.simulator.network import Cluster, Link
+from manyheads.runner.commands.scale.simulator.predict import Measured, Prediction
+from manyheads.runner.commands.scale.simulator.replay import Assumptions
+from manyheads.runner.commands.scale.targets import Target, counts, target_of
+from manyheads.runner.commands.scale.validated import Compared, Validated
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.run_config import RunConfig
+
+FEW = 2  # ranks from which, besides from one, more are predicted
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What is measured before anything is predicted. ``wrapped``: as in ``wrapped_seconds``."""
+
+    small: MeasuredStep
+    large: MeasuredStep
+    wrapped: float | None
+    two: Updates
+    few: Sums
+    many: Sums
+
+    @property
+    def slowdown(self) -> float:
+        return (self.few.slowdown + self.many.slowdown) / 2
+
+    def link(self, run: RunConfig) -> Link:
+        cycle = run.parallel.exchanges(devices=FEW).cycle
+        return link_of(self.few, self.many, cycle=cycle)
+
+
+def measured_basis(here: RanksHere, targets: Sequence[Target]) -> Basis:
+    """Measure one rank, two ranks, and the network. ``targets``: ascending, two ranks first."""
+    sizes = sorted({each.samples for each in targets})
+    large = here.alone(sizes[-1])
+    small = large if sizes[0] == sizes[-1] else here.alone(sizes[0])
+    two, most = targets[0], targets[-1]
+    few = here.sums(two)
+    wrapped = here.wrapped(sizes[-1])
+    return Basis(small, large, wrapped, here.updates(two), few, few if two is most else here.sums(most))
+
+
+def predictions(run: RunConfig, targets: Sequence[Target], basis: Basis) -> dict[int, list[Prediction]]:
+    """From one rank, and from two, by the number of ranks that they start from."""
+    link = basis.link(run)
+    cluster = Cluster(1, link, link)
+    assumptions = Assumptions(slowdown=basis.slowdown)
+    step = between(basis.small, basis.large, targets[0].samples, factor=1.0)
+    starts = {
+        1: Measured(1, basis.wrapped or basis.large.seconds, basis.large.step),
+        FEW: Measured(FEW, basis.two.seconds, step),
+    }
+    found = {}
+    for number, start in starts.items():
+        memory: list[int | None] = [None for _ in targets]
+        plan = Plan(run, [*targets], cluster, 0.0, basis.small, basis.large, memory, None, assumptions, start)
+        found[number] = plan.predicted(run.parallel, [each.devices for each in targets if each.devices > number])
+    return found
+
+
+def validate(words: Sequence[str], *, devices: str, batch: str, config_dir: str | None = None) -> Validated:
+    """Predict, then measure. ``words``: as for ``scale``. Raises ConfigurationError, RunFailed."""
+    run = subject_of(words, config_dir=config_dir).run
+    wanted = [each for each in counts(devices) if each > 1]
+    targets = [target_of(run, count, batch) for count in sorted({FEW, *wanted})]
+    _refuse(run)
+    here = RanksHere(run, targets[-1].devices)
+    with here.limited(samples=targets[-1].samples):
+        basis = measured_basis(here, targets)
+        found = predictions(run, targets, basis)
+        truth = {each.devices: here.updates(each) for each in targets if each.devices in wanted}
+    rows = [
+        Compared.of(start, each, truth[each.devices].seconds)
+        for start, all_of_it in found.items()
+        for each in all_of_it
+        if each.devices in truth
+    ]
+    varied = max([basis.large.varied, basis.two.varied, *(each.varied for each in truth.values())])
+    return Validated(run.parallel.name, run.launcher.name, here.cpus, basis.link(run), basis.slowdown, varied, rows)
+
+
+def _refuse(run: RunConfig) -> None:
+    """Raises ConfigurationError for a run that has no ranks here that quotas could hold."""
+    wrong: Any = None
+    if run.on_gpus:
+        wrong = "trainer.device", run.trainer.device, "cpu"
+    elif run.launcher.one_process or run.launcher.ranks != run.launcher.nproc_per_node:
+        wrong = "launcher", run.launcher.name, "one that starts ranks on this machine alone, such as spawn"
+    if wrong is not None:
+        key, value, allowed = wrong
+        raise ConfigurationError.at(
+            key, value, f": --validate compares predictions with ranks on this machine's CPUs. Set {key} to {allowed}."
+        )

@@ -1,0 +1,205 @@
+"""Predictions of runs on this machine, and what they then took: ``python -m tests.commands.scale.here predict [case]``.
+
+``predict`` measures one rank, two ranks and the network of each case, and writes predictions into here.json; committed
+before ``compare`` runs them; ``table`` prints both for docs/scale.md. Cases of machines with a limited bandwidth run in
+network namespaces (``tests/launchers/nodes/cluster.py``), as root. Needs a machine that does nothing else.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.commands.scale.measured_step import MeasuredStep
+from manyheads.runner.commands.scale.network_here import Sums
+from manyheads.runner.commands.scale.ranks_here import RanksHere
+from manyheads.runner.commands.scale.targets import OF_DEVICE, Target, target_of
+from manyheads.runner.commands.scale.validated import Compared
+from manyheads.runner.commands.scale.validation import FEW, measured_basis, predictions
+from manyheads.runner.config import saved
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.option.run_config import RunConfig
+from tests.launchers.nodes.cluster import Cluster, started
+
+FILE = Path(__file__).with_suffix(".json")
+RANKS = (2, 3, 4)
+DIGITS, GPT = "data=digits", "experiment=gpt_nano"
+CNN, MLP, NANO = "small_cnn", "mlp of 4.2 million weights", "gpt nano"
+MODELS = {
+    CNN: (DIGITS, "model=small_cnn", "data.batch_size=64"),
+    MLP: (DIGITS, "model=mlp", "model.width=1024", "data.batch_size=64"),
+    NANO: (GPT, "data.batch_size=4"),
+}
+STRATEGIES = {
+    "DDP": ("parallel=ddp",),
+    "Horovod over Gloo": ("parallel=horovod", "launcher=horovodrun", "launcher.controller=gloo"),
+    "Horovod over MPI": ("parallel=horovod", "launcher=mpirun"),
+    "FSDP": ("parallel=fsdp",),
+    "ZeRO-1": ("parallel=zero1", "optimizer=adam"),
+    "pipeline": ("parallel=pipeline", "trainer.grad_accumulation=8", "data.batch_size=128"),
+}
+LEFT_OUT = {("ZeRO-1", NANO), ("pipeline", CNN), ("pipeline", NANO)}
+RATES = {"100 Mb/s": "100mbit", "1 Gb/s": "1gbit"}  # between machines that are network namespaces
+# As the namespaces' own /sys has no control groups.
+GROUPS = "mount -t tmpfs none /sys/fs/cgroup; mkdir /sys/fs/cgroup/cpu; mount -t cgroup -o cpu cpu /sys/fs/cgroup/cpu;"
+
+
+class Case(NamedTuple):
+    """``rate``: of the network between machines; empty for ranks of one machine."""
+
+    strategy: str
+    model: str
+    rate: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.strategy}{self.rate and f' over {self.rate}'}, {self.model}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*MODELS[self.model], *STRATEGIES[self.strategy], "trainer.device=cpu")
+
+
+CASES = [Case(strategy, model) for model in MODELS for strategy in STRATEGIES if (strategy, model) not in LEFT_OUT] + [
+    Case("DDP", model, rate) for rate in RATES for model in (CNN, NANO)
+]
+
+
+@dataclass
+class Here(RanksHere):
+    """Ranks of a case. What cases have in common is measured once: one rank of a model, and the network of a library.
+
+    ``hosts``: of machines that are network namespaces, one rank each.
+    """
+
+    case: Case = CASES[0]
+    hosts: tuple[str, ...] = ()
+    common: dict[Any, Any] = field(default_factory=dict)
+
+    def started_on(self, ranks: int, *, batch: int) -> RunConfig:
+        if not self.hosts:
+            return super().started_on(ranks, batch=batch)
+        hosts = f"launcher.hosts=[{','.join(self.hosts[:ranks])}]"
+        changes = [hosts, f"launcher.threads_per_rank={self.threads}", f"data.batch_size={batch}"]
+        composed, folders = saved.composed(self.run.written, changes, chosen=set())
+        return checked(composed, folders=folders)
+
+    def alone(self, samples: int) -> MeasuredStep:
+        optimizer = self.run.optimizer.name
+        return self._once((self.case.model, samples, optimizer), lambda: super(Here, self).alone(samples))
+
+    def sums(self, target: Target) -> Sums:
+        library = self.run.launcher.name if self.run.parallel.name == "horovod" else "gloo"
+        return self._once((library, target.devices), lambda: super(Here, self).sums(target))
+
+    def _once(self, key: Any, measure: Callable[[], Any]) -> Any:
+        if key not in self.common:
+            self.common[key] = measure()
+        return self.common[key]
+
+
+def targets(run: RunConfig) -> list[Target]:
+    return [target_of(run, count, OF_DEVICE) for count in RANKS]
+
+
+def predict(here: Here) -> dict[str, Any]:
+    """What is committed before the runs: the predictions, and what they follow from."""
+    basis = measured_basis(here, targets(here.run))
+    found = predictions(here.run, targets(here.run), basis)
+    rows = [{"start": start, **asdict(each)} for start, several in found.items() for each in several]
+    return {
+        "alone": basis.large.seconds,
+        "wrapped": basis.wrapped,
+        "two": basis.two.seconds,
+        "varied": max(basis.large.varied, basis.two.varied),
+        "slowdown": basis.slowdown,
+        "link": asdict(basis.link(here.run)),
+        "predictions": [{key: row[key] for key in ("start", "devices", "seconds", "low", "high")} for row in rows],
+    }
+
+
+def compare(here: Here) -> dict[str, Any]:
+    """What the runs took."""
+    found = {str(each.devices): here.updates(each) for each in targets(here.run)}
+    return {
+        "measured": {count: each.seconds for count, each in found.items()},
+        "varied_then": max(each.varied for each in found.values()),
+    }
+
+
+def rows_of(content: dict[str, Any]) -> list[Compared]:
+    return [Compared(**each, measured=content["measured"][str(each["devices"])]) for each in content["predictions"]]
+
+
+def table(found: dict[str, Any]) -> str:
+    """Errors of the predicted times in per cent, in Markdown."""
+    columns = [(1, 2), (1, 3), (1, 4), (FEW, 3), (FEW, 4)]
+    lines = ["| run | " + " | ".join(f"{a} to {b}" for a, b in columns) + " | mean | within |"]
+    lines.append("|---|" + "---|" * (len(columns) + 2))
+    for name, content in found.items():
+        if "measured" in content:
+            rows = {(each.start, each.devices): each for each in rows_of(content)}
+            errors = [100 * rows[key].error for key in columns]
+            mean, within = sum(map(abs, errors)) / len(errors), sum(each.is_within for each in rows.values())
+            cells = " | ".join(f"{each:+.1f}" for each in errors)
+            lines.append(f"| {name} | {cells} | {mean:.1f} | {within} of {len(rows)} |")
+    return "\n".join(lines)
+
+
+def read() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    return found
+
+
+@contextmanager
+def machines(rate: str) -> Iterator[Cluster]:
+    with tempfile.TemporaryDirectory() as folder, started(Path(folder), max(RANKS), first=GROUPS) as cluster:
+        for node in cluster.nodes:
+            cluster.narrow(node, rate=RATES[rate], queue=2**22)
+        yield cluster
+
+
+def on_machines(what: str, chosen: str, rate: str) -> None:
+    """Run this program on the first of several machines."""
+    with machines(rate) as cluster:
+        hosts = ",".join(f"{cluster.address(node)}:1" for node in cluster.nodes)
+        shell = f"launcher.remote_shell='{cluster.shell} {{host}}'"
+        words = ("-m", "tests.commands.scale.here", what, chosen, rate, hosts, shell)
+        subprocess.run(cluster.on(1, sys.executable, *words), check=True)
+
+
+def do(what: str, cases: list[Case], hosts: tuple[str, ...], extra: tuple[str, ...], common: dict[Any, Any]) -> None:
+    """Cases of one model and one network. ``common``: as in ``Here``."""
+    more = ("launcher=torchrun", f"launcher.hosts=[{','.join(hosts[:FEW])}]", *extra) if hosts else ()
+    runs = {case: subject_of((*case.words, *more)).run for case in cases}
+    first = Here(runs[cases[0]], max(RANKS), case=cases[0], hosts=hosts, common=common)
+    with first.limited(samples=targets(first.run)[0].samples):
+        for case, run in runs.items():
+            found = {"predict": predict, "compare": compare}[what](replace(first, run=run, case=case))
+            before = read()
+            content = {**(before.get(str(case), {}) if what == "compare" else {}), **found}
+            FILE.write_text(json.dumps({**before, str(case): content}, indent=1) + "\n")
+            print(case, json.dumps(found), file=sys.stderr)
+
+
+def main(what: str, chosen: str = "", rate: str = "", hosts: str = "", *extra: str) -> None:
+    if what == "table":
+        sys.stdout.write(table(read()) + "\n")
+        return
+    wanted = [each for each in CASES if chosen in str(each) and each.rate == (rate or each.rate)]
+    common: dict[Any, Any] = {}
+    for (_, own_rate), cases in groupby(wanted, key=lambda each: (each.model, each.rate)):
+        if own_rate and not hosts:
+            on_machines(what, str(next(cases)), own_rate)
+        else:
+            do(what, [*cases], tuple(hosts.split(",")) if hosts else (), extra, common)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

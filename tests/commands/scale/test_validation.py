@@ -1,0 +1,180 @@
+"""Predictions that are compared with runs here: measurements that are given, the network that follows from them."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from manyheads.runner.commands import scale as command
+from manyheads.runner.commands.scale import validation
+from manyheads.runner.commands.scale.measured_step import MeasuredStep
+from manyheads.runner.commands.scale.network_here import BESIDE, PAYLOADS, Sums, link_of
+from manyheads.runner.commands.scale.ranks_here import RanksHere, Updates
+from manyheads.runner.commands.scale.simulator.network import Cluster, Group, Link
+from manyheads.runner.commands.scale.simulator.step import Step, Unit
+from manyheads.runner.commands.scale.targets import Target, target_of
+from manyheads.runner.commands.scale.validated import Compared
+from manyheads.runner.commands.scale.validation import measured_basis, predictions, validate
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import hardware
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.json_schema import to_json
+from tests.commands.scale.test_cpu_quota import quota_or_skip
+from tests.conftest import execute
+from tests.in_process import small
+
+TRUE = Link(latency=2e-4, bandwidth=2e8, achieved=1.0, start=1e-4, algorithms=("ring",))
+STEP = Step(tuple(Unit(2e6, 0.25, 1e5) for _ in range(4)), 0.05, 0.1, optimizer=0.01, samples=4)
+DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
+
+
+def sums(ranks: int, link: Link = TRUE, *, slowdown: float = 0.5) -> Sums:
+    cluster = Cluster(1, link, link)
+    seconds = {size: cluster.seconds("all-reduce", size, Group(ranks), devices=ranks) for size in PAYLOADS}
+    return Sums(ranks, seconds, slowdown)
+
+
+@dataclass
+class Given(RanksHere):
+    """Ranks on TRUE whose updates take 0.16 s alone, and 0.2 s on several; ``asked``: what was measured, in order."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def alone(self, samples: int) -> MeasuredStep:
+        self.asked.append("alone")
+        return MeasuredStep(replace(STEP, samples=samples), 0.16, Path("alone"))
+
+    def wrapped(self, samples: int) -> float | None:
+        self.asked.append("wrapped")
+        return None
+
+    def updates(self, target: Target) -> Updates:
+        self.asked.append(f"updates {target.devices}")
+        return Updates(0.2, 0.02)
+
+    def sums(self, target: Target) -> Sums:
+        self.asked.append(f"sums {target.devices}")
+        return sums(target.devices)
+
+    @contextmanager
+    def limited(self, *, samples: int) -> Iterator[None]:
+        yield
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is measured of runs, none of which is started."""
+    asked: list[str] = []
+    monkeypatch.setattr(validation, "RanksHere", partial(Given, asked=asked))
+    return asked
+
+
+def test_the_link_is_that_of_which_the_sums_were_taken() -> None:
+    found = link_of(sums(2), sums(4), cycle=0.0)
+    assert (found.latency, found.start) == pytest.approx((TRUE.latency, TRUE.start), rel=0.2)
+    assert found.rate(4e6) == pytest.approx(TRUE.bandwidth, rel=0.05)
+
+
+def test_half_a_cycle_of_checks_is_not_counted_twice() -> None:
+    plain, checked = (link_of(sums(2), sums(4), cycle=cycle) for cycle in (0.0, 1e-4))
+    assert plain.start - checked.start == pytest.approx(5e-5)
+    assert link_of(sums(2), sums(4), cycle=1.0).start > 0
+
+
+def test_a_network_of_two_ranks_alone_is_a_link_too() -> None:
+    found = link_of(sums(2), sums(2), cycle=0.0)
+    assert found.start + 2 * found.latency == pytest.approx(TRUE.start + 2 * TRUE.latency, rel=0.1)
+
+
+def test_a_network_without_any_clear_bandwidth_is_one_of_latency() -> None:
+    flat = Sums(2, dict.fromkeys(PAYLOADS, 0.01), 0.0)
+    found = link_of(flat, replace(flat, ranks=4), cycle=0.0)
+    assert min(found.latency, found.start, found.bandwidth) > 0
+
+
+def test_rounds_become_medians() -> None:
+    found = Sums.of(2, {"4096": [3.0, 1.0, 2.0], BESIDE: [0.1, 0.9, 0.5]})
+    assert (found.seconds, found.slowdown) == ({4096: 2.0}, 0.5)
+
+
+def test_more_ranks_are_predicted_from_one_and_from_two() -> None:
+    run = RunConfig.of(small(*DDP, "parallel.bucket_cap_mb=1"))
+    targets = [target_of(run, count, "device") for count in (2, 3, 4)]
+    basis = measured_basis(Given(run, 4), targets)
+    found = predictions(run, targets, basis)
+    assert {start: [each.devices for each in rows] for start, rows in found.items()} == {1: [2, 3, 4], 2: [3, 4]}
+    assert 0.16 < found[1][0].seconds < found[1][2].seconds
+    assert found[2][0].seconds > 0.2
+    cheap = predictions(run, targets, replace(basis, few=sums(2, slowdown=0.0), many=sums(4, slowdown=0.0)))
+    assert cheap[1][0].seconds < found[1][0].seconds
+
+
+def test_everything_that_predictions_follow_from_is_measured_before_the_runs(given: list[str]) -> None:
+    found = validate([*DDP, "trainer.device=cpu"], devices="2,4", batch="device")
+    assert given == ["alone", "sums 2", "wrapped", "updates 2", "sums 4", "updates 2", "updates 4"]
+    assert [(each.start, each.devices, each.measured) for each in found.rows] == [(1, 2, 0.2), (1, 4, 0.2), (2, 4, 0.2)]
+    assert found.cpus == pytest.approx(0.9 * hardware.cpu_cores() / 4)
+
+
+def test_what_is_shown(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    found = validate([*DDP, "trainer.device=cpu"], devices="3", batch="device")
+    rows = [Compared(1, 2, 0.2, 0.19, 0.22, 0.21), Compared(1, 4, 0.3, 0.29, 0.31, 0.2)]
+    replace(found, rows=rows, varied=0.5).show()
+    text = " ".join(capsys.readouterr().out.split())
+    for words in ("-4.8 %", "+50.0 %", "Mean absolute error 27.4 %; 1 of 2", "the machine was busy"):
+        assert words in text
+    assert to_json(found)["network"]["algorithms"] == ["ring"]
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["parallel=dp"], "launcher"),
+        (["parallel=single"], "parallel"),
+    ],
+)
+def test_runs_without_ranks_on_this_machine_are_refused(words: list[str], key: str, given: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        validate([*words, "trainer.device=cpu"], devices="2", batch="device")
+    assert refused.value.key == key
+    assert not given
+
+
+@pytest.mark.parametrize("flag", ["--network=1gbe", "--device=cpu", "--price=2", "--picture=x.png"])
+def test_what_says_how_other_devices_are_is_refused_beside_validate(flag: str) -> None:
+    with pytest.raises(ConfigurationError, match="--validate measures") as refused:
+        command.run(parsed("--validate", flag))
+    assert refused.value.key == flag.partition("=")[0]
+
+
+@pytest.mark.parametrize(("words", "missing"), [(["--network=1gbe"], "--devices"), (["--devices=2"], "--network")])
+def test_without_it_devices_and_network_are_needed(words: list[str], missing: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{missing} is not set") as refused:
+        command.run(parsed(*words))
+    assert refused.value.key == missing
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args([*words])
+
+
+@pytest.mark.tail
+@pytest.mark.processes
+@pytest.mark.parametrize("parallel", ["ddp", "horovod"])
+def test_ranks_with_quotas_are_predicted_and_compared(tmp_path: Path, parallel: str) -> None:
+    with quota_or_skip():
+        pass
+    words = (f"parallel={parallel}", "data=digits", "trainer.device=cpu", "--devices=2,3", "--batch=device")
+    found = execute(sys.executable, "-m", "manyheads.runner", "scale", *words, "--validate", "--json", cwd=tmp_path)
+    result = json.loads(found.stdout)["result"]
+    assert [(each["start"], each["devices"]) for each in result["rows"]] == [(1, 2), (1, 3), (2, 3)]
+    assert all(0 < each["low"] < each["seconds"] < each["high"] for each in result["rows"])
+    assert not [*Path("/sys/fs/cgroup").glob("**/manyheads-*")]
