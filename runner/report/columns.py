@@ -219,7 +219,7 @@ DETAILS = [
     numbers("train_loss", "train loss", lambda r: r.measures.train_loss),
     numbers("train_seconds", "train s", lambda r: r.measures.train_seconds),
     numbers("devices", "devices", lambda r: r.measures.devices),
-    numbers("prediction_error", "prediction", lambda r: r.predicted and r.predicted.error),
+    numbers("prediction_error", "prediction", lambda r: None if r.predicted is None else r.predicted.error),
     numbers("repeats", "repeats", lambda r: len(r.jobs)),
     words("baseline", "baseline", lambda row: row.baseline or ""),
     words("losses", "losses", lambda row: row.losses),
