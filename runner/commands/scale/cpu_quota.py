@@ -3,7 +3,10 @@
 A group's weight is the largest, so that other programs take nothing of what the quota allows.
 """
 
+import ctypes
 import os
+import platform
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +18,8 @@ from manyheads.runner.errors import Unavailable
 VARIABLE = "MANYHEADS_QUOTA"  # how ranks learn of it: the prefix of their groups' names, and CPUs
 MOUNTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/cpu,cpuacct"), Path("/sys/fs/cgroup"))
 PERIOD = 10_000  # microseconds; in the kernel's 100 ms, a rank would run for long and then stand still for long
+TURN = 100_000  # nanoseconds, the shortest that the kernel has
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call
 PATIENCE = 5.0  # seconds, until the kernel has forgotten a rank that ended
 REMEDY = (
     "a CPU quota for each rank cannot be set here: that takes a control group with the cpu controller that this user "
@@ -36,9 +41,38 @@ def quotas(cpus: float) -> Iterator[None]:
 
 
 def enter(rank: int) -> None:
-    """Let this process, its threads and its later children have the quota, if ranks have one."""
+    """Let this process, its threads and its later children have the quota, if ranks have one.
+
+    They are also woken soon, and pinned, so that ranks which wait for each other lose little beyond their quotas.
+    """
     if VARIABLE in os.environ:
         (group(str(rank)) / "cgroup.procs").write_text("0")  # the process that writes
+        pin(rank)
+        _wake_soon()
+
+
+def pin(rank: int, process: int = 0) -> None:
+    """Let a process, by default this one with its threads, use one core only if its quota is less than a core.
+
+    A quota is handed out to cores in pieces that are larger than it: a thread that wakes up on another core than the
+    last one would wait for the next period.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if float(os.environ[VARIABLE].split()[1]) < 1:
+        for task in [process] if process else map(int, os.listdir("/proc/self/task")):
+            os.sched_setaffinity(task, {cores[rank % len(cores)]})
+
+
+def _wake_soon() -> None:
+    """Let this process's threads, and those that they start, run as soon as they are woken, and in short turns.
+
+    By default, one that is woken waits until the turn of another one on its core ends, some milliseconds. Since Linux
+    6.12; elsewhere nothing changes. Source: sched_setattr(2).
+    """
+    attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, os.getpriority(os.PRIO_PROCESS, 0), 0, TURN, 0, 0)
+    number = SCHED_SETATTR.get(platform.machine())
+    for task in os.listdir("/proc/self/task") if number else ():
+        ctypes.CDLL(None).syscall(number, int(task), attributes, 0)
 
 
 def group(name: str) -> Path:

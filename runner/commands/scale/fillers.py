@@ -7,6 +7,7 @@ that have equal machines, so here every number of ranks finds the same load besi
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from manyheads.runner.run.program import DISCARD, Process, Program
 from manyheads.runner.run.run_folder import RunFolder
 
 ENDLESS = 10**6  # epochs
+POLL = 0.05  # seconds
 PATIENCE = 300.0  # seconds until all of them train
 
 
@@ -30,15 +32,41 @@ class Fillers:
     def __init__(self, groups: Sequence[Path]):
         self._groups = groups
 
-    def run(self, count: int) -> None:
-        """Let so many of them run, and the others stand still."""
-        for number, group in enumerate(self._groups):
-            self._signal(group, signal.SIGCONT if number < count else signal.SIGSTOP)
+    @contextmanager
+    def beside(self, ranks: int) -> Iterator[None]:
+        """Meanwhile so many of them run that all quotas are used, from when all ranks have entered theirs.
+
+        Until then they stand still, so that the ranks start sooner.
+        """
+        ended = threading.Event()
+        waiting = threading.Thread(target=self._wait, args=(ranks, ended))
+        waiting.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            waiting.join()
+            self.pause()
+
+    def _wait(self, ranks: int, ended: threading.Event) -> None:
+        groups = [cpu_quota.group(str(rank)) for rank in range(ranks)]
+        while not ended.wait(POLL):
+            if all((group / "cgroup.procs").read_text() for group in groups):
+                for group in self._groups[: len(self._groups) + 1 - ranks]:
+                    self._signal(group, signal.SIGCONT)
+                return
+
+    def _all(self, number: signal.Signals) -> None:
+        for group in self._groups:
+            self._signal(group, number)
+
+    def pause(self) -> None:
+        """Let all of them stand still."""
+        self._all(signal.SIGSTOP)
 
     def end(self) -> None:
         """End all of them, with their ranks."""
-        for group in self._groups:
-            self._signal(group, signal.SIGKILL)
+        self._all(signal.SIGKILL)
 
     def _signal(self, group: Path, number: signal.Signals) -> None:
         with suppress(OSError):
@@ -60,8 +88,11 @@ def fillers(alone: RunConfig, count: int) -> Iterator[Fillers]:
             folder.write_config(endless.written)
         groups = [cpu_quota.group(f"filler{number}") for number in range(count)]
         found, started = Fillers(groups), [_started(*each) for each in zip(folders, groups, strict=True)]
+        for number, process in enumerate(started):
+            cpu_quota.pin(count - number, process.pid)  # on the core of the rank in whose place it is
         try:
             _wait(folders, started)
+            found.pause()
             yield found
         finally:
             found.end()

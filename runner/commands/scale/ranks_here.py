@@ -1,7 +1,7 @@
 """A run on several numbers of ranks of this machine, each of them with the same CPU quota."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,10 +57,12 @@ class RanksHere:
             with fillers(alone, self.most - 1) as self.fillers:
                 yield
 
+    def _beside(self, ranks: int) -> AbstractContextManager[None]:
+        return nullcontext() if self.fillers is None else self.fillers.beside(ranks)
+
     def _measure(self, run: RunConfig, ranks: int, *, rank: str) -> ResultJson:
-        if self.fillers is not None:
-            self.fillers.run(self.most - ranks)
-        return measure(run, rank=f"{RANK}.{rank}")[1]
+        with self._beside(ranks):
+            return measure(run, rank=f"{RANK}.{rank}")[1]
 
     def started_on(self, ranks: int, *, batch: int) -> RunConfig:
         """The run as it is started on these ranks. Raises ConfigurationError."""
@@ -70,15 +72,13 @@ class RanksHere:
 
     def alone(self, samples: int) -> MeasuredStep:
         """An update of one rank, as ``scale`` measures it."""
-        if self.fillers is not None:
-            self.fillers.run(self.most - 1)
-        return measured_step(self.run, samples=samples, threads=self.threads)
+        with self._beside(1):
+            return measured_step(self.run, samples=samples, threads=self.threads)
 
     def wrapped(self, samples: int) -> float | None:
         """Seconds of an update of one rank with the run's strategy, if it can have one."""
-        if self.fillers is not None:
-            self.fillers.run(self.most - 1)
-        return wrapped_seconds(self.run, samples=samples, threads=self.threads)
+        with self._beside(1):
+            return wrapped_seconds(self.run, samples=samples, threads=self.threads)
 
     def updates(self, target: Target) -> Updates:
         """Updates on several ranks."""

@@ -25,8 +25,9 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_schema import to_json
+from tests.commands.scale import here
 from tests.commands.scale.test_cpu_quota import quota_or_skip
-from tests.conftest import execute
+from tests.conftest import ROOT, execute
 from tests.in_process import small
 
 TRUE = Link(latency=2e-4, bandwidth=2e8, achieved=1.0, start=1e-4, algorithms=("ring",))
@@ -178,3 +179,16 @@ def test_ranks_with_quotas_are_predicted_and_compared(tmp_path: Path, parallel: 
     assert [(each["start"], each["devices"]) for each in result["rows"]] == [(1, 2), (1, 3), (2, 3)]
     assert all(0 < each["low"] < each["seconds"] < each["high"] for each in result["rows"])
     assert not [*Path("/sys/fs/cgroup").glob("**/manyheads-*")]
+
+
+def test_the_table_has_errors_and_how_many_are_within() -> None:
+    keys = [(1, 2), (1, 3), (1, 4), (2, 3), (2, 4)]
+    rows = [{"start": start, "devices": n, "seconds": 1.0, "low": 0.9, "high": 1.15} for start, n in keys]
+    content = {"predictions": rows, "measured": {"2": 1.0, "3": 1.25, "4": 0.8}}
+    assert here.table({"a": content, "b": {"predictions": rows}}).splitlines()[2:] == [
+        "| a | +0.0 | -20.0 | +25.0 | -20.0 | +25.0 | 18.0 | 1 of 5 |"
+    ]
+
+
+def test_the_documentation_has_what_was_reached() -> None:
+    assert here.table(here.read()) in (ROOT / "docs" / "scale.md").read_text()

@@ -16,7 +16,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 0.2  # at least, that each is repeated in each round; or once, if that takes longer
 LONGEST = 1.5  # seconds of a sum, after which no larger payload is tried
 WIDTH = 96  # of the matrices whose product is the computing beside

@@ -11,7 +11,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
-SECONDS = 1.0  # of updates in each round
+SECONDS = 0.6  # of updates in each round
 
 
 def main(path: str) -> NoReturn:
