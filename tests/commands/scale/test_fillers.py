@@ -1,0 +1,77 @@
+"""What stands in for ranks that are not started: runs only beside ranks, and ends in any case."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from manyheads.runner.commands.scale import cpu_quota
+from manyheads.runner.commands.scale.cpu_quota import enter
+from manyheads.runner.commands.scale.fillers import Fillers, fillers
+from manyheads.runner.errors import RunFailed
+from tests.commands.scale.test_cpu_quota import quota_or_skip
+from tests.in_process import typed
+
+
+@pytest.fixture
+def spinning() -> Iterator[list[psutil.Process]]:
+    """Three processes that compute all the time, each in the group of a filler."""
+    with quota_or_skip(0.1):
+        children = []
+        for number in range(3):
+            if (child := os.fork()) == 0:
+                enter(-1 - number)
+                (cpu_quota.group(f"filler{number}") / "cgroup.procs").write_text("0")
+                while True:
+                    pass
+            children.append(psutil.Process(child))
+        try:
+            yield children
+        finally:
+            for each in children:
+                each.kill()
+                os.waitpid(each.pid, 0)
+
+
+def state(processes: list[psutil.Process], wanted: list[str]) -> None:
+    until = time.monotonic() + 10
+    while [("stopped" if each.status() == psutil.STATUS_STOPPED else "runs") for each in processes] != wanted:
+        assert time.monotonic() < until, [each.status() for each in processes]
+        time.sleep(0.01)
+
+
+def test_they_run_beside_ranks_once_these_have_entered_their_quotas(spinning: list[psutil.Process]) -> None:
+    groups = [cpu_quota.group(f"filler{number}") for number in range(3)]
+    until = time.monotonic() + 10
+    while not all((group / "cgroup.procs").read_text() for group in groups):
+        assert time.monotonic() < until
+    found = Fillers(groups)
+    found.pause()
+    state(spinning, ["stopped"] * 3)
+    with found.beside(2):
+        ranks = [_rank(number) for number in range(2)]
+        state(spinning, ["runs", "runs", "stopped"])
+    state(spinning, ["stopped"] * 3)
+    found.end()
+    for each in ranks:
+        os.kill(each, signal.SIGKILL)
+        os.waitpid(each, 0)
+
+
+def _rank(number: int) -> int:
+    if (child := os.fork()) == 0:
+        enter(number)
+        signal.pause()
+    return child
+
+
+def test_one_that_does_not_begin_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    alone = typed("parallel=single", "data=digits", "trainer.device=cpu")
+    with quota_or_skip(0.5), pytest.raises(RunFailed, match="does not begin"), fillers(alone, 1):
+        raise AssertionError
