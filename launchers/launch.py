@@ -15,6 +15,7 @@ from manyheads.launchers.launcher import TRAIN, Job, Launcher
 from manyheads.launchers.load import gpu_load, host_load
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
+from manyheads.launchers.result import finish
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
 from manyheads.runner.machine import hardware, invocation
 from manyheads.runner.option.declared import GROUPS
@@ -26,7 +27,6 @@ from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.progress import keeping
-from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from manyheads.launchers.causes import error_of
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
+from manyheads.launchers.result import finish
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation
 from manyheads.launchers.slurm.batch_script import output, write_script
@@ -24,7 +25,6 @@ from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import ResultJson
-from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 
 log = logging.getLogger(__name__)

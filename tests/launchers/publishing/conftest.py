@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.result import finish
 from manyheads.runner.loop import log_windows
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
-from manyheads.runner.run.result import finish
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import TRACKED
 from tests.in_process import attempt, small

@@ -3,8 +3,8 @@ import signal
 
 import pytest
 
+from manyheads.launchers.result import as_failure, finish, last_known
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
-from manyheads.runner.run.result import as_failure, finish, last_known
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import typed
 

@@ -4,20 +4,18 @@ import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from manyheads.runner.option.run_config import RunConfig
-
 
 def finish(
     folder: RunFolder,
-    run: "RunConfig",
+    run: RunConfig,
     wall_seconds: float,
     reason: BaseException | None = None,
     added: Mapping[str, Any] | None = None,
