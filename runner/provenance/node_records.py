@@ -1,10 +1,14 @@
-"""Records the machines on which ranks run, which may not include the one where the command was typed."""
+"""The machines of a run, as provenance.json describes them: this one, and those on which ranks run."""
 
 import os
+import platform
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import metadata
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import hardware
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.json_types import MachineJson, ProvenanceJson, right
@@ -59,3 +63,26 @@ def _note(folder: RunFolder, nodes: list[MachineJson]) -> None:
         with Folder(folder.path) as held:  # the time at which the run was started
             when = (written.st_atime_ns, written.st_mtime_ns)
             os.utime(folder.provenance.name, ns=when, dir_fd=held.handle, follow_symlinks=False)
+
+
+def inventory() -> MachineJson:
+    """Host, system, processor, GPUs that ranks would see, and versions, under the names of provenance.json."""
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "cpu": {"model": hardware.cpu_model(), "cores": hardware.cpu_cores()},
+        "devices": hardware.gpu_names(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": _torch_version(),
+            "cuda": hardware.torch_cuda_version(),
+            "driver": hardware.driver_version() or None,
+        },
+    }
+
+
+def _torch_version() -> str | None:
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None

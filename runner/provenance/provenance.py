@@ -12,7 +12,6 @@ from pathlib import Path
 
 from manyheads.runner.config.lookup import ABOUT, own_sections
 from manyheads.runner.machine import invocation
-from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared, declared_class
 from manyheads.runner.option.locate import OPTION, Section, own_folders
 from manyheads.runner.option.run_config import RunConfig
@@ -20,6 +19,7 @@ from manyheads.runner.provenance import predicted
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.fingerprint import fingerprint
 from manyheads.runner.provenance.kept_files import keep_files
+from manyheads.runner.provenance.node_records import inventory
 from manyheads.runner.provenance.own_code import own_code, own_origin
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import write_whole

@@ -15,8 +15,8 @@ from manyheads.runner.commands.runs.run_summary import summaries
 from manyheads.runner.commands.runs.show_run import run_page
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.errors import ConfigurationError, RunFailed
-from manyheads.runner.machine.inventory import inventory
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.node_records import inventory
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
