@@ -1,4 +1,4 @@
-"""What every launcher receives and must do."""
+"""The base class of launchers, and the job that they receive."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a launcher declares: how many ranks it starts, and for which strategies."""
+"""Declarations of a launcher: how many ranks it starts, and for which strategies."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def _threads(run: RunConfig) -> Sequence[int] | str:
 
 
 class Standing(NamedTuple):
-    """How a run stands with its engine. ``status``: as in a list of runs; ``text``: a sentence."""
+    """The status of a run with its engine. ``status``: as in a list of runs; ``text``: a sentence."""
 
     status: str
     text: str

@@ -20,7 +20,7 @@ NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of
 
 
 class ExitCode(IntEnum):
-    """How a command ended; the only table of exit codes (docs/programs.md). ``meaning`` says it in a sentence."""
+    """The outcome of a command; the only table of exit codes (docs/programs.md). ``meaning``: a sentence."""
 
     meaning: str
 
@@ -60,7 +60,7 @@ class Kind(StrEnum):
 
 
 class Code(StrEnum):
-    """How a command's error is called for programs: the kind of a failure, or one of these."""
+    """The name of a command's error for programs: the kind of a failure, or one of these."""
 
     MISTAKE = Kind.MISTAKE.value
     WRONG_VALUE = "WrongValue"  # a value that its key or flag never accepts

@@ -39,7 +39,7 @@ USAGE = "the command line cannot be parsed; stderr says why"
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended. ``error``: what is to be said of it; ``shown``: whether that has been printed."""
+    """The end of a command. ``error``: the message; ``shown``: whether that has been printed."""
 
     code: int
     answer: Answer | None = None

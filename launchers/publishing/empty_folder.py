@@ -1,4 +1,4 @@
-"""Where trackers' clients stand while they publish: many read settings, or even a database, from there."""
+"""The working directory of trackers' clients while they publish: many read settings, or even a database, from it."""
 
 import contextlib
 import os

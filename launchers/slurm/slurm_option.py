@@ -1,4 +1,4 @@
-"""What launcher=slurm declares: its keys, and what the nodes have that it will ask for."""
+"""Declarations of launcher=slurm: its keys, and what the nodes have that it will ask for."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a sweep prints in addition to its jobs' output."""
+"""The output of a sweep in addition to that of its jobs."""
 
 from collections import Counter
 from collections.abc import Iterable

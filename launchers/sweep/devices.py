@@ -1,4 +1,4 @@
-"""Which jobs of a sweep can run at the same time: each needs its own GPUs, or cores."""
+"""Assigns GPUs or cores to the jobs of a sweep, so that several can run at the same time."""
 
 import os
 from collections.abc import Iterator

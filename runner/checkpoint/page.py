@@ -1,4 +1,4 @@
-"""What ``show`` says of a checkpoint."""
+"""The page that ``show`` prints on a checkpoint."""
 
 from dataclasses import dataclass
 from pathlib import Path

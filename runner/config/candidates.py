@@ -1,4 +1,4 @@
-"""What may be tried to make a run faster without changing what it computes, as its options declare it."""
+"""Settings that may make a run faster without changing its results, as its options declare them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a Hydra job knows about itself, and its errors as a single paragraph."""
+"""The context of a Hydra job, and its errors as a single paragraph."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

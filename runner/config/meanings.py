@@ -1,4 +1,4 @@
-"""What the files of conf/ say about their keys in comments: the only place for a key's meaning."""
+"""The meanings of keys, read from the comments in conf/, the only place for them."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Where a command's runs come from, besides their config; passed to every job, in any process."""
+"""The origin of a command's runs, besides their config; passed to every job, in any process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

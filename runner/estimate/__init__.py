@@ -1,1 +1,1 @@
-"""What a run would hold and send, by rank, found without its devices, its memory or its other ranks."""
+"""The memory and traffic of a run, by rank, found without its devices, its memory or its other ranks."""

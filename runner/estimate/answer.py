@@ -1,4 +1,4 @@
-"""What the command ``estimate`` answers."""
+"""The answer of the command ``estimate``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an estimate finds, as plain values; found by ``rank/rehearsal.py``, shown by the rest."""
+"""The findings of an estimate, as plain values; ``rank/rehearsal.py`` finds them, the rest shows them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""Where a run's numbers go: its tables, the terminal, TensorBoard, trackers."""
+"""The destinations of a run's numbers: its tables, the terminal, TensorBoard, trackers."""

@@ -1,4 +1,4 @@
-"""What a logger may declare about itself."""
+"""Declarations of a logger."""
 
 import importlib.util
 from typing import ClassVar

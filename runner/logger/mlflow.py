@@ -1,4 +1,4 @@
-"""What logger=mlflow declares."""
+"""Declarations of logger=mlflow."""
 
 from collections.abc import Sequence
 from pathlib import Path

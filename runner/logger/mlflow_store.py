@@ -1,4 +1,4 @@
-"""Where MLflow keeps its runs: a server, or a database or folder on this machine."""
+"""MLflow's store of runs: a server, or a database or folder on this machine."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What a run shows: a header, a live line while training, a line for each epoch, a table at the end.
+"""The display of a run: a header, a live line while training, a line for each epoch, a table at the end.
 
 Rank 0 shows it, but for the first line, which is the parent's.
 """

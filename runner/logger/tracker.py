@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended. ``status``: completed, failed or interrupted; or running if it has not ended."""
+    """The outcome of a run. ``status``: completed, failed or interrupted; or running if it has not ended."""
 
     status: str
     step: int

@@ -1,4 +1,4 @@
-"""What logger=trackio declares."""
+"""Declarations of logger=trackio."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What logger=wandb declares."""
+"""Declarations of logger=wandb."""
 
 import os
 import shutil

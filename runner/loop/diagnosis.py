@@ -1,4 +1,4 @@
-"""What the model, the loss or the data did wrong, in the words of the config.
+"""Explains errors of the model, the loss or the data in terms of the config.
 
 It is inferred from the traceback and the variables of its frames. Nothing is tried beforehand, so a run without a
 mistake pays nothing.

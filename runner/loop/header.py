@@ -1,4 +1,4 @@
-"""What a user sees before the training: what is run, on what, and how the global batch is divided."""
+"""The header shown before the training: the run, its devices, and how the global batch is divided."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What ranks would refuse, found before there is a run: classes, their arguments, and outputs that do not fit the data.
+"""Finds, before there is a run, what ranks would refuse: classes, arguments, and outputs that do not fit the data.
 
 Runs in a process of its own, since constructors may do anything. Tensors are on torch's meta device, which has shapes
 but no memory. Some models cannot be built there: only a ConfigurationError refuses a run, and one that the meta device

@@ -1,4 +1,4 @@
-"""What rank 0 knows of result.json."""
+"""The part of result.json that rank 0 knows."""
 
 import signal
 from collections.abc import Mapping

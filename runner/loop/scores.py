@@ -1,4 +1,4 @@
-"""What is measured in a run: the task's metrics, and those that the config's ``metrics`` adds."""
+"""The measurements of a run: the task's metrics, and those that the config's ``metrics`` adds."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

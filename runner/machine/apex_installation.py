@@ -1,4 +1,4 @@
-"""Which parts of NVIDIA Apex are installed, found without importing it, since that imports torch.
+"""The installed parts of NVIDIA Apex, found without importing it, since that imports torch.
 
 ``apex.amp`` and ``apex.parallel`` were removed on 2025-05-08 (https://github.com/NVIDIA/apex, commit cb65b8ed): tag
 25.05 is the last with them, 25.07 has the fused optimizers only. The package called apex on PyPI is another project.

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of the GPUs, by NVML; found without CUDA, which would tie this process to them.
+"""Asks NVIDIA's driver about the GPUs, by NVML, without CUDA, which would tie this process to them.
 
 Source: https://docs.nvidia.com/deploy/nvml-api/.
 """

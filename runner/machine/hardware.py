@@ -1,4 +1,4 @@
-"""What this machine offers, found without importing torch."""
+"""This machine's hardware, found without importing torch."""
 
 import importlib.util
 import os

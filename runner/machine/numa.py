@@ -1,4 +1,4 @@
-"""Which cores are near a rank: of its GPU's part of the machine, or on CPUs of its share of the parts (NUMA nodes).
+"""The cores near a rank: those of its GPU's NUMA node, or on CPUs of its share of the nodes.
 
 Memory and devices of another socket are further away. Sources: https://docs.kernel.org/admin-guide/mm/numaperf.html,
 nvmlDeviceGetCpuAffinity in https://docs.nvidia.com/deploy/nvml-api/.

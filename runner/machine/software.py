@@ -1,4 +1,4 @@
-"""Which torch is installed, found without importing it."""
+"""The installed torch and compilers, found without importing torch."""
 
 import os
 import re

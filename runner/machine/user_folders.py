@@ -1,4 +1,4 @@
-"""Where the user's own settings, secrets and caches are: by the XDG Base Directory Specification, on every system.
+"""Folders of the user's settings, secrets and caches, by the XDG Base Directory Specification, on every system.
 
 Source: https://specifications.freedesktop.org/basedir-spec/latest/.
 """

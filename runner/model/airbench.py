@@ -1,4 +1,4 @@
-"""What model=airbench declares."""
+"""Declarations of model=airbench."""
 
 from typing import ClassVar
 

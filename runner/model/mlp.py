@@ -1,4 +1,4 @@
-"""What model=mlp declares."""
+"""Declarations of model=mlp."""
 
 from typing import ClassVar
 

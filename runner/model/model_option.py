@@ -1,4 +1,4 @@
-"""What a model declares; most need only their YAML."""
+"""Declarations of a model; most need only their YAML."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What model=small_cnn declares."""
+"""Declarations of model=small_cnn."""
 
 from typing import ClassVar
 

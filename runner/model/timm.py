@@ -1,4 +1,4 @@
-"""What model=timm declares."""
+"""Declarations of model=timm."""
 
 import importlib.util
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""What the models of torchvision declare."""
+"""Declarations of the models of torchvision."""
 
 from manyheads.runner.model.model_option import ModelOption
 

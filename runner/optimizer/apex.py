@@ -1,4 +1,4 @@
-"""What the fused optimizers of NVIDIA Apex declare."""
+"""Declarations of the fused optimizers of NVIDIA Apex."""
 
 from typing import ClassVar
 

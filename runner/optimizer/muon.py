@@ -1,4 +1,4 @@
-"""What optimizer=muon declares."""
+"""Declarations of optimizer=muon."""
 
 from typing import ClassVar
 

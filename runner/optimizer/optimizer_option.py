@@ -1,4 +1,4 @@
-"""What an optimizer declares; most need only their YAML."""
+"""Declarations of an optimizer; most need only their YAML."""
 
 from typing import ClassVar
 

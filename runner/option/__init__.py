@@ -1,1 +1,1 @@
-"""What an option of the run config declares about itself, found without torch."""
+"""Declarations of the options of a run config, found without torch."""

@@ -1,4 +1,4 @@
-"""What any option may declare about itself, so that no other code has to know its name."""
+"""The declarations that any option may make, so that no other code has to know its name."""
 
 import inspect
 from collections.abc import Mapping

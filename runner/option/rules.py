@@ -1,4 +1,4 @@
-"""Which values a key of the run config may have, with the words that an error prints; and which are worth trying."""
+"""The allowed values of the run config's keys, in the words that errors print, and the values worth trying."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What parallel=apex declares."""
+"""Declarations of parallel=apex."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What parallel=ddp declares."""
+"""Declarations of parallel=ddp."""
 
 from typing import ClassVar
 

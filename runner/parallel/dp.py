@@ -1,4 +1,4 @@
-"""What parallel=dp declares: one process with several GPUs, and what its threads cannot do."""
+"""Declarations of parallel=dp: one process with several GPUs, and what its threads cannot do."""
 
 from collections.abc import Sequence
 from typing import ClassVar

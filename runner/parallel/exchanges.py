@@ -1,4 +1,4 @@
-"""What the ranks of a strategy exchange in an update, as data; ``scale`` predicts its time."""
+"""The communication of a strategy's ranks in an update, as data; ``scale`` predicts its time."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What parallel=horovod declares: what it goes together with, found without starting anything."""
+"""Declarations of parallel=horovod: what it goes together with, found without starting anything."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Which Horovod is installed and what it was built with, found without importing it or torch."""
+"""The installed Horovod and the features that it was built with, found without importing it or torch."""
 
 import importlib.util
 import json

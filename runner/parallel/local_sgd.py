@@ -1,4 +1,4 @@
-"""What parallel=local_sgd declares."""
+"""Declarations of parallel=local_sgd."""
 
 from dataclasses import replace
 from typing import ClassVar

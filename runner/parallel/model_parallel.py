@@ -1,4 +1,4 @@
-"""What model-parallel strategies declare: the layout of their ranks, and the settings that it does not work with."""
+"""Declarations of model-parallel strategies: the layout of their ranks, and the settings that it does not work with."""
 
 import math
 from collections.abc import Callable, Sequence

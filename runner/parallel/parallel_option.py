@@ -1,4 +1,4 @@
-"""What a strategy declares: how many processes it has, which GPUs it uses, and what it needs or refuses."""
+"""Declarations of a strategy: how many processes it has, which GPUs it uses, and what it needs or refuses."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

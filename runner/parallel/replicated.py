@@ -1,4 +1,4 @@
-"""What parallel=replicated declares: who may start it, and what it does not go with."""
+"""Declarations of parallel=replicated: who may start it, and what it does not go with."""
 
 from importlib import metadata
 from typing import ClassVar

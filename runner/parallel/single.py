@@ -1,4 +1,4 @@
-"""What parallel=single declares."""
+"""Declarations of parallel=single."""
 
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.parallel_option import ParallelOption

@@ -1,4 +1,4 @@
-"""What parallel=zero1 declares."""
+"""Declarations of parallel=zero1."""
 
 from dataclasses import replace
 

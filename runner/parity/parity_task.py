@@ -1,4 +1,4 @@
-"""What parent and ranks of a parity run hand each other: what to do instead of training, and what was found."""
+"""Files between the parent and the ranks of a parity run: the work to do instead of training, and the findings."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -62,7 +62,7 @@ class StepFiles:
 
 
 class LargestDifference(TypedDict):
-    """How far a tensor was from the baseline's. ``kind``: loss, gradient, weight or buffer.
+    """The difference of a tensor from the baseline's. ``kind``: loss, gradient, weight or buffer.
 
     ``largest``: relative; ``step``: where it was; ``first``: the first step at which it exceeded the tolerance.
     """

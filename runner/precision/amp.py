@@ -1,4 +1,4 @@
-"""What precision=amp declares."""
+"""Declarations of precision=amp."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What precision=apex declares."""
+"""Declarations of precision=apex."""
 
 from typing import ClassVar
 

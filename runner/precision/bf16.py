@@ -1,4 +1,4 @@
-"""What precision=bf16 declares."""
+"""Declarations of precision=bf16."""
 
 from manyheads.runner.machine import hardware
 from manyheads.runner.precision.precision_option import PrecisionOption

@@ -1,4 +1,4 @@
-"""What precision=fp32 declares."""
+"""Declarations of precision=fp32."""
 
 from manyheads.runner.precision.precision_option import PrecisionOption
 

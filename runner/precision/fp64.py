@@ -1,4 +1,4 @@
-"""What precision=fp64 declares."""
+"""Declarations of precision=fp64."""
 
 from manyheads.runner.precision.precision_option import PrecisionOption
 

@@ -1,4 +1,4 @@
-"""What a precision declares, for strategies and optimizers that depend on it, and for comparisons."""
+"""Declarations of a precision, for strategies and optimizers that depend on it, and for comparisons."""
 
 from typing import ClassVar, NamedTuple
 

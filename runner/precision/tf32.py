@@ -1,4 +1,4 @@
-"""What precision=tf32 declares."""
+"""Declarations of precision=tf32."""
 
 from manyheads.runner.errors import Unavailable
 from manyheads.runner.machine import hardware

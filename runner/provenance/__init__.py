@@ -1,1 +1,1 @@
-"""Where a run came from: its command, code, versions, machine and data."""
+"""The origin of a run: its command, code, versions, machine and data."""

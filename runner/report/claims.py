@@ -1,4 +1,4 @@
-"""What is claimed of runs, such as in a record or a judgement: compared with what their rows say."""
+"""Claims about runs, such as those of a record or a judgement, compared with the runs' rows."""
 
 import math
 from collections import Counter

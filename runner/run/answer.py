@@ -1,4 +1,4 @@
-"""What a command answers, as one object: printed as text, with --json as JSON, or handed over to a parent process."""
+"""The answer of a command as one object: printed as text, with --json as JSON, or handed over to a parent process."""
 
 import json
 import os

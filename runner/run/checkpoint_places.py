@@ -1,4 +1,4 @@
-"""Which checkpoints a run has: last.pt, best.pt and step_*.pt, or folders of sharded ones, by name.
+"""The checkpoints of a run: last.pt, best.pt and step_*.pt, or folders of sharded ones, by name.
 
 Each folder has a new name, since a folder cannot replace another one atomically: step_00000020, best_00000020, and
 step_00000020.2 where the same step was saved once more.

@@ -14,7 +14,7 @@ Test = Callable[[Any], bool]
 
 
 class MetricJson(TypedDict, total=False):
-    """How a report names a metric. ``direction``: max or min."""
+    """The names of a metric in reports. ``direction``: max or min."""
 
     label: str
     unit: str

@@ -1,4 +1,4 @@
-"""What a command is doing, on stderr: a bar, or lines if that is not a terminal, or JSON events."""
+"""The progress of a command, on stderr: a bar, or lines if that is not a terminal, or JSON events."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which rank this process is, as its launcher says in the environment."""
+"""The rank of this process, read from the environment that its launcher has set."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Which parts of a folder belong to the user: recorded by this user, or shown by ``manyheads trust`` and then trusted.
+"""Parts of a folder that are the user's own: recorded by this user, or shown by ``manyheads trust`` and then trusted.
 
 Either way these are digests of everything in it that may run, together: of a run its config, also as composed, the
 code that it was started from, and where; of a sweep the arguments of its search. What a run recorded is in its

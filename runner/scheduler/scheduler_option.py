@@ -1,4 +1,4 @@
-"""What a schedule of the learning rate declares."""
+"""Declarations of a schedule of the learning rate."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What task=classification declares."""
+"""Declarations of task=classification."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What task=language_model declares."""
+"""Declarations of task=language_model."""
 
 from manyheads.runner.task.task_option import TaskOption
 

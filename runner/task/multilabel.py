@@ -1,4 +1,4 @@
-"""What task=multilabel declares."""
+"""Declarations of task=multilabel."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What task=own_loss declares."""
+"""Declarations of task=own_loss."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""What task=regression declares."""
+"""Declarations of task=regression."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What task=segmentation declares."""
+"""Declarations of task=segmentation."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What a task declares; most need nothing but their YAML."""
+"""Declarations of a task; most need nothing but their YAML."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What somebody else's folder could run: read once, shown, and trusted exactly as it was shown."""
+"""Code that somebody else's folder could run: read once, shown, and trusted exactly as shown."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

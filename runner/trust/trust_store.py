@@ -1,4 +1,4 @@
-"""What the user trusts of somebody else's config: packages by name, and what was typed; and a project's configs."""
+"""The user's trust: packages by name and typed values in somebody else's config, and a project's own configs."""
 
 import re
 import tomllib

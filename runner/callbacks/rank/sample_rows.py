@@ -1,4 +1,4 @@
-"""What a model makes of each sample of an evaluation, as rows of numbers, brought together from all ranks in order."""
+"""A model's outputs for each sample of an evaluation, as rows of numbers, gathered from all ranks in order."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What is in a checkpoint: each tensor's name, kind, shape and bytes, and the digests of its files. None is loaded."""
+"""The contents of a checkpoint: names, kinds, shapes and bytes of tensors, and digests of files. None is loaded."""
 
 import hashlib
 import os

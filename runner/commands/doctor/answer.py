@@ -1,4 +1,4 @@
-"""What the command ``doctor`` answers."""
+"""The answer of the command ``doctor``."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Which options run on this machine, and why the others do not."""
+"""The options that run on this machine, and the reasons why others do not."""
 
 import platform
 from collections.abc import Sequence

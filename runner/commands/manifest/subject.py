@@ -1,4 +1,4 @@
-"""What a manifest is about: a frozen run, and the machines that shall run it."""
+"""The subject of a manifest: a frozen run, and the machines that will run it."""
 
 import re
 from dataclasses import dataclass

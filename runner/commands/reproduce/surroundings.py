@@ -1,4 +1,4 @@
-"""What is not as it was when a run was recorded, the things that can change numbers first."""
+"""Differences from the time when a run was recorded; those that can change numbers come first."""
 
 import hashlib
 from collections.abc import Iterator, Mapping

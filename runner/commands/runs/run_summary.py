@@ -1,4 +1,4 @@
-"""What a list says of a run, from its small files only: a thousand of them are read in well under a second."""
+"""A run's entry in a list, from its small files only: a thousand of them are read in well under a second."""
 
 import os
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ NOT_METRICS = ("val_seconds", "val_samples", "val_loss")
 
 @dataclass(frozen=True)
 class Now:
-    """How far a run is; None for what its files do not tell. ``steps``: at its end; ``left``: seconds until then."""
+    """The progress of a run; None for what no file holds. ``steps``: at its end; ``left``: seconds until then."""
 
     epoch: int
     epochs: int | None

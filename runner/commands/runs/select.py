@@ -1,4 +1,4 @@
-"""Which runs of many, and in which order."""
+"""Selects and orders runs."""
 
 import math
 from collections.abc import Callable, Sequence

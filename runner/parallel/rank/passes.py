@@ -1,4 +1,4 @@
-"""What the loop and a strategy that makes updates of its own hand to each other."""
+"""The interface between the loop and a strategy that makes updates of its own."""
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol

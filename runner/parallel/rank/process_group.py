@@ -1,4 +1,4 @@
-"""What strategies over torch.distributed share: ranks that meet in a process group, and often hold a replica each."""
+"""Bases of strategies over torch.distributed: ranks that meet in a process group, and often hold a replica each."""
 
 import ctypes
 import inspect

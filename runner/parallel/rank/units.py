@@ -1,4 +1,4 @@
-"""Which modules of a model count as one: are sharded, recomputed, or a layer of their own."""
+"""The units of a model: modules that are sharded or recomputed as one, or count as a layer of their own."""
 
 import fnmatch
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a rank does for parity: a few updates of the trainer's, each looked at before it is applied and after."""
+"""A rank's work for parity: a few updates of the trainer's, each inspected before and after it is applied."""
 
 from collections.abc import Iterator
 from contextlib import closing, nullcontext

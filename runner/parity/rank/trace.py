@@ -1,4 +1,4 @@
-"""What each module makes of each sample, in a few numbers, so that the first one to compute otherwise can be named."""
+"""A few numbers on each module's output for each sample, to name the first module that computes something else."""
 
 import threading
 from collections.abc import Iterator

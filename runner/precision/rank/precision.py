@@ -11,7 +11,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 
 
 class Precision:
-    """How a step computes. ``dtype``: of the weights, and of images when they enter the model."""
+    """The number formats of a step. ``dtype``: of the weights, and of images when they enter the model."""
 
     dtype = torch.float32
     products = "fp32"  # what most of the work is computed in: fp32, tf32, fp64, or half, which is fp16 or bf16

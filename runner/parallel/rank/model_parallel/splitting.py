@@ -129,7 +129,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shared:
-    """How a tensor-parallel group shares a model.
+    """The division of a model among a tensor-parallel group.
 
     ``cuts``: how parameters are cut, by name; ``partial``: names of the uncut parameters whose gradients have to be
     summed over the group; ``passage``: where sequences pass in pieces, None if nowhere.

@@ -15,7 +15,7 @@ from manyheads.runner.parallel.rank.model_parallel.tensors import local
 
 
 class Cut(NamedTuple):
-    """How a tensor-parallel group splits a tensor along ``dim``: into ``blocks`` equal blocks, and each block by rank.
+    """The split of a tensor over a group along ``dim``: into ``blocks`` equal blocks, and each block by rank.
 
     Several blocks are for fused weights, such as query, key and value in one: each rank gets a part of each.
     """
