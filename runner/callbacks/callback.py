@@ -54,16 +54,23 @@ class Callback:
         """Called after update ``step``, counted from 1."""
 
     def on_epoch(self, row: Numbers) -> None:
-        """Called after an epoch with its row of epochs.csv, which is the same on all ranks except for timings."""
+        """Called after an epoch with its row of epochs.csv, by column; None for what was not measured.
+
+        Times are in seconds, ``peak_memory_mb`` is in 2**20 bytes. The same on all ranks except for timings.
+        """
 
     def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
-        """Called after a batch was evaluated. ``outputs``: the model's; ``ids``: indices in the data set."""
+        """Called after a batch of N samples was evaluated.
+
+        ``outputs``: the model's, on its device, for classification (N, classes) float; ``batch``: a ``Batch``, whose
+        ``content`` is what the data set's samples are collated to; ``ids``: N indices in the data set.
+        """
 
     def on_evaluation(self, split: str, samples: Any) -> None:
         """Called after a complete evaluation of "val" or "test". ``samples``: the data set."""
 
     def on_checkpoint(self, path: Path) -> None:
-        """Called after a checkpoint was written."""
+        """Called after a checkpoint was written. ``path``: last.pt, or the folder of a sharded checkpoint."""
 
     def on_end(self, result: ResultJson) -> None:
         """Called when the run ends without an error. ``result``: result.json as rank 0 knows it, else empty."""

@@ -38,10 +38,17 @@ class Logger:
         """Called when the run starts or is resumed."""
 
     def step(self, row: Numbers) -> None:
-        """Called with a row of steps.csv, by column."""
+        """Called with a row of steps.csv, by column.
+
+        ``loss`` is a mean, and ``samples_per_second``, ``data_fraction`` and ``mfu`` (both 0 to 1) are of all ranks, over
+        the updates since the row before; ``lr``, ``grad_norm`` and ``time``, in seconds since 1970, are the last one's.
+        """
 
     def epoch(self, row: Numbers) -> None:
-        """Called with a row of epochs.csv, by column; None for what was not measured."""
+        """Called with a row of epochs.csv, by column; None for what was not measured.
+
+        ``started`` is in seconds since 1970, other times in seconds, ``peak_memory_mb`` in 2**20 bytes of one rank.
+        """
 
     def evaluation(self, row: Numbers) -> None:
         """Called with a row of evaluations.csv, from an evaluation within an epoch, by column."""
