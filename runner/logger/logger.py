@@ -40,8 +40,8 @@ class Logger:
     def step(self, row: Numbers) -> None:
         """Called with a row of steps.csv, by column.
 
-        ``loss`` is a mean, and ``samples_per_second``, ``data_fraction`` and ``mfu`` (both 0 to 1) are of all ranks, over
-        the updates since the row before; ``lr``, ``grad_norm`` and ``time``, in seconds since 1970, are the last one's.
+        ``loss``, ``samples_per_second``, ``data_fraction`` and ``mfu``, the last two from 0 to 1, are those of all ranks
+        over the updates since the row before; ``lr``, ``grad_norm`` and ``time``, in seconds since 1970, of the last.
         """
 
     def epoch(self, row: Numbers) -> None:
