@@ -49,7 +49,7 @@ def follow(publisher: Publisher) -> int:
         try:
             publisher.catch_up()
             pause = EVERY_SECONDS
-        except Exception as error:  # whatever a tracker's client raises, the run goes on, and it is tried again
+        except Exception as error:  # whatever a tracker's client raises, the run continues, and it is tried again
             log.warning("%s", masked(error))
             pause = min(LONGEST_PAUSE, max(EVERY_SECONDS, 2 * pause))
     threading.Thread(target=_end_soon, daemon=True).start()

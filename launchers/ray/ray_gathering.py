@@ -37,7 +37,7 @@ class RayClient:
     """``asked``: the bundles, as ``ray_driver`` reads them. Raises ConfigurationError without Ray.
 
     ``address``: of this machine in the cluster; ``is_placed``: whether all bundles have their devices; ``wanted``: what
-    Ray says of those that do not; ``failure``: why this will come to nothing.
+    Ray says of those that do not; ``failure``: why the run cannot start.
     """
 
     def __init__(self, asked: dict[str, Any], *, log: Path):

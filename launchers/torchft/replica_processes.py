@@ -15,7 +15,7 @@ from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat
 
-IN_VAIN = 3  # starts in a row that come to no update
+IN_VAIN = 3  # starts in a row without an update
 FINAL = (Kind.MISTAKE, Kind.DIVERGED)  # which would happen again
 LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
 

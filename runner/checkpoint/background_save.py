@@ -37,7 +37,7 @@ class BackgroundSave:
         return FinishedSave(self.step, time.perf_counter() - started)
 
     def give_up(self) -> None:
-        """Wait for the end of what the work is at; it need not come to its own."""
+        """Tell the work that it is no longer wanted, and wait until it stops."""
         self._is_given_up.set()
         self._thread.join()
 

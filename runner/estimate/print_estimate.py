@@ -70,7 +70,7 @@ def _verdict(found: Estimate, device: DeviceMemory) -> str:
 
 
 def _sent(found: list[Estimate]) -> tuple[str, list[list[str]]]:
-    """Calls and bytes by kind; nothing where nothing travels."""
+    """Calls and bytes by kind; empty without communication."""
     known = [each for each in found if each.largest.traffic]
     kinds = [kind for kind in SENT if any(kind in (each.largest.traffic or {}) for each in known)]
     step = _step(max((each.largest.sent or 0 for each in known), default=0))

@@ -40,8 +40,9 @@ class Logger:
     def step(self, row: Numbers) -> None:
         """Called with a row of steps.csv, by column.
 
-        ``loss``, ``samples_per_second``, ``data_fraction`` and ``mfu``, the last two from 0 to 1, are those of all ranks
-        over the updates since the row before; ``lr``, ``grad_norm`` and ``time``, in seconds since 1970, of the last.
+        ``loss``, ``samples_per_second``, ``data_fraction`` and ``mfu``, the last two from 0 to 1, are of all ranks and
+        of the updates since the last row; ``lr``, ``grad_norm`` and ``time``, in seconds since 1970, are those of the
+        latest update.
         """
 
     def epoch(self, row: Numbers) -> None:

@@ -130,7 +130,7 @@ class Terminal(Display):
             self._console.print(f"step {step}/{self._total}  {values}", soft_wrap=True)
 
     def _left(self, step: int) -> str:
-        """How long the run will still take if it goes on as since its start, evaluations included."""
+        """The remaining time of the run at its average pace so far, evaluations included."""
         began, done = self._began
         seconds = (self._shown - began) / max(1, step - done) * (self._total - step)
         return f"about {duration(seconds)} left" if seconds > 0 else ""

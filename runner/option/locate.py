@@ -17,7 +17,7 @@ from manyheads.runner.wording import nearest, similar, suggest
 TARGET = "_target_"  # the key that names a class
 OPTION = "_option_"  # the key that names the class of what an option declares
 Section = Mapping[str, Any]  # of a run config: mostly a class, by its ``_target_``, and the arguments for it
-STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where the run that goes on was started
+STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where the resumed run was started
 
 
 def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

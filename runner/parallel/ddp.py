@@ -9,7 +9,7 @@ from manyheads.runner.parallel.parallel_option import ReplicasOption
 
 
 class DistributedDataParallelOption(ReplicasOption):
-    """Replicas, whose gradients may travel in fewer bytes."""
+    """Replicas, whose gradients may be sent in fewer bytes."""
 
     rules: ClassVar = {
         "compression": choice("none", "fp16", "bf16", "powersgd"),

@@ -165,7 +165,7 @@ class HorovodOption(ParallelOption):
             )
 
     def _wrong_adasum(self, run: RunConfig, controller: str) -> Iterator[str]:
-        """Adasum steps on its own, parameter by parameter, while the backward pass goes on."""
+        """Adasum steps on its own, parameter by parameter, during the backward pass."""
         if self.op != "adasum":
             return
         trainer, groups = run.trainer, self.num_groups

@@ -17,7 +17,7 @@ class SearchConf:
     _target_: str = "hydra_plugins.manyheads.search_sweeper.SearchSweeper"
     _recursive_: bool = False  # the search makes sampler and pruner itself, anew for each trial
     defaults: list[Any] = field(default_factory=lambda: [{"sampler": "tpe"}, {"pruner": "none"}])
-    # Which proposes: tpe, random, cmaes, nsgaii. With a seed a search that is resumed goes on as if it had not stopped.
+    # Which proposes: tpe, random, cmaes, nsgaii. With a seed a resumed search continues as if it had not stopped.
     sampler: Any = MISSING
     # Which ends trials early: none, median, halving, hyperband, percentile.
     pruner: Any = MISSING

@@ -22,7 +22,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class RecordedRecipe:
-    """A recipe and what its runs came to."""
+    """A recipe and the results of its runs."""
 
     label: Annotated[str, "the overrides by which it differs from the others"]
     signature: Annotated[str, "of its config"]

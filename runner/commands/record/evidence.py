@@ -1,4 +1,4 @@
-"""The evidence of a record: what was run, what each run came to, on what, by which clock; and its check."""
+"""The evidence of a record: the runs, their results, machine and clock; and its check."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

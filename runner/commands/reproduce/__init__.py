@@ -37,7 +37,7 @@ STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
 
 @dataclass(frozen=True)
 class Reproduced(Answer):
-    """A run, its repetition, and whether both came to the same."""
+    """A run, its repetition, and whether both have the same results."""
 
     of: Annotated[Path, "the folder of the recorded run"]
     folder: Annotated[Path, "of the repetition"]

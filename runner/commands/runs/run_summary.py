@@ -78,7 +78,7 @@ class Summary:
 
     @property
     def changed(self) -> float:
-        """When the run last wrote what it came to, or was frozen, in seconds since 1970."""
+        """When the run last wrote its result, or was frozen, in seconds since 1970."""
         return max(_time(self.folder), *(_modified(path) for path in (self.folder.result, self.folder.epochs)))
 
     def value(self, key: str) -> Any:

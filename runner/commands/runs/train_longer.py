@@ -18,7 +18,7 @@ START = ("checkpoint.load=", "checkpoint.resume=")
 def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
     """Train on from the run's last checkpoint, by its config with these overrides; returns the new run.
 
-    Raises ConfigurationError where there is nothing to go on from, or nothing left to train, and RunFailed.
+    Raises ConfigurationError if there is nothing to continue from or nothing left to train, and RunFailed.
     """
     typed = split_typed(overrides)[1]
     config = folder.read_config()

@@ -1,4 +1,4 @@
-"""parallel=ddp: a rank for each device, gradients averaged in buckets while the backward pass goes on."""
+"""parallel=ddp: a rank for each device, gradients averaged in buckets during the backward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ KEPT = ("error_dict", "p_memory_dict", "q_memory_dict")
 
 
 class DistributedDataParallel(Replicas):
-    """``compression``: gradients travel as "fp16" or "bf16", "none", or as "powersgd" says.
+    """``compression``: gradients are sent as "fp16" or "bf16", "none", or as "powersgd" says.
 
     PowerSGD (Vogels et al. 2019, https://arxiv.org/abs/1905.13727) sends matrices of rank ``powersgd_rank`` instead,
     from update ``powersgd_start`` on; what a rank could not say is added to its next gradients.

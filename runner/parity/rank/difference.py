@@ -86,7 +86,7 @@ PARTS = 3
 
 
 def whole_and_parts(session: Session) -> tuple[float, float]:
-    """The loss of the first micro-batch, and what its parts' losses come to, as updates weight them.
+    """The loss of the first micro-batch, and the sum of its parts' losses, as updates weight them.
 
     In evaluation mode, in which dropout and BatchNorm let no sample know of the others.
     """

@@ -42,7 +42,7 @@ class FolderTransport(CheckpointTransport[dict[str, Any]]):
         self.is_wanted = True
 
     def offer(self, step: int, state: Callable[[], StateDict]) -> None:
-        """Write the state, unless it is there from a quorum that came to nothing: that took the others too long."""
+        """Write the state, unless a failed quorum has already written it: the others would wait too long."""
         path = self._path(str(self._replica), step)
         if path == self._sent:
             return

@@ -149,7 +149,7 @@ class Membership:
         return values
 
     def average(self, tensors: list[Tensor], *, inside: bool) -> None:
-        """The mean over the replicas, in place; tensors of any device travel through the host's memory.
+        """The mean over the replicas, in place; tensors of any device pass through the host's memory.
 
         ``inside``: whether it is the mean over the ranks of each replica too, of which each then exchanges one part
         with the other replicas; otherwise, each rank has tensors of its own.

@@ -98,7 +98,7 @@ class Replica(Parallel):
         return taken
 
     def finish(self, course: RunState) -> bool:
-        """Stay until the replica that writes the results has come to the end too, for which it may need the others."""
+        """Wait until the replica that writes the results has ended too, since it may need the others."""
         assert self._members is not None
         is_first = self.replica == 0
         while not self._group.most([course.idle()])[0]:
