@@ -34,6 +34,7 @@ LIBRARIES = {  # with what pip is given for them
     "trackio": "--editable '.[trackio]'",
     "transformers": "--editable '.[transformers]'",
     "wandb": "--editable '.[wandb]'",
+    "webdataset": "--group dev",
     "zensical": "--group dev",
 }
 PROGRAMS = {  # with Debian's packages

@@ -11,6 +11,7 @@ import pytest
 from manyheads.runner.config.lookup import options, read_option
 from tests.conftest import ROOT, RUN
 from tests.data.conftest import save_photos
+from tests.data.tar.conftest import samples, write_tar
 from tests.tail import tail
 
 RUFF = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
@@ -66,7 +67,9 @@ def test_what_all_options_declare_is_known_without_the_libraries_of_some():
 def test_a_data_option_says_which_samples_without_torch(tmp_path):
     photos = str(save_photos(tmp_path))
     (tmp_path / "text.txt").write_text("some words " * 2000)
-    roots = {"text": str(tmp_path / "text.txt")}
+    for split in ("train", "val"):
+        write_tar(tmp_path / "shards" / f"{split}.tar", samples(0, 99))
+    roots = {"text": str(tmp_path / "text.txt"), "tar": str(tmp_path / "shards")}
     sections = [
         {**read_option("data", name), "root": roots.get(name, photos)} for name in options("data") if name != "custom"
     ]

@@ -4,7 +4,7 @@ Neither this module nor the options' modules import torch, so the parent can che
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -45,6 +45,12 @@ class CorruptSample(Exception):
     def __init__(self, path: str, reason: object):
         super().__init__(path, reason)
         self.path, self.reason = path, reason
+
+
+class StoredFile(bytes):
+    """The content of a file that is part of a larger one, such as an archive. ``origin``: says which, for messages."""
+
+    origin: Callable[[], str]
 
 
 @dataclass(frozen=True)

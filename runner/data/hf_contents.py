@@ -1,7 +1,6 @@
 """What a data set of Hugging Face holds, found out from its columns, and read by its own library."""
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import numpy as np
 from manyheads.runner.data.data_option import ImageFiles, Samples, TokenBlocks
 from manyheads.runner.data.hf import offline, read_folder
 from manyheads.runner.data.links import boundary
-from manyheads.runner.data.tokens import END, Bytes, cached, digest_of, encoded, known_by, vocabulary
+from manyheads.runner.data.tokens import Bytes, blocks_of_texts, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.wording import nearest
 
@@ -55,7 +54,7 @@ class Contents:
         if rows is None:
             return None
         if self.target is None:
-            return self._blocks(rows)
+            return self._blocks(rows, name)
         assert self.classes is not None
         targets = _numbers(rows, self.target, self.classes)
         if not self.is_image:
@@ -105,16 +104,9 @@ class Contents:
             raise ConfigurationError.at(f"data.{key}_column", wanted, rest, allowed=[*allowed, *none])
         return str(wanted)
 
-    def _blocks(self, rows: Any) -> TokenBlocks:
-        key = digest_of([*known_by(self.tokenizer), "hf", rows._fingerprint, self.input])
-        row, digest = cached(key, lambda: _in_a_row(rows[self.input], self.tokenizer))
-        if len(row) <= self.data.max_length:
-            raise ConfigurationError.at(
-                "data.max_length",
-                self.data.max_length,
-                f": a split has {len(row)} tokens, and but needs one more token than a block has. Lower it.",
-            )
-        return TokenBlocks(row, self.data.max_length, digest)
+    def _blocks(self, rows: Any, split: str) -> TokenBlocks:
+        about, size = ["hf", rows._fingerprint, self.input], self.data.max_length
+        return blocks_of_texts(rows[self.input], self.tokenizer, size, about=about, of=split, key="data.max_length")
 
 
 class DataFiles(Sequence[Any]):
@@ -195,23 +187,3 @@ def _numbers(rows: Any, column: str, classes: Sequence[str]) -> Any:
             "data.label_column", column, f": {unknown[0]} is not a class of the training samples."
         )
     return np.array([places[str(value)] for value in values], np.int64)
-
-
-def _in_a_row(texts: Any, tokenizer: Any) -> tuple[np.ndarray, str]:
-    """The tokens of all texts, and their sha256."""
-    size = vocabulary(tokenizer)
-    kind: Any = np.uint8 if size <= 2**8 else np.uint16 if size <= 2**16 else np.int32
-    row = np.concatenate(
-        [np.asarray(numbers, kind) for numbers in _each(texts, tokenizer, size)] or [np.zeros(0, kind)]
-    )
-    return row, hashlib.sha256(row.tobytes()).hexdigest()
-
-
-def _each(texts: Any, tokenizer: Any, size: int) -> Iterator[list[int]]:
-    for number, text in enumerate(texts):
-        yield tokens_of(text or "", tokenizer, size, f"row {number}") + [END] * isinstance(tokenizer, Bytes)
-
-
-def tokens_of(text: str, tokenizer: Any, size: int, of: str) -> list[int]:
-    """A text's tokens. ``of``: which text, for the error."""
-    return list(text.encode()) if isinstance(tokenizer, Bytes) else encoded(text, tokenizer, size, of=of)

@@ -5,12 +5,13 @@ import inspect
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.corpus import Files
+from manyheads.runner.data.data_option import TokenBlocks
 from manyheads.runner.data.links import content_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.user_folders import user_folder
@@ -140,6 +141,41 @@ def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
             key="data.tokenizer",
         )
     return numbers
+
+
+def blocks_of_texts(
+    texts: Iterable[str], tokenizer: Any, size: int, *, about: list[Any], of: str, key: str
+) -> TokenBlocks:
+    """Texts in a row, each with what ends a text, in blocks of ``size`` tokens. ``about``: all that they depend on.
+
+    ``of``, ``key``: the split and the key of the size, for errors. Raises ConfigurationError.
+    """
+    row, digest = cached(digest_of([*known_by(tokenizer), *about]), lambda: _in_a_row(texts, tokenizer))
+    if len(row) <= size:
+        raise ConfigurationError.at(
+            key,
+            size,
+            f": the {of} split has {len(row)} tokens, and a block with its labels takes one more than its size. "
+            "Lower it.",
+        )
+    return TokenBlocks(row, size, digest)
+
+
+def _in_a_row(texts: Iterable[str], tokenizer: Any) -> "tuple[np.ndarray, str]":
+    """The tokens of all texts, and their sha256."""
+    import numpy as np
+
+    size = vocabulary(tokenizer)
+    kind: Any = np.uint8 if size <= 2**8 else np.uint16 if size <= 2**16 else np.int32
+    end = [END] * isinstance(tokenizer, Bytes)
+    each = (tokens_of(text or "", tokenizer, size, f"text {number}") + end for number, text in enumerate(texts))
+    row = np.concatenate([np.asarray(numbers, kind) for numbers in each] or [np.zeros(0, kind)])
+    return row, hashlib.sha256(row.tobytes()).hexdigest()
+
+
+def tokens_of(text: str, tokenizer: Any, size: int, of: str) -> list[int]:
+    """A text's tokens. ``of``: which text, for the error."""
+    return list(text.encode()) if isinstance(tokenizer, Bytes) else encoded(text, tokenizer, size, of=of)
 
 
 def _read(folder: Path, key: str) -> "tuple[np.ndarray, str] | None":

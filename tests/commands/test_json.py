@@ -51,6 +51,8 @@ TRIED = {
     "init": ["{out}"],
     "judge": ["--check", "{out}/judgement.json"],
     "tune": ["--over", "nothing"],
+    "pack": ["{out}", "{out}/shards"],
+    "index": ["{out}"],
 }
 # Why a command takes no more than two seconds, and need not say how far it is.
 INSTANT = {
@@ -70,6 +72,8 @@ SHOWN_ELSEWHERE = {
     "judge": "tests/judge/test_judge.py::test_programs_see_how_far_it_is",
     "tune": "tests/commands/tune/test_tune.py::test_programs_see_how_far_it_is",
     "record": "tests/commands/record/test_make_record.py::test_programs_see_how_far_it_is",
+    "pack": "tests/commands/pack/test_pack.py::test_programs_see_how_far_it_is",
+    "index": "tests/commands/pack/test_pack.py::test_programs_see_how_far_it_is",
 }
 NO_WIDTH = [each for each in FAST if not each.startswith("model.")]
 CODES = {
@@ -82,6 +86,8 @@ CODES = {
     "init": 2,
     "judge": 2,
     "tune": 2,
+    "pack": 2,
+    "index": 2,
 }
 QUICK = (
     "train",

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.hf_contents import tokens_of
-from manyheads.runner.data.tokens import vocabulary
+from manyheads.runner.data.tokens import tokens_of, vocabulary
 
 
 class Texts:

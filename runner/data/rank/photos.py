@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.transforms.v2 import functional
 
-from manyheads.runner.data.data_option import CorruptSample
+from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
 from manyheads.runner.data.rank.jpeg import Size, decode
@@ -71,12 +71,18 @@ class Photos:
             picture = Picture(path if isinstance(path, bytes) else content_of(path, within=self.within))
             return shown(picture, self._view(picture.height, picture.width), self.side), self.targets[index]
         except Exception as error:  # each image format has errors of its own
-            raise CorruptSample(f"sample {index}" if isinstance(path, bytes) else path, error) from None
+            raise CorruptSample(_name(path, index), error) from None
 
     def _view(self, height: int, width: int) -> CropView:
         if self.train:
             return training_view(height, width, self.side)
         return evaluation_view(height, width, self.image_size, short=self.short)
+
+
+def _name(path: str | bytes, index: int) -> str:
+    if isinstance(path, StoredFile):
+        return path.origin()
+    return f"sample {index}" if isinstance(path, bytes) else path
 
 
 def for_evaluation(pixels: Tensor, short: int, size: int | None) -> Tensor:

@@ -1,0 +1,58 @@
+"""``manyheads index``: an index of tar shards, kept beside them, by which each sample is one read away."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from manyheads.runner.data.tar import index_file, table
+from manyheads.runner.data.tar.index import NAME, list_shards
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.progress import working
+
+HELP = "index tar shards, so that their samples can be read in any order"
+
+
+@dataclass(frozen=True)
+class Indexed(Answer):
+    """An index of tar shards, beside them."""
+
+    path: Path
+    shards: int
+    samples: int
+    fields: Annotated[list[str], "what samples consist of: the parts of file names behind the first dot"]
+    classes: Annotated[int | None, "one more than the highest class number; null if not every sample has one"]
+    checked: Annotated[str, "what is compared with checksums whenever a sample is read"]
+
+    def show(self) -> None:
+        classes = "" if self.classes is None else f", {self.classes} classes"
+        print(
+            f"{printable(self.path)}: {self.samples:,} samples of {', '.join(self.fields)} in {self.shards:,} shards"
+            f"{classes}"
+        )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("folder", help="the folder of the shards, *.tar")
+    about = "read all shards, and compare every sample with its checksum whenever it is read"
+    parser.add_argument("--contents", action="store_true", help=about)
+
+
+def run(arguments: argparse.Namespace) -> Indexed:
+    """Write the index. Raises ConfigurationError for shards that are damaged."""
+    return write_index(Path(arguments.folder), contents=arguments.contents)
+
+
+def write_index(root: Path, *, contents: bool) -> Indexed:
+    """Index the shards below ``root``, and keep the index there. Raises ConfigurationError."""
+    found = list_shards(root)
+    with working("indexing shards", len(found), kept="no index was written") as work:
+        index = table.build(root, found, work.advance, contents=contents)
+        try:
+            index_file.write(index, root.resolve() / NAME)
+        except OSError as error:
+            raise ConfigurationError(f"{printable(root / NAME)} cannot be written: {error.strerror}.") from None
+    about = index.about
+    return Indexed(root / NAME, len(found), len(index.entries), list(about.fields), about.classes, about.checked)

@@ -1,0 +1,46 @@
+"""``manyheads pack``: a run's data as shards that other programs read too."""
+
+import argparse
+
+from manyheads.runner.commands.pack.answer import Packed, Settings
+from manyheads.runner.commands.pack.pack_data import pack
+from manyheads.runner.errors import WrongValue
+
+HELP = "write photos as tar shards, or text as tokens, for faster and simpler reading"
+UNITS = {"MB": 10**6, "GB": 10**9}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    source = "a folder of photos or text, the folder of a run, or an option such as data=hf: whose samples"
+    parser.add_argument("source", help=source)
+    parser.add_argument("shards", help="the new folder")
+    parser.add_argument("overrides", nargs="*", help="changes to the data, such as data.root=/data/photos")
+    parser.add_argument("--to", choices=("tar",), help="by default tar for images")
+    parser.add_argument("--shard-size", metavar="SIZE", default="500MB", help="of a tar shard; by default 500MB")
+    shuffle = "put the training samples of tar shards into an order drawn with this seed"
+    parser.add_argument("--shuffle", metavar="SEED", type=int, help=shuffle)
+    resize = "scale larger images so that their shorter side has this length, and write them as JPEG"
+    parser.add_argument("--resize", metavar="PIXELS", type=int, help=resize)
+    parser.add_argument("--quality", type=int, default=90, help="of images that are resized, 1 to 100; by default 90")
+
+
+def run(arguments: argparse.Namespace) -> Packed:
+    """Write the shards. Raises ConfigurationError."""
+    for flag, value, least, most in (
+        ("--resize", arguments.resize, 1, 65_535),
+        ("--quality", arguments.quality, 1, 100),
+        ("--shuffle", arguments.shuffle, 0, 2**32 - 1),
+    ):
+        if value is not None and not least <= value <= most:
+            raise WrongValue.at(flag, value, f": allowed are integers from {least} to {most}.")
+    size = _bytes(arguments.shard_size)
+    settings = Settings(arguments.to, size, arguments.shuffle, arguments.resize, arguments.quality)
+    return pack(arguments.source, arguments.overrides, arguments.shards, settings)
+
+
+def _bytes(text: str) -> int:
+    number, unit = text[:-2], text[-2:].upper()
+    if unit not in UNITS or not number.isdigit() or int(number) == 0:
+        raise WrongValue.at("--shard-size", text, ": allowed is a whole number of MB or GB, such as 500MB.")
+    return int(number) * UNITS[unit]

@@ -1,0 +1,98 @@
+"""``manyheads pack``: finds the samples that are meant, and writes them into a new folder, complete or not at all."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from manyheads import __version__
+from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.commands.pack.answer import Packed, Settings, Written
+from manyheads.runner.commands.pack.write_tar import write_tar
+from manyheads.runner.commands.runs.find import disk_use
+from manyheads.runner.config.command_line import quoted
+from manyheads.runner.data.data_option import DataOption, ImageFiles, Samples
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.files import make_folder, take_name, write_whole
+from manyheads.runner.run.folder import aside
+from manyheads.runner.run.progress import keeping
+from manyheads.runner.run.run_folder import RunFolder
+
+Write = Callable[[Mapping[str, Any], Path, Settings], Written]
+WRITERS: Sequence[tuple[type, str, Write]] = [(ImageFiles, "tar", write_tar)]
+NAME = "packed.json"  # how the shards came about
+
+
+def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings) -> Packed:
+    """Write the samples of ``source`` into the new folder ``shards``. Raises ConfigurationError."""
+    folder = Path(shards).absolute()
+    if folder.exists():
+        raise ConfigurationError.at("shards", shards, " exists already. Name a new folder.")
+    option = subject_of(_words(source, overrides, settings.to)).run.data
+    splits = _splits(option)
+    kind, write = _writer(option, splits["train"], settings.to)
+    with keeping("packing", "no shards were written"), _new(folder) as beside:
+        written = write(splits, beside, settings)
+        about = {"manyheads": __version__, "data": option.name, "splits": written.splits, "settings": asdict(settings)}
+        write_whole(beside / NAME, json.dumps(about, indent=2) + "\n")
+    words = " ".join([f"data={kind}", f"data.root={quoted(folder)}", *written.overrides])
+    return Packed(Path(shards), kind, *written[:3], bytes=disk_use(folder), train=words)
+
+
+def _words(source: str, overrides: Sequence[str], to: str | None) -> list[str]:
+    """The words that mean the run whose data is packed: as for ``explain``. Raises ConfigurationError."""
+    path = Path(source)
+    if RunFolder(path).config.is_file():
+        return [source, *overrides]
+    if "=" in source and not path.exists():
+        return [source, *overrides]
+    if not path.exists():
+        raise ConfigurationError.at("source", source, ": there is no such file or folder.")
+    root = f"data.root={quoted(path.absolute())}"
+    if path.is_dir() and to != "tokens":
+        # Photos without val/ are drawn from when they are trained on; here all of them are packed.
+        drawn = [] if (path / "val").is_dir() else ["data.val_fraction=0.1"]
+        return ["data=imagefolder", root, *drawn, *overrides]
+    return ["data=text", root, "task=language_model", "model=gpt", *overrides]
+
+
+def _splits(option: DataOption) -> Mapping[str, Samples]:
+    """The option's own splits; if validation samples are drawn from the training samples, only those that exist."""
+    from manyheads.runner.data.rank.build_data import build_data  # imports torch, which takes a second
+
+    data = build_data(option)
+    found: dict[str, Samples | None] = {"train": data.split(train=True)}
+    for split in ("val", "test"):
+        try:
+            found[split] = data.split(train=False) if split == "val" else data.test()
+        except FileNotFoundError:
+            if split == "val" and option.partition is None:
+                raise
+    return {split: samples for split, samples in found.items() if samples is not None}
+
+
+def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, Write]:
+    """The option that reads what is written, and what writes it. Raises ConfigurationError."""
+    for kind, name, write in WRITERS:
+        if isinstance(samples, kind) and to in (name, None):
+            return name, write
+    if allowed := [name for kind, name, _ in WRITERS if isinstance(samples, kind)]:
+        about = f" does not fit the samples of data={option.name}. Allowed: {allowed[0]}."
+        raise ConfigurationError.at("--to", to, about, allowed=allowed)
+    raise ConfigurationError.at("data", option.name, " can't be packed. Allowed: images in files, and text in blocks.")
+
+
+@contextmanager
+def _new(folder: Path) -> Iterator[Path]:
+    """A folder that gets its name when it is complete; nothing is left if it is not."""
+    make_folder(folder.parent)
+    beside = folder.with_name(aside(folder.name))
+    beside.mkdir()
+    try:
+        yield beside
+        take_name(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

@@ -1,0 +1,24 @@
+"""Images that are scaled down once, before they are packed."""
+
+import simplejpeg
+
+from manyheads.runner.data.rank.crops import scaled_to
+from manyheads.runner.data.rank.photos import Picture, resized
+from manyheads.runner.errors import ConfigurationError
+
+
+def scaled(content: bytes, short: int, quality: int, *, name: str) -> bytes | None:
+    """A JPEG of an image whose shorter side has ``short`` pixels; None if it is no longer than that.
+
+    It is decoded as for training, at a reduced resolution if that suffices. Raises ConfigurationError.
+    """
+    try:
+        picture = Picture(content)
+        side = min(picture.height, picture.width)
+        if side <= short:
+            return None
+        size = scaled_to(picture.height, picture.width, short)
+        pixels = resized(picture.decoded(at_least=short / side), size)
+        return bytes(simplejpeg.encode_jpeg(pixels.permute(1, 2, 0).contiguous().numpy(), quality, "RGB", "420"))
+    except Exception as error:  # each image format has errors of its own
+        raise ConfigurationError.at("--resize", short, f": {name} cannot be decoded ({error}). Remove it.") from None

@@ -1,0 +1,111 @@
+"""Writes images as tar shards in webdataset's convention, with an index beside them; read by data=tar."""
+
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from manyheads.runner.commands.index import write_index
+from manyheads.runner.commands.pack.answer import Settings, Written
+from manyheads.runner.data.data_option import ImageFiles
+from manyheads.runner.data.links import content_of
+from manyheads.runner.data.tar import CLASS, CLASS_NAMES, IMAGES
+from manyheads.runner.data.tar.walk import BLOCK
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.files import whole_file, write_whole
+from manyheads.runner.run.progress import Work, working
+
+# How files begin, with what they are called; Photos decodes them whatever their name is.
+FORMATS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp", b"P6": "ppm"}
+FORMATS |= {b"II*\0": "tif", b"MM\0*": "tif", b"P5": "pgm"}
+Sample = tuple[str, bytes, int]  # name, content of the image, class number
+
+
+def write_tar(splits: Mapping[str, ImageFiles], folder: Path, settings: Settings) -> Written:
+    """Write shards <split>-000000.tar, classnames.txt and the index into ``folder``.
+
+    Samples keep their order, unless it is drawn, and images their bytes, unless they are resized. Raises
+    ConfigurationError for an image that cannot be read.
+    """
+    sizes = {name: len(samples.paths) for name, samples in splits.items()}
+    with working("packing", sum(sizes.values())) as work:
+        counts = [_write_split(name, samples, folder, settings, work) for name, samples in splits.items()]
+    if classes := splits["train"].classes:
+        write_whole(folder / CLASS_NAMES, "".join(f"{name}\n" for name in classes))
+    write_index(folder, contents=True)  # which reads back all that was written
+    shards, resized = (sum(each) for each in zip(*counts, strict=True))
+    return Written(sizes, shards, resized)
+
+
+def _write_split(name: str, samples: ImageFiles, folder: Path, settings: Settings, work: Work) -> tuple[int, int]:
+    """Returns the number of shards, and of images that were resized."""
+    order = _order(len(samples.paths), settings.shuffle if name == "train" else None)
+    shards, resized, waiting = 0, 0, _images(samples, order)
+    sample = next(waiting, None)
+    while sample is not None:
+        with whole_file(folder / f"{name}-{shards:06d}.tar") as file:
+            written = 0
+            while sample is not None and (not written or written + _size(sample[1]) <= settings.shard_size):
+                key, content, target = sample
+                if settings.resize is not None:
+                    from manyheads.runner.commands.pack.rank import scaled  # imports torch
+
+                    smaller = scaled(content, settings.resize, settings.quality, name=key)
+                    resized, content = resized + (smaller is not None), content if smaller is None else smaller
+                for field, part in ((_format(content, key), content), (CLASS, str(target).encode())):
+                    written += file.write(_member(f"{_key(key)}.{field}", part))
+                work.advance()
+                sample = next(waiting, None)
+            file.write(bytes(2 * BLOCK))
+        shards += 1
+    return shards, resized
+
+
+def _order(count: int, seed: int | None) -> Sequence[int]:
+    import numpy as np
+
+    return range(count) if seed is None else np.random.RandomState(seed).permutation(count).tolist()
+
+
+def _images(samples: ImageFiles, order: Sequence[int]) -> Iterator[Sample]:
+    """Name, content and class number of each image. Raises ConfigurationError."""
+    for number, place in enumerate(order):
+        image, name = samples.paths[place], f"{number:08d}"
+        yield f"{name}{_called(image)}", _content(image, samples.within), int(samples.targets[place])
+
+
+def _called(image: str | bytes) -> str:
+    return "" if isinstance(image, bytes) else f"_{PurePath(image).name}"
+
+
+def _content(image: str | bytes, within: str | None) -> bytes:
+    if isinstance(image, bytes):
+        return image
+    try:
+        return content_of(image, within=within)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{image} cannot be read ({error}). Repair or remove it.") from None
+
+
+def _key(name: str) -> str:
+    """A name that the convention takes for a key: without dots; readable, to find the file again."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", PurePath(name).stem)[:80]
+
+
+def _format(content: bytes, name: str) -> str:
+    """The field of an image: by what it is, else by what it was called; a damaged one stays a sample."""
+    found = next((field for begin, field in FORMATS.items() if content.startswith(begin)), None)
+    called = PurePath(name).suffix[1:].lower()
+    return found or (called if called in IMAGES else IMAGES[0])
+
+
+def _size(content: bytes) -> int:
+    """Bytes of a sample in a shard, at most."""
+    return 4 * BLOCK + len(content)
+
+
+def _member(name: str, content: bytes) -> bytes:
+    """A file in an archive: the same bytes whoever packs it, and when."""
+    about = tarfile.TarInfo(name)
+    about.size = len(content)
+    return about.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % BLOCK)

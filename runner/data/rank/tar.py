@@ -1,0 +1,88 @@
+"""Samples of several fields, decoded by what their names say, or by the user's own functions."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+
+from manyheads.runner.data.data_option import CorruptSample, StoredFile
+from manyheads.runner.data.tar import CLASS, IMAGES, TEXTS
+from manyheads.runner.data.tar.members import Samples
+from manyheads.runner.errors import ConfigurationError
+
+Decoder = Callable[[bytes], Any]
+
+
+class Fields:
+    """Item i is a tuple with a value for each of ``wanted``; of a single one, the value itself.
+
+    wanted: for each, the names of the fields of which the first that a sample has is taken, and their columns in the
+    index; decoders: by field, what is called with its bytes.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        wanted: Sequence[tuple[Sequence[str], Sequence[int]]],
+        decoders: Mapping[str, Decoder],
+        classes: Sequence[str] | None,
+    ):
+        self.samples, self.wanted, self.classes = samples, wanted, classes
+        known = samples.index.about.fields
+        self.decoders = {each: decoder_of(known[each], decoders) for _, columns in wanted for each in columns}
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        found = tuple(self._value(index, names, columns) for names, columns in self.wanted)
+        return found if len(found) > 1 else found[0]
+
+    def _value(self, index: int, names: Sequence[str], columns: Sequence[int]) -> Any:
+        for column in columns:
+            if (content := self.samples.content(index, [column])) is not None:
+                return self._decoded(content, column)
+        raise CorruptSample(self.samples.name(index), f"it has no field {' or '.join(names)}")
+
+    def _decoded(self, content: StoredFile, column: int) -> Any:
+        try:
+            return self.decoders[column](content)
+        except Exception as error:  # each format has errors of its own
+            raise CorruptSample(content.origin(), error) from None
+
+
+def decoder_of(field: str, decoders: Mapping[str, Decoder]) -> Decoder:
+    """What turns the bytes of a field into a value. Raises ConfigurationError for a format that nobody reads."""
+    if field in decoders:
+        if callable(own := decoders[field]):
+            return own
+        raise ConfigurationError(f"data.decoders.{field}: {own!r} cannot be called. Give it a _target_.")
+    if field in IMAGES:
+        from manyheads.runner.data.rank.photos import Picture  # imports torchvision, which is slow
+
+        return lambda content: Picture(content).decoded().contiguous()
+    if (known := _KNOWN.get(field)) is not None:
+        return known
+    allowed = [*IMAGES, *_KNOWN]
+    raise ConfigurationError.at(
+        "data.fields",
+        field,
+        ": files with this name are not read. Name a class whose objects are called with their bytes: "
+        f"+data.decoders.{field}._target_=my_package.Read. Allowed: {', '.join(allowed)}.",
+        allowed=allowed,
+    )
+
+
+def _array(content: bytes) -> torch.Tensor:
+    return torch.from_numpy(np.load(BytesIO(content), allow_pickle=False))
+
+
+_KNOWN: Mapping[str, Decoder] = {
+    CLASS: lambda content: int(content.decode().strip()),
+    "json": json.loads,
+    "npy": _array,
+    **dict.fromkeys(TEXTS, bytes.decode),
+}

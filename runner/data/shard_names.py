@@ -1,0 +1,62 @@
+"""Which shards a pattern means: * and ?, and webdataset's braces, {train,extra}-{000000..000146}.tar."""
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.wording import nearest
+
+MOST = 1_000_000  # names that braces may stand for
+BRACES = re.compile(r"\{([^{}]*)\}")
+RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+def chosen(split: str, pattern: str, names: Sequence[str], *, may_lack: bool = False) -> list[int]:
+    """Which of ``names`` a split's pattern means, in its order; "auto" is below train/, or with train in the name.
+
+    may_lack: whether it may mean none.
+
+    Raises ConfigurationError for a name without * or ? that is missing: a shard that somebody has forgotten to copy.
+    """
+    key, places, found = f"data.{split}_shards", {name: number for number, name in enumerate(names)}, dict[int, None]()
+    patterns = [f"{split}/*", f"*{split}*"] if pattern == "auto" else _expanded(pattern, key)
+    for each in patterns:
+        if any(letter in each for letter in "*?["):
+            found.update((number, None) for name, number in places.items() if fnmatchcase(name, each))
+        elif each in places:
+            found[places[each]] = None
+        elif not may_lack:
+            meant = nearest(each, names)
+            raise ConfigurationError.at(key, pattern, f": the shard {each} is missing.{meant} Copy it to data.root.")
+    if not found and not may_lack:
+        raise ConfigurationError.at(
+            key,
+            pattern,
+            f" matches none of {len(names)} shards, such as {names[0]}. Set it to a pattern of their names.",
+        )
+    return [*found]
+
+
+def _expanded(pattern: str, key: str) -> Iterator[str]:
+    """The pattern once for each choice that its braces offer."""
+    waiting, count = [pattern], 0
+    while waiting:
+        text = waiting.pop(0)
+        found = BRACES.search(text)
+        if found is None:
+            yield text
+            continue
+        choices = _choices(found[1])
+        count += len(choices)
+        if count > MOST:
+            raise ConfigurationError.at(key, pattern, f" stands for more than {MOST:,} names. Use * instead.")
+        waiting[:0] = [f"{text[: found.start()]}{each}{text[found.end() :]}" for each in choices]
+
+
+def _choices(text: str) -> Sequence[str]:
+    if numbers := RANGE.fullmatch(text):
+        first, last = numbers.groups()
+        width = len(first)
+        return [f"{number:0{width}}" for number in range(int(first), min(int(last), int(first) + MOST) + 1)]
+    return text.split(",")

@@ -1,0 +1,80 @@
+"""An index in a file: a head in JSON, then arrays that are mapped into memory, 16 bytes for a field of a sample.
+
+It opens in a millisecond, however many samples there are, and its pages are shared by all processes.
+"""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from manyheads.runner.data.links import opened
+from manyheads.runner.data.tar.index import About, Index, Shard
+from manyheads.runner.run.files import whole_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAGIC = b"mh tar 1"  # and the length of the head, 8 bytes
+ENTRY = [("offset", "<u8"), ("size", "<u4"), ("checksum", "<u4")]
+ENTRY_BYTES = 16
+MOST_HEAD = 2**28  # a shard takes some 100 bytes
+
+
+def write(index: Index, path: Path) -> None:
+    """Write an index, complete or not at all. Raises OSError."""
+    head = json.dumps(asdict(index.about)).encode()
+    with whole_file(path) as file:
+        file.write(MAGIC + len(head).to_bytes(8, "little") + head)
+        file.write(bytes(_aligned(len(head)) - len(MAGIC) - 8 - len(head)))
+        file.write(index.entries.tobytes())
+        if index.targets is not None:
+            file.write(index.targets.astype("<i4").tobytes())
+
+
+def read(root: Path, path: Path, *, within: str | None = None) -> Index | None:
+    """The index in a file; None if it is none, or not complete. ``within``: the boundary that the file must be in.
+
+    Raises ConfigurationError for a link that leads out of it.
+    """
+    with opened(path, within) as handle, open(handle, "rb", closefd=False) as file:
+        return _read(root, file)
+
+
+def _read(root: Path, file: IO[bytes]) -> Index | None:
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        if file.read(len(MAGIC)) != MAGIC:
+            return None
+        length = int.from_bytes(file.read(8), "little")
+        about = _about(json.loads(file.read(min(length, MOST_HEAD))))
+        samples, width = sum(each.samples for each in about.shards), max(len(about.fields), 1)
+        start = _aligned(length)
+        end = start + samples * width * ENTRY_BYTES
+        if os.fstat(file.fileno()).st_size != end + (0 if about.classes is None else 4 * samples):
+            return None
+        entries = _mapped(file, ENTRY, start, (samples, width))
+        targets = None if about.classes is None else _mapped(file, "<i4", end, (samples,))
+        return Index(root, about, entries, targets)
+    return None
+
+
+def _about(head: Any) -> About:
+    """What the head says. Raises TypeError, ValueError, KeyError for anything else: it may have been sent."""
+    shards = tuple(Shard(str(name), int(size), int(samples)) for name, size, samples in head["shards"])
+    if any(each.samples < 0 for each in shards):
+        raise ValueError
+    state = tuple(tuple(map(int, each)) for each in head["state"])
+    classes = None if head["classes"] is None else int(head["classes"])
+    return About(shards, tuple(map(str, head["fields"])), str(head["checked"]), classes, str(head["unlabelled"]), state)
+
+
+def _aligned(head: int) -> int:
+    return -(-(len(MAGIC) + 8 + head) // 64) * 64
+
+
+def _mapped(file: IO[bytes], dtype: Any, offset: int, shape: tuple[int, ...]) -> "np.ndarray":
+    import numpy as np
+
+    return np.memmap(file, dtype, "r", offset, shape) if shape[0] else np.zeros(shape, dtype)

@@ -1,0 +1,138 @@
+"""What is in tar shards, field by field, read at the place that the index says, and checked against it."""
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from itertools import accumulate
+from typing import Any, overload
+
+from manyheads.runner.data.data_option import CorruptSample, StoredFile
+from manyheads.runner.data.links import MOST_BYTES, boundary, opened
+from manyheads.runner.data.tar.index import CONTENTS, HEADERS, Index
+from manyheads.runner.data.tar.table import crc
+from manyheads.runner.data.tar.walk import BLOCK, is_header
+from manyheads.runner.errors import ConfigurationError, printable
+
+MOST_OPEN = 128  # files that a process keeps open
+
+
+class Samples:
+    """The samples of some shards, one after the other. ``numbers``: of these shards in the index."""
+
+    def __init__(self, index: Index, numbers: Sequence[int]):
+        self.index, self.numbers = index, tuple(numbers)
+        self.within = boundary(index.root)
+        firsts = [0, *accumulate(each.samples for each in index.about.shards)]
+        self._first = [firsts[number] for number in self.numbers]  # sample in the index
+        self._starts = [0, *accumulate(index.about.shards[number].samples for number in self.numbers)]
+        self._opened = lru_cache(maxsize=MOST_OPEN)(self._open)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def row(self, sample: int) -> tuple[int, int]:
+        """The number of a sample's shard, and of the sample in the index."""
+        place = bisect_right(self._starts, sample) - 1
+        return self.numbers[place], self._first[place] + sample - self._starts[place]
+
+    def content(self, sample: int, columns: Sequence[int]) -> StoredFile | None:
+        """The content of the first of these fields that a sample has; None if it has none.
+
+        Raises ConfigurationError if the shard is not what was indexed, and OSError.
+        """
+        number, row = self.row(sample)
+        for column in columns:
+            offset, size, checksum = self.index.entries[row, column].item()
+            if offset:
+                break
+        else:
+            return None
+        if size > MOST_BYTES:
+            raise ConfigurationError(f"{self.name(sample, column)} has {size:,} bytes. Allowed: {MOST_BYTES:,}.")
+        block = os.pread(self._opened(number).handle, BLOCK + size, offset - BLOCK)
+        if not self._is_sound(block, size, checksum):
+            raise self.index.changed(number, f"has changed since it was indexed: see {self.name(sample, column)}")
+        found = StoredFile(memoryview(block)[BLOCK:])
+        found.origin = partial(self.name, sample, column)
+        return found
+
+    def name(self, sample: int, column: int | None = None) -> str:
+        """Shard, key and field of a file, for messages; by default of the first file that the sample has."""
+        number, row = self.row(sample)
+        offsets = self.index.entries[row]["offset"]
+        offset = int(offsets[offsets > 0].min() if column is None else offsets[column])
+        key = next((name for at, name in self.index.files(number) if at == offset), f"sample {sample}")
+        return f"{printable(self.index.root / self.index.about.shards[number].name)}: {printable(key)}"
+
+    def _is_sound(self, block: bytes, size: int, checksum: int) -> bool:
+        if len(block) != BLOCK + size:
+            return False
+        if self.index.about.checked == CONTENTS:
+            return crc(block) == checksum
+        if self.index.about.checked == HEADERS:
+            return crc(block[:BLOCK]) == checksum
+        return is_header(block[:BLOCK], size)
+
+    def _open(self, number: int) -> "_Handle":
+        path = self.index.root / self.index.about.shards[number].name
+        try:
+            with opened(path, self.within) as handle:
+                return _Handle(os.dup(handle))
+        except FileNotFoundError:
+            raise self.index.changed(number, "is missing, which was there when it was indexed") from None
+
+
+class _Handle:
+    """A descriptor that is closed with the last reference to it, so that no other thread finds it closed."""
+
+    def __init__(self, handle: int):
+        self.handle = handle
+
+    def __del__(self) -> None:
+        os.close(self.handle)
+
+
+class Contents(Sequence[StoredFile]):
+    """Of each sample the content of one field: the first of ``columns`` that it has."""
+
+    def __init__(self, samples: Samples, columns: Sequence[int]):
+        self.samples, self.columns = samples, tuple(columns)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @overload
+    def __getitem__(self, index: int) -> StoredFile: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StoredFile]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        place = range(len(self))[index]
+        found = self.samples.content(place, self.columns)
+        if found is None:
+            fields = ", ".join(self.samples.index.about.fields[each] for each in self.columns)
+            raise CorruptSample(self.samples.name(place), f"it has none of the fields {fields}")
+        return found
+
+
+class Targets(Sequence[int]):
+    """The class number of each sample."""
+
+    def __init__(self, samples: Samples):
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        targets = self.samples.index.targets
+        assert targets is not None
+        return int(targets[self.samples.row(range(len(self))[index])[1]])

@@ -1,0 +1,124 @@
+"""Builds an index of tar shards by reading the headers of all their members."""
+
+import os
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.data.tar.index import CLASS, CONTENTS, HEADERS, NONE, About, Advance, Found, Index, Shard
+from manyheads.runner.data.tar.index_file import ENTRY
+from manyheads.runner.data.tar.walk import Member, Unsound, members
+from manyheads.runner.errors import ConfigurationError, printable
+
+Walk = Callable[[int, int], Iterator[Member]]  # of the descriptor and the size of a shard; may raise Unsound
+MOST_FIELDS = 32
+MOST_SIZE = 2**32 - 1  # bytes of a field
+
+
+def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None, *, contents: bool = False) -> Index:
+    """An index of these shards. ``contents``: read all of them, for checksums of every byte.
+
+    Raises ConfigurationError for what is wrong with a shard.
+    """
+    table = Table(checked=CONTENTS if contents else HEADERS)
+    for each in found:
+        table.add_shard(root, each, members)
+        advance()
+    return table.index(root)
+
+
+def crc(content: bytes) -> int:
+    """CRC-32C, which processors compute at some gigabytes a second."""
+    import google_crc32c  # which few runs need
+
+    return int(google_crc32c.value(content))
+
+
+class Table:
+    """An index that grows sample by sample. ``checked``: what its checksums are to be of."""
+
+    def __init__(self, *, checked: str):
+        self.checked = checked
+        self.fields: dict[str, int] = {}
+        self.shards: list[Shard] = []
+        self.targets, self.unlabelled = array("i"), ""
+        self._flat = [array("Q"), array("B"), array("Q"), array("I"), array("I")]  # sample, field, and its entry
+
+    def add_shard(self, root: Path, shard: Found, walk: Walk) -> None:
+        """Add the samples of a shard. Raises ConfigurationError."""
+        first, path = len(self.targets), root / shard.name
+        keys, key, own = set[str](), None, list[Member]()
+        with opened(path, boundary(root)) as handle:
+            try:
+                for member in walk(handle, shard.size):
+                    if member.key != key:
+                        self._add(own, handle, shard.name)
+                        own, key = [], member.key
+                        if key in keys:
+                            raise Unsound(
+                                f"the key {key!r} occurs twice, with other samples in between. Pack all files of a "
+                                "sample one after the other, as tar --sort=name does"
+                            )
+                        keys.add(key)
+                    own.append(member)
+                self._add(own, handle, shard.name)
+            except Unsound as error:
+                raise ConfigurationError.at(
+                    "data.root", root, f": the shard {printable(shard.name)}: {error}."
+                ) from None
+        self.shards.append(Shard(shard.name, shard.size, len(self.targets) - first))
+
+    def _add(self, own: list[Member], handle: int, shard: str) -> None:
+        """Add a sample with these files."""
+        if not own:
+            return
+        sample, target, taken = len(self.targets), None, set[int]()
+        for member in own:
+            column = self._column(member)
+            if column in taken:
+                raise Unsound(f"the key {member.key!r} has two files {member.field!r}")
+            taken.add(column)
+            content = b""
+            if self.checked == CONTENTS or member.field == CLASS:
+                content = os.pread(handle, member.size, member.offset)
+            target = _class_number(content) if member.field == CLASS else target
+            entry = (member.offset, member.size, self._checksum(member, content))
+            for values, value in zip(self._flat, (sample, column, *entry), strict=True):
+                values.append(value)
+        if target is None and not self.unlabelled:
+            self.unlabelled = f"{shard}: {own[0].key}"
+        self.targets.append(-1 if target is None else target)
+
+    def _checksum(self, member: Member, content: bytes) -> int:
+        if self.checked == NONE:
+            return 0
+        return crc(member.header + content if self.checked == CONTENTS else member.header)
+
+    def _column(self, member: Member) -> int:
+        name = f"{member.key}.{member.field}"
+        if member.size > MOST_SIZE:
+            raise Unsound(f"{name} has {member.size:,} bytes. Allowed: {MOST_SIZE:,}")
+        if member.field not in self.fields and len(self.fields) == MOST_FIELDS:
+            raise Unsound(
+                f"{name} would be field number {MOST_FIELDS + 1}. What stands before the first dot of a name is the "
+                "key of the sample, the rest is the field: rename the files"
+            )
+        return self.fields.setdefault(member.field, len(self.fields))
+
+    def index(self, root: Path) -> Index:
+        """What was added, as an index."""
+        import numpy as np
+
+        sample, column, *parts = (np.asarray(each) for each in self._flat)
+        entries = np.zeros((len(self.targets), max(len(self.fields), 1)), ENTRY)
+        for (name, _), part in zip(ENTRY, parts, strict=True):
+            entries[name][sample, column] = part
+        classes = None if self.unlabelled or not self.targets else max(self.targets) + 1
+        about = About(tuple(self.shards), tuple(self.fields), self.checked, classes, self.unlabelled)
+        return Index(root, about, entries, None if classes is None else np.asarray(self.targets, np.int32))
+
+
+def _class_number(content: bytes) -> int | None:
+    text = content[:32].decode("latin1").strip()
+    return int(text) if text.isdigit() and text.isascii() and len(text) < 10 else None
