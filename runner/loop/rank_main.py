@@ -131,22 +131,33 @@ def _speak_on(terminal: str) -> None:
         os.close(descriptor)
 
 
+class _Log(logging.StreamHandler):
+    """A log whose disk may be full: what fails for that reason says so itself, without a stack for each line."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
 @contextmanager
 def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
     """Python's log messages and warnings go to the rank's log file meanwhile."""
-    with open(path, "a", opener=no_link) as file:
-        handler = logging.StreamHandler(file)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        root = logging.getLogger()
-        root.addHandler(handler)
-        if apart:
-            root.setLevel(logging.INFO)
-            logging.captureWarnings(True)
-        try:
-            yield
-        finally:
-            root.removeHandler(handler)
+    file = open(path, "a", opener=no_link)  # noqa: SIM115  # closed below, where it may fail
+    handler = _Log(file)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    if apart:
+        root.setLevel(logging.INFO)
+        logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        with suppress(OSError):  # lines are lost on a full disk, but not the error that ended the run
             handler.close()
+        with suppress(OSError):
+            file.close()
 
 
 def _log(error: BaseException) -> int:

@@ -1,6 +1,8 @@
 """Going on from a checkpoint ends with the very weights and tables of a run that was never interrupted."""
 
 import csv
+import logging
+import os
 import re
 import signal
 from contextlib import closing
@@ -13,7 +15,7 @@ import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop import session
+from manyheads.runner.loop import rank_main, session
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.update import Update
 from manyheads.runner.run.run_folder import RunFolder
@@ -261,3 +263,15 @@ def test_a_run_that_is_stopped_while_it_evaluates_goes_on_with_the_evaluation(tm
     resumed = train(tmp_path / "stopped", config)
     assert tables(resumed) == tables(whole)
     assert resumed.folder.read_result()["weights_sha256"] == whole.folder.read_result()["weights_sha256"]
+
+
+def test_a_log_on_a_full_disk_does_not_replace_the_error_that_ended_the_run(tmp_path, capsys):
+    def fail() -> None:
+        with rank_main._logging_to(tmp_path / "rank_0.log", apart=False), open("/dev/full", "wb") as full:
+            os.dup2(full.fileno(), logging.getLogger().handlers[-1].stream.fileno())  # type: ignore[attr-defined]
+            logging.getLogger("manyheads").warning("what cannot be written")
+            raise ValueError("the cause")
+
+    with pytest.raises(ValueError, match="the cause"):
+        fail()
+    assert "Logging error" not in capsys.readouterr().err
