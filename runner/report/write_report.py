@@ -105,7 +105,8 @@ def refresh(sweep: Path, *, quiet: bool) -> None:
     except Exception as error:
         log.warning("no comparison of %s: %s", sweep, error, exc_info=True)
         if not quiet:
-            print(f"no comparison: {error}. `{invocation.command('report', sweep)}` tries again.", file=sys.stderr)
+            why = str(error).removesuffix(".")
+            print(f"no comparison: {why}. `{invocation.command('report', sweep)}` tries again.", file=sys.stderr)
 
 
 def is_current(ledger: Path) -> bool:
