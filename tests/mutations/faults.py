@@ -122,8 +122,8 @@ FAULTS = (
         name="augmentation depends on a sample's place in the batch",
         promise="data order and augmentation depend only on (seed, epoch, sample)",
         file="runner/data/rank/rng.py",
-        original="return _splitmix(_epoch_key(seed, epoch) ^ indices.astype(np.uint64))",
-        replacement="return _splitmix(_epoch_key(seed, epoch) ^ np.arange(len(indices), dtype=np.uint64))",
+        original="return splitmix(_epoch_key(seed, epoch) ^ indices.astype(np.uint64))",
+        replacement="return splitmix(_epoch_key(seed, epoch) ^ np.arange(len(indices), dtype=np.uint64))",
         tests=("tests/data/test_loader.py",),
     ),
     Fault(
