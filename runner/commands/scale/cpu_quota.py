@@ -8,6 +8,7 @@ import os
 import platform
 import struct
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,9 +18,10 @@ from manyheads.runner.errors import Unavailable
 
 VARIABLE = "MANYHEADS_QUOTA"  # how ranks learn of it: the prefix of their groups' names, and CPUs
 MOUNTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/cpu,cpuacct"), Path("/sys/fs/cgroup"))
-PERIOD = 10_000  # microseconds; in the kernel's 100 ms, a rank would run for long and then stand still for long
+PERIOD = 10_000  # microseconds, at least; in the 100 ms of the kernel, a rank would run and then stand still for long
 TURN = 100_000  # nanoseconds, the shortest that the kernel has
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call
+SPREAD = 1_000  # microseconds by which periods differ; else chance would decide for good which ranks run at once
 PATIENCE = 5.0  # seconds, until the kernel has forgotten a rank that ended
 REMEDY = (
     "a CPU quota for each rank cannot be set here: that takes a control group with the cpu controller that this user "
@@ -87,16 +89,18 @@ def _place(name: str, cpus: float) -> Path:
         group = parent / name
         with suppress(OSError):
             group.mkdir(exist_ok=True)
-            if _limit(group, round(cpus * PERIOD)):
+            if _limit(group, cpus):
                 return group
             group.rmdir()
     raise Unavailable.at("--validate", True, f": {REMEDY}")
 
 
-def _limit(group: Path, quota: int) -> bool:
-    """Set the quota of a group, in microseconds of a period; false if it has no controller of CPUs."""
-    second = {"cpu.max": f"{quota} {PERIOD}", "cpu.weight": "10000"}
-    first = {"cpu.cfs_period_us": str(PERIOD), "cpu.cfs_quota_us": str(quota), "cpu.shares": "262144"}
+def _limit(group: Path, cpus: float) -> bool:
+    """Set the quota of a group; false if it has no controller of CPUs."""
+    period = PERIOD + zlib.crc32(group.name.encode()) % SPREAD
+    quota = round(cpus * period)
+    second = {"cpu.max": f"{quota} {period}", "cpu.weight": "10000"}
+    first = {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(quota), "cpu.shares": "262144"}
     for settings in (second, first):
         if all((group / name).exists() for name in settings):
             for name, value in settings.items():

@@ -79,5 +79,7 @@ def test_where_none_can_be_set_the_sentence_says_what_to_do(tmp_path: Path, monk
 def test_the_files_of_the_second_version_are_written(tmp_path: Path) -> None:
     for name in ("cpu.max", "cpu.weight"):
         (tmp_path / name).touch()
-    assert cpu_quota._limit(tmp_path, 2500)
-    assert (tmp_path / "cpu.max").read_text() == "2500 10000"
+    assert cpu_quota._limit(tmp_path, 0.25)
+    quota, period = map(int, (tmp_path / "cpu.max").read_text().split())
+    assert quota == pytest.approx(0.25 * period, abs=1)
+    assert 10_000 <= period < 11_000
