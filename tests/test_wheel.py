@@ -166,7 +166,8 @@ def test_an_interrupted_run_names_the_command_that_resumes_it(installed, project
         "trainer.max_steps=20",
         "hydra.run.dir='my run'",
     ]
-    running = subprocess.Popen(command, cwd=project, env=variables, stdout=subprocess.PIPE, text=True)
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    running = subprocess.Popen(command, cwd=project, env=variables, text=True, **piped)
     with running:
         next(line for line in running.stdout if line.startswith("epoch 1/"))
         running.terminate()
