@@ -122,6 +122,8 @@ ALLOWED = {
         "runner/commands/scale/simulator/catalog.py: those that come with it": 1,
     },
     "the machine: /proc, /sys, terminals, the folder that this process stands in": {
+        "runner/commands/scale/cpu_quota.py": 9,
+        "runner/commands/scale/fillers.py": 3,
         "runner/machine/hardware.py": 3,
         "runner/machine/memory.py": 1,
         "runner/machine/numa.py": 2,
