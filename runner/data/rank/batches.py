@@ -19,7 +19,7 @@ from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 
 @dataclass
 class Batch:
-    """One micro-batch. ``count`` and ``weight``: as in ``BatchIndices``; ``corrupt``: paths of samples that could not be read.
+    """One micro-batch. ``count`` and ``weight``: as in ``BatchIndices``; ``corrupt``: paths of unreadable samples.
 
     ``ids``: indices of its samples in the data set; a replaced sample keeps its own index.
 
