@@ -97,7 +97,7 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken
     trainer.progress.samples += int(sums.count)
     weights = session.state.weights()
     return Taken(
-        loss=sums.loss / sums.counted if sums.counted else float("nan"),
+        loss=sums.whole_loss / sums.counted if sums.counted else float("nan"),
         gradients=gradients,
         weights={name: _copy(weights[name]) for name in parameters if name in weights},
         buffers={name: _copy(buffer) for name, buffer in model.named_buffers()},
