@@ -50,6 +50,7 @@ IMPORTED = (
     ),
     *("manyheads.runner.precision.rank.fp32", "manyheads.runner.logger.rank.tensorboard", "torchvision"),
     *("torch._inductor.config", "torch.utils.serialization"),
+    *("manyheads.runner.app", "hydra._internal.logging_config", "platformdirs.unix", "tracemalloc"),
 )
 ROOT = Path(__file__).resolve().parent.parent
 # What Python and libraries read as they start: with other values a command gets a process of its own.
@@ -413,6 +414,8 @@ if __name__ == "__main__" and sys.argv[-2] == "-c":  # as xdist starts a worker:
 if __name__ == "__main__":
     import importlib
 
+    from manyheads.runner.config.lookup import options, read_option
+    from manyheads.runner.option.declared import GROUPS, declared
     from tests import composing
 
     die_with_parent()
@@ -421,6 +424,9 @@ if __name__ == "__main__":
     for module in IMPORTED:
         with suppress(ModuleNotFoundError):  # torch 2.6 has no torch.utils.serialization
             importlib.import_module(module)
+    for group in GROUPS:
+        for name in options(group):
+            declared(group, read_option(group, name))
     composing.remember()
     composing.composed()
     gc.freeze()

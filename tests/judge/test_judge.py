@@ -27,6 +27,7 @@ from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.progress import EVENT
 from tests.conftest import ROOT, execute
 from tests.judge import live
+from tests.tail import tail
 
 COMMAND = (sys.executable, "-m", "manyheads.runner", "judge")
 ARMS = Path(__file__).parent / "arms.py"
@@ -332,10 +333,10 @@ def test_a_cheat_is_found_even_if_the_chain_is_made_anew(content, cheat, said):
     ("change", "said"),
     [
         ("+data.drop=0.01", "updates|takes .* samples|trains on other samples"),
-        ("data.batch_size=32", "an epoch of the change has 10 updates, of base 5"),
-        ("trainer.limit_val=1", "the change evaluates 64 samples, base 80"),
+        tail("data.batch_size=32", "an epoch of the change has 10 updates, of base 5"),
+        tail("trainer.limit_val=1", "the change evaluates 64 samples, base 80"),
         ("+data.leak=8", "8 of the samples that the change evaluates are among its training samples"),
-        ("+model.matmul=medium", "the change sets torch's precision of float32 products to medium"),
+        tail("+model.matmul=medium", "the change sets torch's precision of float32 products to medium"),
         ("optimizer.lr=0.0100001", "different numbers in double precision: after one step the weight"),
         ("+model.half=true", "the change computes in bfloat16, base in float32, and no other precision was asked for"),
     ],
