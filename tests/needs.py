@@ -27,6 +27,7 @@ LIBRARIES = {  # with what pip is given for them
     "flask": "mlflow",
     "lightning": "--group bench",
     "mlflow": "mlflow",
+    "pyarrow": "--editable '.[parquet]'",
     "ray": "--editable '.[ray]'",
     "sqlalchemy": "mlflow",
     "timm": "--editable '.[timm]'",

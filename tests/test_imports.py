@@ -64,12 +64,21 @@ def test_what_all_options_declare_is_known_without_the_libraries_of_some():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.needs("pyarrow")
 def test_a_data_option_says_which_samples_without_torch(tmp_path):
+    import pyarrow.parquet
+
     photos = str(save_photos(tmp_path))
     (tmp_path / "text.txt").write_text("some words " * 2000)
     for split in ("train", "val"):
         write_tar(tmp_path / "shards" / f"{split}.tar", samples(0, 99))
-    roots = {"text": str(tmp_path / "text.txt"), "tar": str(tmp_path / "shards")}
+        (tmp_path / "shards" / f"{split}.bin").write_bytes(b"\1\0" * 1000)
+        table = pyarrow.table({"text": ["some words"] * 99})
+        pyarrow.parquet.write_table(table, tmp_path / "shards" / f"{split}.parquet")
+    roots = {
+        "text": str(tmp_path / "text.txt"),
+        **dict.fromkeys(("tar", "tokens", "parquet"), str(tmp_path / "shards")),
+    }
     sections = [
         {**read_option("data", name), "root": roots.get(name, photos)} for name in options("data") if name != "custom"
     ]

@@ -11,7 +11,7 @@ import numpy as np
 from manyheads.runner.data.data_option import ImageFiles, Samples, TokenBlocks
 from manyheads.runner.data.hf import offline, read_folder
 from manyheads.runner.data.links import boundary
-from manyheads.runner.data.tokens import Bytes, blocks_of_texts, vocabulary
+from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.wording import nearest
 

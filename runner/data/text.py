@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from manyheads.runner.data.corpus import Files, below, split_of, standard_library
 from manyheads.runner.data.data_option import Data, DataOption, TokenBlocks
 from manyheads.runner.data.links import boundary
-from manyheads.runner.data.tokens import Bytes, tokens, vocabulary
+from manyheads.runner.data.tokenizing import Bytes, tokens, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import number, whole
 

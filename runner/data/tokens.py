@@ -1,198 +1,183 @@
-"""Files as one row of tokens, made once and kept in the user's cache, from where all processes map it into memory."""
+"""data=tokens: text that is tokenized already, in files as nanoGPT, llm.c and Megatron write them."""
 
 import hashlib
-import inspect
-import io
-import json
-import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from manyheads.runner.data.corpus import Files
-from manyheads.runner.data.data_option import TokenBlocks
-from manyheads.runner.data.links import content_of
-from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine.user_folders import user_folder
-from manyheads.runner.run.files import in_turn, whole_file, write_whole
+from manyheads.runner.data.data_option import Data, DataOption, Dataset, TokenBlocks
+from manyheads.runner.data.links import boundary
+from manyheads.runner.data.shard_names import chosen
+from manyheads.runner.data.token_files import TokenFile, inspect
+from manyheads.runner.data.tokenizing import cached, digest_of
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.option.rules import TEXT, choice, whole
 
-if TYPE_CHECKING:  # the parent, which only looks for the files, starts without it
-    import numpy as np
-
-END = 0  # the byte between two files, which no text has
-
-
-class Bytes:
-    """Each byte is a token, and the byte 0 stands between two files."""
-
-    vocab_size = 256
+SPLITS = ("train", "val", "test")
+JOINED, SEPARATE = "joined", "separate"
+AT_ONCE = 2**24  # tokens that are looked at together
 
 
-def vocabulary(tokenizer: Any) -> int:
-    """How many tokens there are. Raises ConfigurationError where the tokenizer does not say."""
-    for name in ("vocab_size", "get_vocab_size"):
-        found = getattr(tokenizer, name, None)
-        if found is not None:
-            count = int(found() if callable(found) else found)
-            return max(count, len(tokenizer)) if hasattr(tokenizer, "__len__") else count  # added tokens included
-    raise ConfigurationError(
-        f"data.tokenizer: {type(tokenizer).__name__} has neither vocab_size nor get_vocab_size(). Add one of them.",
-        key="data.tokenizer",
-    )
+class TokensOption(DataOption):
+    """Which files train, validate and test, and how documents share blocks."""
+
+    most_workers = 2
+    rules: ClassVar = {
+        **{f"{split}_shards": TEXT for split in SPLITS},
+        "block_size": whole(1),
+        "vocab_size": whole(2),
+        "documents": choice(JOINED, SEPARATE),
+        "end_token": whole(0),
+        "max_tokens": whole(2),
+    }
+    root: str
+    documents: str
+    end_token: int | None
+
+    def check_keys(self) -> None:
+        super().check_keys()
+        for split in SPLITS:
+            files = shards(Path(self.root), split, self.section[f"{split}_shards"], may_lack=split == "test")
+            if self.documents == SEPARATE and self.end_token is None:
+                for each in files:
+                    if each.ends is None:
+                        raise ConfigurationError.at(
+                            "data.documents",
+                            SEPARATE,
+                            f": {printable(each.path)} does not say where documents end. Set data.end_token to the "
+                            "token that ends them, or data.documents to joined.",
+                        )
 
 
-def tokens(files: Files, tokenizer: Any, within: str | None = None) -> "tuple[np.ndarray, str]":
-    """The files' tokens in a row, and the sha256 of these. ``within``: the boundary that the files must be in.
+class Tokens(Data):
+    """Blocks of ``block_size`` tokens of the files below ``root``, and the next tokens as labels.
 
-    Raises ConfigurationError.
+    ``documents``: "joined", each block whatever is in it; or "separate", where no token is predicted from, or attends
+    to, another document, which ends by ``end_token`` or as the index says. ``vocab_size``: one more than the highest
+    token that there may be.
     """
-    return cached(_key(files, tokenizer), lambda: _made(files, tokenizer, within))
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        train_shards: str,
+        val_shards: str,
+        test_shards: str,
+        vocab_size: int,
+        block_size: int,
+        documents: str,
+        end_token: int | None,
+        max_tokens: int | None,
+    ):
+        self.root, self.num_classes, self.block_size = Path(root), vocab_size, block_size
+        self.patterns = dict(zip(SPLITS, (train_shards, val_shards, test_shards), strict=True))
+        self.documents, self.end_token, self.max_tokens = documents, end_token, max_tokens
+
+    @property
+    def classes_in_words(self) -> str:
+        return f"{self.block_size} tokens each, of {self.num_classes}"
+
+    def split(self, *, train: bool) -> TokenBlocks | Dataset:
+        return self._blocks("train" if train else "val")
+
+    def test(self) -> TokenBlocks | Dataset | None:
+        return self._blocks("test") if shards(self.root, "test", self.patterns["test"], may_lack=True) else None
+
+    def _blocks(self, split: str) -> TokenBlocks | Dataset:
+        files = shards(self.root, split, self.patterns[split])
+        digest = self._digest(files)
+        row = joined([each.tokens() for each in files])
+        row = row if self.max_tokens is None else row[: self.max_tokens]
+        if len(row) <= self.block_size:
+            raise ConfigurationError.at(
+                "data.block_size",
+                self.block_size,
+                f": the {split} split has {len(row)} tokens, and a block with its labels takes one more than its size. "
+                "Lower it, or give more tokens.",
+            )
+        blocks = TokenBlocks(row, self.block_size, digest)
+        if self.documents == JOINED:
+            return blocks
+        from manyheads.runner.data.rank.tokens import Packed  # imports torch, which the parent does without
+
+        return Packed(blocks, self._ends(files))
+
+    def _digest(self, files: Sequence[TokenFile]) -> str:
+        """The sha256 of all tokens, which are looked at once on this machine. Raises ConfigurationError."""
+        import numpy as np
+
+        stats = [(str(each.path.absolute()), each.path.stat()) for each in files]
+        states = [(name, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for name, each in stats]
+        about = ["checked", self.num_classes, states]
+        return cached(digest_of(about), lambda: (np.zeros(1, np.uint8), self._checked(files)))[1]
+
+    def _checked(self, files: Sequence[TokenFile]) -> str:
+        """The sha256 of all tokens. Raises ConfigurationError for one beyond the vocabulary."""
+        digest = hashlib.sha256()
+        for each in files:
+            tokens = each.tokens()
+            for first in range(0, len(tokens), AT_ONCE):
+                part = tokens[first : first + AT_ONCE]
+                digest.update(part.tobytes())
+                wrong = (part >= self.num_classes) | (part < 0)
+                if wrong.any():
+                    place = int(wrong.argmax())
+                    raise ConfigurationError.at(
+                        "data.vocab_size",
+                        self.num_classes,
+                        f": {printable(each.path)} has the token {part[place]} at position {first + place:,}. Set it "
+                        "to one more than the highest token of the tokenizer.",
+                    )
+        return digest.hexdigest()
+
+    def _ends(self, files: Sequence[TokenFile]) -> Any:
+        """Where each document ends in all files together, in order, each place once."""
+        import numpy as np
+
+        found, before = [np.zeros(0, np.int64)], 0
+        for each in files:
+            own = each.ends if self.end_token is None else np.flatnonzero(each.tokens() == self.end_token) + 1
+            assert own is not None
+            found.append(np.append(own, each.count) + before)
+            before += each.count
+        return np.unique(np.concatenate(found))
 
 
-def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.ndarray, str]":
-    """What ``make`` gives, made once on this machine. ``key``: all that it depends on."""
-    cache = user_folder("cache")
-    if cache is None:
-        return make()
-    folder = cache / "manyheads" / "tokens"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with in_turn(folder.resolve() / f".{key}.lock"):
-            return _read(folder, key) or _kept(folder.resolve(), key, *make())
-    except OSError:  # a cache that is full or can't be written: each process has its own
-        return make()
-
-
-def _key(files: Files, tokenizer: Any) -> str:
-    """All that the tokens depend on."""
-    about = known_by(tokenizer)
-    for name, path in files.items():
-        status = path.stat()
-        about.append((name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-    return digest_of(about)
-
-
-def digest_of(about: list[Any]) -> str:
-    """The name under which tokens are cached that depend on all this."""
-    return hashlib.sha256(repr(about).encode(errors="surrogateescape")).hexdigest()[:32]
-
-
-def known_by(tokenizer: Any) -> list[Any]:
-    """What identifies a tokenizer: its code, its attributes and its vocabulary."""
-    about: list[Any] = [1, f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"]
-    with suppress(OSError, TypeError):
-        about.append(inspect.getsource(type(tokenizer)))
-    about.append(sorted((k, str(v)) for k, v in getattr(tokenizer, "__dict__", {}).items() if isinstance(v, _PLAIN)))
-    if callable(words := getattr(tokenizer, "get_vocab", None)):
-        about.append(sorted(words().items()))
-    return about
-
-
-_PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
-
-
-def _made(files: Files, tokenizer: Any, within: str | None) -> "tuple[np.ndarray, str]":
-    import numpy as np
-
-    if isinstance(tokenizer, Bytes):
-        contents = (_content(path, within) for path in files.values())
-        row = np.frombuffer(bytes([END]).join(contents), np.uint8)
-    else:
-        size = vocabulary(tokenizer)
-        kind: type = np.uint16 if size <= 2**16 else np.int32
-        row = np.concatenate(
-            [np.asarray(_encoded(path, tokenizer, size, within), kind) for path in files.values()] or [np.zeros(0)]
-        )
-    return row, hashlib.sha256(row.tobytes()).hexdigest()
-
-
-def _content(path: Path, within: str | None) -> bytes:
-    try:
-        return content_of(path, within=within, most=sys.maxsize)
-    except ConfigurationError:  # which is a ValueError
-        raise
-    except ValueError:
-        raise ConfigurationError(f"{path} is not a plain file. Remove it.") from None
-
-
-def _encoded(path: Path, tokenizer: Any, size: int, within: str | None) -> list[int]:
-    """One file's tokens, and the one that ends a text."""
-    try:
-        text = io.TextIOWrapper(io.BytesIO(_content(path, within)), encoding="utf-8").read()
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            f"{path} is not UTF-8 ({error.reason} at byte {error.start}). Convert or remove it, or leave out "
-            "data.tokenizer for bytes."
-        ) from None
-    return encoded(text, tokenizer, size, of=str(path))
-
-
-def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
-    """A text's tokens, and the one that ends a text, if the tokenizer has such a token. ``of``: for the error."""
-    found = tokenizer.encode(text)
-    numbers = list(getattr(found, "ids", found))  # what the library tokenizers returns, or a list
-    if (end := getattr(tokenizer, "eos_token_id", None)) is not None:
-        numbers.append(end)
-    if numbers and not 0 <= min(numbers) <= max(numbers) < size:
-        raise ConfigurationError(
-            f"data.tokenizer: {type(tokenizer).__name__} returned the token {max(numbers)} for {of}, but its "
-            f"vocab_size is {size}. Correct its vocab_size.",
-            key="data.tokenizer",
-        )
-    return numbers
-
-
-def blocks_of_texts(
-    texts: Iterable[str], tokenizer: Any, size: int, *, about: list[Any], of: str, key: str
-) -> TokenBlocks:
-    """Texts in a row, each with what ends a text, in blocks of ``size`` tokens. ``about``: all that they depend on.
-
-    ``of``, ``key``: the split and the key of the size, for errors. Raises ConfigurationError.
-    """
-    row, digest = cached(digest_of([*known_by(tokenizer), *about]), lambda: _in_a_row(texts, tokenizer))
-    if len(row) <= size:
+def shards(root: Path, split: str, pattern: str, *, may_lack: bool = False) -> list[TokenFile]:
+    """The files of a split, by their names below ``root``. Raises ConfigurationError."""
+    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.bin"))
+    if not names:
         raise ConfigurationError.at(
-            key,
-            size,
-            f": the {of} split has {len(row)} tokens, and a block with its labels takes one more than its size. "
-            "Lower it.",
+            "data.root", root, ": no file below it ends in .bin. Set it to the folder of the token files."
         )
-    return TokenBlocks(row, size, digest)
+    within = boundary(root)
+    return [inspect(root / names[each], within) for each in chosen(split, pattern, names, may_lack=may_lack)]
 
 
-def _in_a_row(texts: Iterable[str], tokenizer: Any) -> "tuple[np.ndarray, str]":
-    """The tokens of all texts, and their sha256."""
-    import numpy as np
+class Joined:
+    """Arrays one after the other, of which a slice is read at a time; none is copied as a whole."""
 
-    size = vocabulary(tokenizer)
-    kind: Any = np.uint8 if size <= 2**8 else np.uint16 if size <= 2**16 else np.int32
-    end = [END] * isinstance(tokenizer, Bytes)
-    each = (tokens_of(text or "", tokenizer, size, f"text {number}") + end for number, text in enumerate(texts))
-    row = np.concatenate([np.asarray(numbers, kind) for numbers in each] or [np.zeros(0, kind)])
-    return row, hashlib.sha256(row.tobytes()).hexdigest()
+    def __init__(self, parts: Sequence[Any]):
+        self.parts = parts
+        self.starts = [0, *accumulate(map(len, parts))]
 
+    def __len__(self) -> int:
+        return self.starts[-1]
 
-def tokens_of(text: str, tokenizer: Any, size: int, of: str) -> list[int]:
-    """A text's tokens. ``of``: which text, for the error."""
-    return list(text.encode()) if isinstance(tokenizer, Bytes) else encoded(text, tokenizer, size, of=of)
+    def __getitem__(self, wanted: slice) -> Any:
+        import numpy as np
 
-
-def _read(folder: Path, key: str) -> "tuple[np.ndarray, str] | None":
-    import numpy as np
-
-    try:
-        about = json.loads((folder / f"{key}.json").read_text())
-        row = np.load(folder / f"{key}.npy", mmap_mode="r")
-    except (OSError, ValueError):
-        return None
-    return (row, about["sha256"]) if len(row) == about["tokens"] else None
+        first, last, _ = wanted.indices(len(self))
+        pieces = [
+            part[max(first - start, 0) : max(last - start, 0)]
+            for part, start in zip(self.parts, self.starts, strict=False)
+            if start < last and start + len(part) > first
+        ]
+        return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, self.parts[0][:0]])
 
 
-def _kept(folder: Path, key: str, row: "np.ndarray", digest: str) -> "tuple[np.ndarray, str]":
-    import numpy as np
-
-    with whole_file(folder / f"{key}.npy") as file:
-        np.save(file, row)
-    write_whole(folder / f"{key}.json", json.dumps({"sha256": digest, "tokens": len(row)}))
-    return np.load(folder / f"{key}.npy", mmap_mode="r"), digest
+def joined(parts: Sequence[Any]) -> Any:
+    """What can be cut into slices like one array."""
+    return parts[0] if len(parts) == 1 else Joined(parts)

@@ -12,17 +12,21 @@ from manyheads import __version__
 from manyheads.runner.commands.explain.explain_run import subject_of
 from manyheads.runner.commands.pack.answer import Packed, Settings, Written
 from manyheads.runner.commands.pack.write_tar import write_tar
+from manyheads.runner.commands.pack.write_tokens import write_tokens
 from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.config.command_line import quoted
-from manyheads.runner.data.data_option import DataOption, ImageFiles, Samples
+from manyheads.runner.data.data_option import Data, DataOption, ImageFiles, Samples, TokenBlocks
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import make_folder, take_name, write_whole
 from manyheads.runner.run.folder import aside
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
 
-Write = Callable[[Mapping[str, Any], Path, Settings], Written]
-WRITERS: Sequence[tuple[type, str, Write]] = [(ImageFiles, "tar", write_tar)]
+Write = Callable[[Mapping[str, Any], Path, Settings, Data], Written]
+WRITERS: Sequence[tuple[type, str, Write]] = [
+    (ImageFiles, "tar", write_tar),
+    (TokenBlocks, "tokens", write_tokens),
+]
 NAME = "packed.json"  # how the shards came about
 
 
@@ -32,10 +36,10 @@ def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings)
     if folder.exists():
         raise ConfigurationError.at("shards", shards, " exists already. Name a new folder.")
     option = subject_of(_words(source, overrides, settings.to)).run.data
-    splits = _splits(option)
+    data, splits = _splits(option)
     kind, write = _writer(option, splits["train"], settings.to)
     with keeping("packing", "no shards were written"), _new(folder) as beside:
-        written = write(splits, beside, settings)
+        written = write(splits, beside, settings, data)
         about = {"manyheads": __version__, "data": option.name, "splits": written.splits, "settings": asdict(settings)}
         write_whole(beside / NAME, json.dumps(about, indent=2) + "\n")
     words = " ".join([f"data={kind}", f"data.root={quoted(folder)}", *written.overrides])
@@ -59,7 +63,7 @@ def _words(source: str, overrides: Sequence[str], to: str | None) -> list[str]:
     return ["data=text", root, "task=language_model", "model=gpt", *overrides]
 
 
-def _splits(option: DataOption) -> Mapping[str, Samples]:
+def _splits(option: DataOption) -> tuple[Data, Mapping[str, Samples]]:
     """The option's own splits; if validation samples are drawn from the training samples, only those that exist."""
     from manyheads.runner.data.rank.build_data import build_data  # imports torch, which takes a second
 
@@ -71,7 +75,7 @@ def _splits(option: DataOption) -> Mapping[str, Samples]:
         except FileNotFoundError:
             if split == "val" and option.partition is None:
                 raise
-    return {split: samples for split, samples in found.items() if samples is not None}
+    return data, {split: samples for split, samples in found.items() if samples is not None}
 
 
 def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, Write]:

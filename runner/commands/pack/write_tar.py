@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 from manyheads.runner.commands.index import write_index
 from manyheads.runner.commands.pack.answer import Settings, Written
-from manyheads.runner.data.data_option import ImageFiles
+from manyheads.runner.data.data_option import Data, ImageFiles
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.tar import CLASS, CLASS_NAMES, IMAGES
 from manyheads.runner.data.tar.walk import BLOCK
@@ -21,7 +21,7 @@ FORMATS |= {b"II*\0": "tif", b"MM\0*": "tif", b"P5": "pgm"}
 Sample = tuple[str, bytes, int]  # name, content of the image, class number
 
 
-def write_tar(splits: Mapping[str, ImageFiles], folder: Path, settings: Settings) -> Written:
+def write_tar(splits: Mapping[str, ImageFiles], folder: Path, settings: Settings, data: Data) -> Written:
     """Write shards <split>-000000.tar, classnames.txt and the index into ``folder``.
 
     Samples keep their order, unless it is drawn, and images their bytes, unless they are resized. Raises

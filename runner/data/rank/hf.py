@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.tokens import tokens_of, vocabulary
+from manyheads.runner.data.tokenizing import tokens_of, vocabulary
 
 
 class Texts:

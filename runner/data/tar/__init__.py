@@ -10,7 +10,7 @@ from manyheads.runner.data.links import boundary, content_of
 from manyheads.runner.data.shard_names import chosen
 from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, Index, open_index, state_of
-from manyheads.runner.data.tokens import Bytes, blocks_of_texts, vocabulary
+from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import AUTO, TEXT, either, list_of, whole
 from manyheads.runner.run.progress import working

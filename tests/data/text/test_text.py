@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.data import tokens as module
+from manyheads.runner.data import tokenizing as module
 from manyheads.runner.data.corpus import split_of, standard_library
 from manyheads.runner.data.rank.build_data import build_data, build_dataset
 from manyheads.runner.errors import ConfigurationError

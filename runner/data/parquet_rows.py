@@ -1,0 +1,159 @@
+"""Rows of Parquet files in any order: the group of rows that holds one is read as a whole, and kept for the next."""
+
+import json
+import sys
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+from pyarrow import types
+
+from manyheads.runner.data.data_option import CorruptSample, StoredFile
+from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.errors import ConfigurationError, printable
+
+LABELS = ("label", "labels", "target", "class", "fine_label", "cls")
+
+
+class Rows(Sequence[Any]):
+    """The images of all rows of some files: item i is the content of a file, or its path if only that is recorded.
+
+    ``columns``: names of "input" and "label", or "auto"; ``cache_bytes``: of row groups that are kept.
+    """
+
+    def __init__(self, root: Path, paths: Sequence[Path], columns: Mapping[str, str], *, cache_bytes: int):
+        self.root, self.paths, self.cache_bytes = root, paths, cache_bytes
+        self._files = [self._open(path) for path in paths]
+        self.schema = self._files[0].schema_arrow
+        for path, file in zip(paths, self._files, strict=True):
+            if not file.schema_arrow.equals(self.schema):
+                self._refuse(path, f"has other columns than {printable(paths[0].name)}")
+        self.input = self._input(columns["input"])
+        self.is_image = self._is_image(self.input)
+        self.label = self._label(columns["label"]) if self.is_image else None
+        groups = [(file, number) for file, each in enumerate(self._files) for number in range(each.num_row_groups)]
+        self._groups = groups
+        sizes = (self._files[file].metadata.row_group(number).num_rows for file, number in groups)
+        self._starts = [0, *accumulate(sizes)]
+        self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._kept_bytes = 0
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, index: Any) -> Any:
+        place = range(len(self))[index]
+        group = bisect_right(self._starts, place) - 1
+        image = self._group(group)[place - self._starts[group]].as_py()
+        if isinstance(image, Mapping):
+            image = image["bytes"] if image.get("bytes") is not None else image.get("path")
+        if isinstance(image, str):
+            return str(self.root.resolve() / image)
+        if image is None:
+            raise CorruptSample(self._name(place, group), "it has no image")
+        found = StoredFile(image)
+        found.origin = partial(self._name, place, group)
+        return found
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        """The class number of each row (rows,). Raises ConfigurationError for what is no class number."""
+        found = []
+        for path, file in zip(self.paths, self._files, strict=True):
+            column = file.read([self.label], use_threads=False).column(0)
+            if column.null_count:
+                self._refuse(path, f"has {column.null_count} rows without a value in the column {self.label}")
+            found.append(column.to_numpy())
+        numbers = np.concatenate(found)
+        if len(numbers) and numbers.min() < 0:
+            self._refuse(self.paths[0], f"has the class number {numbers.min()} in the column {self.label}")
+        return numbers.astype(np.int64)
+
+    @cached_property
+    def class_names(self) -> list[str] | None:
+        """The names of the classes as the datasets library records them; None if it does not."""
+        try:
+            about = json.loads((self.schema.metadata or {})[b"huggingface"])
+            names = about["info"]["features"][self.label]["names"]
+            return [str(each) for each in names]
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def texts(self) -> Iterator[str]:
+        """The text of each row."""
+        for file in self._files:
+            for batch in file.iter_batches(columns=[self.input]):
+                yield from (each or "" for each in batch.column(0).to_pylist())
+
+    def _name(self, place: int, group: int) -> str:
+        """File and row, for messages."""
+        file = self._groups[group][0]
+        first = self._starts[next(number for number, each in enumerate(self._groups) if each[0] == file)]
+        return f"{printable(self.paths[file])}: row {place - first}"
+
+    def _group(self, number: int) -> Any:
+        """The input column of a group of rows, read if it is not kept."""
+        if number in self._kept:
+            self._kept.move_to_end(number)
+            return self._kept[number]
+        file, group = self._groups[number]
+        try:
+            column = self._files[file].read_row_group(group, [self.input], use_threads=False).column(0)
+        except (OSError, pyarrow.ArrowException) as error:
+            self._refuse(self.paths[file], f"cannot be read in its row group {group} ({_line(error)})")
+        self._kept[number] = column
+        self._kept_bytes += column.nbytes
+        while self._kept_bytes > self.cache_bytes and len(self._kept) > 1:
+            self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+        return column
+
+    def _open(self, path: Path) -> Any:
+        try:
+            with opened(path, boundary(self.root)) as handle:
+                # The same file by another descriptor, which reads by position: loader processes share it.
+                place = f"/proc/self/fd/{handle}" if sys.platform == "linux" else str(path)
+                return pyarrow.parquet.ParquetFile(pyarrow.OSFile(place))
+        except (OSError, pyarrow.ArrowException) as error:
+            self._refuse(path, f"is not a complete Parquet file ({_line(error)})")
+
+    def _is_image(self, name: str) -> bool:
+        kind = self.schema.field(name).type
+        has_bytes = types.is_struct(kind) and {"bytes", "path"} & {kind.field(i).name for i in range(kind.num_fields)}
+        return bool(has_bytes) or types.is_binary(kind) or types.is_large_binary(kind)
+
+    def _is_text(self, name: str) -> bool:
+        kind = self.schema.field(name).type
+        return bool(types.is_string(kind) or types.is_large_string(kind))
+
+    def _input(self, wanted: str) -> str:
+        images = [name for name in self.schema.names if self._is_image(name)]
+        texts = sorted(filter(self._is_text, self.schema.names), key=lambda name: name != "text")
+        return self._column("input", wanted, images + texts, "images ({bytes, path}, or binary) or text")
+
+    def _label(self, wanted: str) -> str:
+        numbers = [name for name in self.schema.names if types.is_integer(self.schema.field(name).type)]
+        usual = [name for name in LABELS if name in numbers]
+        return self._column("label", wanted, usual if wanted == "auto" else numbers, "whole numbers")
+
+    def _column(self, key: str, wanted: str, fitting: list[str], what: str) -> str:
+        if wanted == "auto" and fitting:
+            return fitting[0]
+        if wanted in fitting:
+            return wanted
+        known = ", ".join(f"{each.name} ({each.type})" for each in self.schema)
+        found = f": {printable(self.paths[0])} has no such column of {what}. Its columns are {printable(known)}."
+        raise ConfigurationError.at(f"data.{key}_column", wanted, found, allowed=fitting)
+
+    def _refuse(self, path: Path, what: str) -> NoReturn:
+        raise ConfigurationError.at("data.root", self.root, f": {printable(path)} {what}.")
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,44 @@
+"""Blocks of tokens in which documents do not see each other."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyheads.runner.data.data_option import TokenBlocks
+
+NO_LABEL = -100  # which the loss ignores
+
+
+class Packed:
+    """Item i is a dict as models of transformers take it, of documents packed into a block.
+
+    input_ids, position_ids, labels: (block_size,) int64, positions from 0 in each document, the label of its last token
+    NO_LABEL; attention_mask: (1, block_size, block_size) bool, whether a token attends to another one, which is in the
+    same document and not behind it. ``ends``: where documents end, in order.
+    """
+
+    def __init__(self, blocks: TokenBlocks, ends: "np.ndarray"):
+        self.tokens, self.block_size, self.digest, self.ends = blocks.tokens, blocks.block_size, blocks.digest, ends
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.block_size
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        first, size = index * self.block_size, self.block_size
+        row = torch.from_numpy(self.tokens[first : first + size + 1].astype(np.int64))
+        inside = self.ends[
+            np.searchsorted(self.ends, first, "right") : np.searchsorted(self.ends, first + size, "right")
+        ]
+        starts = torch.zeros(size + 1, dtype=torch.int64)
+        starts[torch.from_numpy(inside - first)] = 1
+        documents = starts.cumsum(0)
+        begins = torch.cat([torch.zeros(1, dtype=torch.int64), torch.from_numpy(inside - first)])[documents[:size]]
+        positions = torch.arange(size)
+        labels = row[1:].masked_fill(documents[1:] != documents[:-1], NO_LABEL)
+        same = documents[:size, None] == documents[None, :size]
+        return {
+            "input_ids": row[:-1],
+            "position_ids": positions - begins,
+            "attention_mask": (same & (positions[:, None] >= positions[None]))[None],
+            "labels": labels,
+        }

@@ -1,0 +1,123 @@
+"""Files of tokens as others write them: nanoGPT's and llm.c's ``.bin``, Megatron's ``.bin`` with its ``.idx``.
+
+Sources: https://github.com/karpathy/nanoGPT (uint16, no header), https://github.com/karpathy/llm.c (a header of 256
+int32), https://github.com/NVIDIA/Megatron-LM, core/datasets/indexed_dataset.py.
+"""
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from manyheads.runner.data.links import opened
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.files import whole_file
+
+if TYPE_CHECKING:  # the parent, which only checks, starts without it
+    import numpy as np
+
+HEADER = 256 * 4  # bytes
+MAGICS = {(20240520, 1): "<u2", (20240801, 7): "<u4"}  # of llm.c for GPT-2, and for Llama 3
+MEGATRON = struct.Struct("<9sQBQQ")  # magic, version, type, sequences, documents
+MAGIC = b"MMIDIDX\x00\x00"
+TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    """A file of tokens. ``start``: byte at which they begin; ``ends``: where each document ends, None if unknown.
+
+    ``within``: the boundary that the file must be in.
+    """
+
+    path: Path
+    within: str | None
+    dtype: str
+    start: int
+    count: int
+    ends: "np.ndarray | None"
+
+    def tokens(self) -> "np.ndarray":
+        """The tokens (count,), mapped into memory."""
+        import numpy as np
+
+        if not self.count:
+            return np.zeros(0, self.dtype)
+        with opened(self.path, self.within) as handle, open(handle, "rb", closefd=False) as file:
+            return np.memmap(file, self.dtype, "r", self.start, (self.count,))
+
+
+def inspect(path: Path, within: str | None) -> TokenFile:
+    """What a file holds, by its index or its header. ``within``: the boundary that both must be in.
+
+    Raises ConfigurationError for a file that is cut off, or does not belong to its index.
+    """
+    try:
+        with opened(path, within) as handle:
+            size, header = os.fstat(handle).st_size, os.pread(handle, 12, 0)
+        index = path.with_suffix(".idx")
+        if index.exists():
+            with opened(index, within) as handle, open(handle, "rb", closefd=False) as file:
+                return _by_index(path, within, size, file.read())
+    except OSError as error:
+        raise ConfigurationError(f"{printable(path)} cannot be read: {error.strerror}.") from None
+    if len(header) == 12:
+        magic, version, count = struct.unpack("<3i", header)
+        if (dtype := MAGICS.get((magic, version))) is not None:
+            expected = HEADER + count * int(dtype[-1])
+            _refuse(path, size, expected, "its header says")
+            return TokenFile(path, within, dtype, HEADER, count, None)
+    if size % 2:
+        raise ConfigurationError(f"{printable(path)} has an odd number of bytes, {size:,}, but tokens of 2 bytes each.")
+    return TokenFile(path, within, "<u2", 0, size // 2, None)
+
+
+def _by_index(path: Path, within: str | None, size: int, content: bytes) -> TokenFile:
+    import numpy as np
+
+    name = printable(path.with_suffix(".idx"))
+    if len(content) < MEGATRON.size or content[:9] != MAGIC:
+        raise ConfigurationError(f"{name} is not an index of Megatron. Remove it, or write both files again.")
+    _, version, kind, sequences, documents = MEGATRON.unpack_from(content)
+    if version != 1 or kind not in TYPES:
+        raise ConfigurationError(f"{name}: version {version} and type {kind} are not known. Allowed: 1; {[*TYPES]}.")
+    if len(content) < MEGATRON.size + 12 * sequences + 8 * documents:
+        raise ConfigurationError(f"{name} is cut off: it has {len(content):,} bytes for {sequences:,} sequences.")
+    dtype = TYPES[kind]
+    lengths = np.frombuffer(content, "<i4", sequences, MEGATRON.size).astype(np.int64)
+    starts = np.frombuffer(content, "<i8", sequences, MEGATRON.size + 4 * sequences)
+    limits = np.frombuffer(content, "<i8", documents, MEGATRON.size + 12 * sequences)
+    ends, width = np.cumsum(lengths), int(dtype[-1])
+    _refuse(path, size, int(ends[-1]) * width if sequences else 0, f"{name} says")
+    if (lengths < 0).any() or not np.array_equal(starts, (ends - lengths) * width):
+        raise ConfigurationError(f"{name} belongs to another file than {printable(path)}: its places do not fit.")
+    if documents and (limits.min() < 0 or limits.max() > sequences):
+        raise ConfigurationError(
+            f"{name} is damaged: it counts {sequences:,} sequences, and names number {limits.max()}."
+        )
+    last = np.concatenate([[0], ends])[limits[limits > 0]]  # a document is some sequences, mostly one
+    return TokenFile(path, within, dtype, 0, int(ends[-1]) if sequences else 0, last)
+
+
+def _refuse(path: Path, size: int, expected: int, source: str) -> None:
+    if size != expected:
+        what = f"{printable(path)} has {size:,} bytes, but {source} {expected:,}"
+        raise ConfigurationError(f"{what}: it is cut off, or the other belongs to another file. Write it again.")
+
+
+def write(folder: Path, name: str, tokens: "np.ndarray", ends: Sequence[int]) -> None:
+    """Write ``<name>.bin`` and ``.idx`` as Megatron does. ``ends``: where each document ends. Raises OSError."""
+    import numpy as np
+
+    kind = next(code for code, each in {8: np.uint16, 4: np.int32}.items() if np.can_cast(tokens.dtype, each))
+    limits = np.asarray(ends, np.int64)
+    lengths = np.diff(limits, prepend=0)
+    with whole_file(folder / f"{name}.bin") as file:
+        file.write(np.ascontiguousarray(tokens.astype(TYPES[kind])).data)
+    with whole_file(folder / f"{name}.idx") as file:
+        file.write(MEGATRON.pack(MAGIC, 1, kind, len(limits), len(limits) + 1))
+        file.write(lengths.astype("<i4").tobytes())
+        file.write(((limits - lengths) * int(TYPES[kind][-1])).astype("<i8").tobytes())
+        file.write(np.arange(len(limits) + 1, dtype="<i8").tobytes())
