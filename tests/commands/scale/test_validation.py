@@ -27,7 +27,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_schema import to_json
 from tests.commands.scale import here
 from tests.commands.scale.test_cpu_quota import quota_or_skip
-from tests.conftest import execute
+from tests.conftest import ROOT, execute
 from tests.in_process import small
 
 TRUE = Link(latency=2e-4, bandwidth=2e8, achieved=1.0, start=1e-4, algorithms=("ring",))
@@ -188,3 +188,7 @@ def test_the_table_has_errors_and_how_many_are_within() -> None:
     assert here.table({"a": content, "b": {"predictions": rows}}).splitlines()[2:] == [
         "| a | +0.0 | -20.0 | +25.0 | -20.0 | +25.0 | 18.0 | 1 of 5 |"
     ]
+
+
+def test_the_documentation_has_what_was_reached() -> None:
+    assert here.table(here.read()) in (ROOT / "docs" / "scale.md").read_text()
