@@ -8,6 +8,8 @@ STEP_COLUMNS = (
     "time",  # when the row's last update was made, in seconds since 1970
 )
 MFU = "mfu"  # the last one of steps.csv, where it is known what the devices can compute: from 0 to 1
+TAKEN = ("epoch", "first", "step", "samples", "digest", "of", "bits", "again")  # of samples.csv
+SKIPPED = ("epoch", "step", "sample", "path", "reason")  # of skipped.csv
 
 
 def epoch_columns(train: Sequence[str], val: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.loader import InputTransform
 from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
 from manyheads.runner.logger.logger_option import LoggerOption
@@ -89,7 +90,8 @@ def build(
         known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)
         update, settings = assemble(run, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(run.callbacks, parallel)
-        reporter = build_reporter(run, parallel, update.scores, folder, state, utilization=known, is_silent=is_silent)
+        about = {"samples": loaders.train.samples, "utilization": known, "is_silent": is_silent}
+        reporter = build_reporter(run, parallel, update.scores, folder, state, **about)
     except BaseException:
         precision.close()
         raise
@@ -110,6 +112,9 @@ def build(
     if trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), evaluation)):
         reporter.display.say(warning)
     classes = run.model.num_classes or data.num_classes
+    marks = (
+        trainer.aug_repeats == 1 and not parallel.keeps_rows
+    )  # else samples come again, or to ranks that come and go
     return Trainer(
         update=update,
         train=train,
@@ -121,6 +126,7 @@ def build(
         describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
         average=None if trainer.evaluate_only else build_average(trainer, update),
+        taken=Taken(train.samples, marks=marks and not trainer.evaluate_only),
     )
 
 
@@ -159,10 +165,14 @@ def build_reporter(
     folder: RunFolder,
     state: StateDict | None,
     *,
+    samples: int,
     utilization: Utilization | None = None,
     is_silent: bool = False,
 ) -> Reporter:
-    """The rank's reporter. Only rank 0's writes and prints; for an evaluation there are no rows to write."""
+    """The rank's reporter. Only rank 0's writes and prints; for an evaluation there are no rows to write.
+
+    ``samples``: how many there are to train on.
+    """
     recorder, display = NullWriter(), Display()
     if parallel.records and not is_silent:
         display = Both(Terminal(), log_display(folder.log))
@@ -173,13 +183,20 @@ def build_reporter(
                 run.logger, LoggedRun(folder.path, dict(run.written), step, [*train, *val]), display
             )
             within = steps_of(run.trainer.evaluate_every) is not None
-            known = {"within_epochs": within, "has_mfu": utilization is not None}
+            skips = run.data.on_corrupt == "skip"
+            known = {"within_epochs": within, "has_mfu": utilization is not None, "skips": skips}
             recorder = CSVWriter(folder, train=train, val=val, position=position, loggers=loggers, **known)
     if parallel.keeps_rows:
         recorder = Keeping(recorder)
     epochs = run.trainer.epochs
     return Reporter(
-        recorder=recorder, display=display, parallel=parallel, epochs=epochs, scores=scores, utilization=utilization
+        recorder=recorder,
+        display=display,
+        parallel=parallel,
+        epochs=epochs,
+        scores=scores,
+        utilization=utilization,
+        samples=samples,
     )
 
 

@@ -154,9 +154,9 @@ class Evaluation:
 
     def _pass(self, model: nn.Module, batch: Batch, collected: CollectedScores | None) -> ForwardResult | None:
         def look(outputs: Any) -> None:
-            if collected is not None and batch.ids:
-                collected.add(outputs, batch.content, batch.ids)
+            if collected is not None and len(batch.ids):
+                collected.add(outputs, batch.content, batch.ids.tolist())
             for callback in self.callbacks:
-                callback.on_evaluation_batch(outputs, batch.content, batch.ids)
+                callback.on_evaluation_batch(outputs, batch.content, batch.ids.tolist())
 
         return self.update.evaluate(model, batch, on_outputs=look if self.callbacks or collected else None)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from manyheads.runner.data.order import quality
 from manyheads.runner.data.rank.loader import Loader
-from manyheads.runner.data.rank.order import quality
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.errors import printable
 from manyheads.runner.loop.train_settings import TrainSettings

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.clock import DeviceLap, Lap, clock_of
 from manyheads.runner.loop.meter import Meter, Sums
@@ -36,21 +37,24 @@ class LogWindow(NamedTuple):
     sums: Sums
     lap: Lap
     row: LogRow | None
+    updates: int
 
 
 class LogWindows:
     """Counts and times of the training updates on this rank, and their sums over all ranks."""
 
-    def __init__(self, *, parallel: Parallel, scores: Scores, breakdown: Breakdown):
+    def __init__(self, parallel: Parallel, scores: Scores, *, breakdown: Breakdown, taken: Taken):
         self.meter, self.clock, self.breakdown = Meter(parallel, scores), clock_of(parallel.device), breakdown
-        self._parallel = parallel
+        self._parallel, self.taken = parallel, taken
         self.updates = 0  # in the open window
-        self._closed: list[tuple[Sums, Lap | DeviceLap, LogRow | None]] = []
+        self._closed: list[tuple[Sums, Lap | DeviceLap, LogRow | None, int]] = []
         self._at_once, self._collected_at = 1, time.perf_counter()
 
     def add(self, batches: list[Batch], made: UpdateResult) -> None:
         """Count an update."""
         self.updates += 1
+        if self._parallel.counts_samples:
+            self.taken.add(made.passes)
         for passed in made.passes:
             if passed.samples and not made.is_skipped:
                 self.meter.add(passed)
@@ -60,7 +64,8 @@ class LogWindows:
 
     def close(self, row: LogRow | None = None) -> None:
         """A window ends, with a row of steps.csv or in the middle of one."""
-        self._closed.append((self.meter.close(), self.clock.lap(), row))
+        self._closed.append((self.meter.close(), self.clock.lap(), row, self.updates))
+        self.taken.close()
         self.updates = 0
         self.clock.logged()
 
@@ -74,13 +79,16 @@ class LogWindows:
 
         ``whole``: statistics too, which may otherwise follow with a later call.
         """
-        laps = [self._timed(sums, lap) for sums, lap, _ in self._closed]
+        laps = [self._timed(sums, lap) for sums, lap, *_ in self._closed]
+        for (sums, *_), taken in zip(self._closed, self.taken.collect(), strict=True):
+            sums.take(dict(zip(("taken", "taken_low", "taken_high"), taken, strict=True)))
         if self._closed:
             self._closed[-1][0].take(self.breakdown.take())
         found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
         self._at_once = int(heard[AT_ONCE])
         closed, self._closed = self._closed, []
-        return [LogWindow(sums, lap, row) for (*_, row), lap, sums in zip(closed, laps, found, strict=True)], heard
+        rows = zip(closed, laps, found, strict=True)
+        return [LogWindow(sums, lap, row, updates) for (*_, row, updates), lap, sums in rows], heard
 
     def _timed(self, sums: Sums, lap: Lap | DeviceLap) -> Lap:
         """The lap, whose times are put into the sums of its window. Waits for the device, as adding up does anyway."""

@@ -20,8 +20,8 @@ ADD_UP_SECONDS = 0.25  # as often as the terminal shows a metric
 class Sums:
     """Plain numbers, over the samples and updates of all ranks; seconds are summed over ranks too.
 
-    count: samples; counted: what the loss is averaged over, such as tokens. sampled_*: runner/loop/breakdown.py.
-    loss_rest: what ``loss`` leaves out, so that both are exact (exact_parts).
+    count: samples; counted: what the loss is averaged over, such as tokens. sampled_*: runner/loop/breakdown.py;
+    taken*: runner/data/multiset.py. loss_rest: what ``loss`` leaves out, so that both are exact (exact_parts).
     """
 
     loss: float = 0.0
@@ -36,6 +36,9 @@ class Sums:
     sampled_optimizer: float = 0.0
     sampled_logging: float = 0.0
     loss_rest: float = 0.0
+    taken: float = 0.0
+    taken_low: float = 0.0
+    taken_high: float = 0.0
     statistics: Statistics = field(default_factory=dict)
 
     @property

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyheads.runner.data.multiset import Multiset, added
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -60,17 +61,26 @@ class MicroSteps(ForwardBackward):
         return MicroSteps(*common, batches=batches, used=self._used)
 
     def flattened(self, passes: list[ForwardResult]) -> Tensor:
-        """Sums over the passes as one vector: loss, samples, counted, then the statistics."""
+        """Sums over the passes as one vector: loss, samples, counted, what was taken, then the statistics."""
         scores = self._scores
         counted = [passed for passed in passes if passed.samples]
         sums = [(float(p.loss) * p.scale, float(p.samples), float(p.counted)) for p in counted]
         plain = torch.tensor([[0.0, 0.0, 0.0], *sums], dtype=torch.float64).sum(0)
-        return torch.cat([plain, scores.flatten(scores.add_up([p.observed for p in counted]) if counted else {})])
+        taken = [each for passed in counted if (each := passed.taken) is not None]
+        of_each = [each if isinstance(each, Multiset) else Multiset.of(*each) for each in taken]
+        return torch.cat(
+            [
+                plain,
+                torch.tensor(added(of_each), dtype=torch.float64),
+                scores.flatten(scores.add_up([p.observed for p in counted]) if counted else {}),
+            ]
+        )
 
     def unflattened(self, row: Tensor) -> ForwardResult:
-        loss, samples, counted = row[:3].tolist()
-        statistics = self._scores.unflatten(row[3:])
-        return ForwardResult(torch.tensor(loss, dtype=torch.float64), 1.0, round(samples), counted, statistics)
+        loss, samples, counted, *taken = row[:6].tolist()
+        statistics = self._scores.unflatten(row[6:])
+        whole = torch.tensor(loss, dtype=torch.float64)
+        return ForwardResult(whole, 1.0, round(samples), counted, statistics, Multiset(*taken))
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, ForwardResult]:
         """The tensor to differentiate so that gradients add up to the update's, and the results of the forward pass."""

@@ -6,6 +6,7 @@ import time
 
 import torch
 
+from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.logger.csv import MFU
 from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.logger.terminal import Display
@@ -13,6 +14,7 @@ from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.log_windows import LogRow
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.sample_record import SampleRecord
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -23,7 +25,10 @@ SPLITS = ("train", "val")
 
 
 class Reporter:
-    """``scores``: what is measured, and which of it makes an epoch the best."""
+    """``scores``: what is measured, and which of it makes an epoch the best.
+
+    ``samples``: how many there are to train on.
+    """
 
     def __init__(
         self,
@@ -34,15 +39,18 @@ class Reporter:
         epochs: int,
         scores: Scores,
         utilization: Utilization | None = None,
+        samples: int = 0,
     ):
         self.recorder, self.display, self.parallel = recorder, display, parallel
         self.epochs, self.scores, self.utilization = epochs, scores, utilization
+        self.taken = SampleRecord(recorder, parallel, size=samples)
         self._row_step = 0  # of the row of steps.csv before the next one
         self.corrupt: set[str] = set()  # paths of samples that could not be read
 
     def start(self, progress: Progress, *, total: int, epochs: int) -> None:
         """Training starts. ``total``: updates at which it ends; ``epochs``: in which it ends, at the latest."""
         self.epochs, self._row_step = epochs, progress.step
+        self.taken.start(progress.step)
         self.display.start(done=progress.step, total=total)
 
     def phase(self, progress: Progress, *, evaluates: bool = False) -> None:
@@ -135,11 +143,11 @@ class Reporter:
         self.display.stop()
         self.recorder.close()
 
-    def note_corrupt(self, paths: list[str]) -> None:
-        """Log the paths of samples that cannot be read, and keep them for the end."""
-        self.corrupt.update(paths)
-        for path in paths:
-            log.warning("skipping unreadable sample: %s", path)
+    def note_corrupt(self, found: list[Unreadable]) -> None:
+        """Log samples that cannot be read, and keep their paths for the end."""
+        self.corrupt.update(each.path for each in found)
+        for each in found:
+            log.warning("skipping unreadable sample: %s", each.path)
 
 
 def milliseconds(seconds: float) -> str:

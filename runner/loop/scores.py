@@ -95,7 +95,8 @@ class Scores:
         scale = batch.counted if self.is_mean else 1
         if not batch.counted:  # a mean over nothing is no number
             loss = torch.zeros_like(loss)
-        return ForwardResult(loss.detach(), scale, batch.count, batch.counted, observed)
+        taken = batch.epoch, batch.own_ids
+        return ForwardResult(loss.detach(), scale, batch.count, batch.counted, observed, taken)
 
     # -- statistics ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import torch
 from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.loop.average import Average
 from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
@@ -30,7 +31,8 @@ LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop togeth
 class Trainer:
     """Trains one rank's model. ``stop``: whether, and by which signal, the run was stopped early.
 
-    ``describe``: the content of model.json, known once batches have arrived; ``average``: of the weights, if any.
+    ``describe``: the content of model.json, known once batches have arrived; ``average``: of the weights, if any;
+    ``taken``: the record of which samples the updates took.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Trainer:
         describe: Callable[[], Description],
         callbacks: Sequence[Callback] = (),
         average: Average | None = None,
+        taken: Taken | None = None,
     ):
         self.update, self.train, self.settings = update, train, settings
         self.describe = describe
@@ -55,7 +58,8 @@ class Trainer:
         self.progress = Progress()
         self.stop = Stop(heartbeat)
         self.garbage = Garbage()
-        self.windows = LogWindows(parallel=update.parallel, scores=update.scores, breakdown=update.breakdown)
+        taken = taken or Taken(0, marks=False)
+        self.windows = LogWindows(update.parallel, update.scores, breakdown=update.breakdown, taken=taken)
         watch: dict[str, Any] = {"reporter": reporter, "heartbeat": heartbeat, "stop": self.stop}
         self.evaluation = Evaluation(update=update, loader=evaluation, callbacks=callbacks, **watch)
         self.test = None if test is None else Evaluation(update=update, loader=test, callbacks=callbacks, **watch)
@@ -76,6 +80,7 @@ class Trainer:
             if self.stop.signal is None and not self.is_cut:
                 self.end_epoch(save)
         if self.stop.signal is not None or self.is_cut:
+            self.note_seen()
             save(best=False)
 
     @property
@@ -122,6 +127,7 @@ class Trainer:
                 windows.clock.resume()
             elif due_after_step(step):
                 self.collect_all()
+                self.note_seen()
                 save(best=False)
                 windows.clock.resume()
             if self.stop.signal is not None or progress.ended is not None:
@@ -153,6 +159,7 @@ class Trainer:
         """Evaluate if it is time, write the epoch's row, and leave a checkpoint."""
         progress, parallel = self.progress, self.update.parallel
         is_last = self.settings.is_last_epoch(progress)
+        self.note_seen()
         wanted = self.settings.evaluates_epoch(progress)
         if self.average is not None:
             self.average.epoch_ended(progress.epoch, is_last=is_last, train=self.train)
@@ -176,6 +183,7 @@ class Trainer:
         row, is_best = self.reporter.evaluation(progress, measured)
         self._judge(row)
         progress.evaluated = progress.step
+        self.note_seen()
         progress.evaluation_seconds += measured["val_seconds"] or 0.0
         save(best=is_best)
         return True
@@ -219,6 +227,7 @@ class Trainer:
         for batch in batches:
             if batch.corrupt:
                 self.reporter.note_corrupt(batch.corrupt)
+                self.reporter.taken.skip(self.progress.epoch, batch.corrupt)
         self.progress.skipped += made.is_skipped
         self.progress.step += 1
         self.progress.epoch_step += 1
@@ -234,6 +243,8 @@ class Trainer:
         ending.apply(flags, self.progress)
         for window in windows:
             self._report(window)
+        if any(window.sums.corrupt for window in windows):  # on all ranks
+            self.reporter.taken.skipped(self.progress.step)
         self.garbage.tick()
         self.windows.clock.logged()
 
@@ -242,8 +253,14 @@ class Trainer:
         self.windows.close()
         self.collect(whole=True)
 
+    def note_seen(self) -> None:
+        """Record which samples have been taken since the last time, as a checkpoint or the end of an epoch does."""
+        seen = self.windows.taken.flush(self.update.parallel)
+        self.reporter.taken.seen(self.progress.epoch, self.progress.step, seen)
+
     def _report(self, window: LogWindow) -> None:
-        sums, lap, row = window
+        sums, lap, row, _ = window
+        self.reporter.taken.add(self.progress.epoch, window)
         self.progress.count(sums, lap)
         if not math.isfinite(sums.whole_loss):
             step = self.progress.step if row is None else row.step

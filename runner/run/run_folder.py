@@ -76,6 +76,8 @@ class RunFolder:
     steps = Inside("steps.csv")
     epochs = Inside("epochs.csv")
     evaluations = Inside("evaluations.csv")  # those within epochs, where there are any
+    samples = Inside("samples.csv")  # which were taken
+    skipped = Inside("skipped.csv")  # those that could not be read, where they may be skipped
     gpu = Inside("gpu.csv")
     host = Inside("host.csv")
     tensorboard = Inside("tensorboard")
@@ -137,8 +139,12 @@ class RunFolder:
         folders = (self.code, self.logs, self.tensorboard, self.pictures, self.checkpoints)
         new = [folder for folder in folders if _is_new(folder, since=frozen)]
         files = (self.provenance, self.code_diff, self.result, self.description, self.log, self.path / seal.NAME)
-        for path in (*new, *files, self.steps, self.epochs, self.evaluations, self.gpu, self.host, self.config):
+        for path in (*new, *files, *self._tables(), self.gpu, self.host, self.config):
             remove(path)
+
+    def _tables(self) -> tuple[Path, ...]:
+        """What the ranks write row by row, and cut where a run is resumed."""
+        return self.steps, self.epochs, self.evaluations, self.samples, self.skipped
 
     def is_planned(self) -> bool:
         """Whether a run was frozen here that has never been started, as a sweep does with all its jobs."""
@@ -229,7 +235,7 @@ class RunFolder:
 
     def sync_tables(self) -> None:
         """Have the rows so far survive a power cut, as a checkpoint does that counts on them."""
-        for path in (self.steps, self.epochs, self.evaluations):
+        for path in self._tables():
             with suppress(FileNotFoundError), open(path, "rb", opener=no_link) as file:
                 os.fsync(file.fileno())
 
@@ -273,7 +279,7 @@ class RunFolder:
 
     def digests(self) -> dict[str, str]:
         """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
-        paths = [self.config, self.provenance, self.code_diff, self.steps, self.epochs, self.evaluations]
+        paths = [self.config, self.provenance, self.code_diff, *self._tables()]
         return {p.name: hashlib.sha256(read_bytes(p, most=MOST_TABLE_BYTES)).hexdigest() for p in paths if p.exists()}
 
 

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 from rich.console import Console
 
 from manyheads.runner.config.lookup import read_option
+from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.imagefolder import ImageFolderOption, class_names
 from manyheads.runner.data.imagefolder_index import SETTLED, list_images
+from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.loader import InputTransform, Loader
-from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 from manyheads.runner.report.load_run import read_columns
@@ -80,8 +80,8 @@ def _epochs(size: int, workers: int, times: int = 9) -> tuple[float, float]:
     images, targets = torch.zeros(size, 1, 4, 4, dtype=torch.uint8), torch.zeros(size, dtype=torch.int64)
     began = time.perf_counter()
     dataset = InMemory(images, targets, image_size=4)
-    share: dict[str, Any] = {"batch_size": 32, "rank": 0, "world_size": 1}
-    order = TrainingSampler(Shuffle(size, seed=1), accumulation=1, drop_last=True, **share)
+    division = GlobalBatches(size, batch_size=32, drop_last=True)
+    order = TrainingSampler(Shuffle(size, seed=1), division, rank=0, world_size=1, accumulation=1)
     batches = BatchDataset(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
     entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)

@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from manyheads.runner.config.lookup import read_option
+from manyheads.runner.data.global_batches import GlobalBatches
+from manyheads.runner.data.multiset import Multiset
+from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader
-from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.sampler import TrainingSampler
+from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
@@ -29,6 +32,7 @@ from manyheads.runner.loop.update import Update
 from manyheads.runner.machine import hardware
 from manyheads.runner.metrics.rank.build_metrics import build_metrics
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.precision.rank.fp32 import FP32
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -42,6 +46,7 @@ from tests.benchmarks.measure import Comparison, compare
 STEPS, BATCH, WIDTH = 2000, 32, 64
 BARE, OVER_LOADER = "hand-written loop, no metrics", "hand-written loop over a DataLoader, no metrics"
 OURS, UNWATCHED = "manyheads, metrics + CSV + TensorBoard", "the same, without the time breakdown"
+UNRECORDED = "the same, without the record of samples"
 AUTOMATIC = "the same, garbage collected when Python decides"
 PLACE = {"rank": 0, "local_rank": 0, "world_size": 1, "device_type": "cpu"}
 
@@ -58,7 +63,12 @@ class Prebuilt:
         ]
         self.pairs = [pairs[step % len(pairs)] for step in range(steps * accumulation)]
         weight = 1 / accumulation
-        self.batches = [Batch(pair, batch, weight, inputs=pair[0], counted=batch) for pair in self.pairs]
+        self.samples = steps * accumulation * batch
+        ids = np.random.RandomState(0).permutation(self.samples).reshape(-1, batch)
+        self.batches = [
+            Batch(pair, batch, weight, inputs=pair[0], counted=batch, ids=own)
+            for pair, own in zip(self.pairs, ids, strict=True)
+        ]
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
         return iter(self.batches)
@@ -75,6 +85,17 @@ class Automatic(Garbage):
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class Unrecorded(Taken):
+    """What is taken is not noted."""
+
+    def add(self, passes: Sequence[ForwardResult]) -> None:
+        pass
+
+    def collect(self) -> list[Multiset]:
+        closed, self._closed = self._closed, []
+        return [Multiset()] * len(closed)
 
 
 def model() -> nn.Module:
@@ -101,6 +122,7 @@ def ours(
     *,
     watched: bool = True,
     collects: bool = True,
+    records: bool = True,
     make: Callable[[], nn.Module] = model,
     metrics: Sequence[str] = (),
 ) -> float:
@@ -136,7 +158,10 @@ def ours(
         reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, scores=scores),
         heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
         describe=lambda: None,  # type: ignore[arg-type, return-value]  # no checkpoint is written
+        taken=Taken(data.samples, marks=True) if records else Unrecorded(0, marks=False),
     )
+    if not records:
+        recorder.taken = lambda row: None  # type: ignore[method-assign]
     if not watched:
         update.breakdown.enter_epoch = lambda: None  # type: ignore[method-assign]
     if not collects:
@@ -169,9 +194,8 @@ def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(STEPS * BATCH, WIDTH, generator=generator)
     targets = torch.randint(10, (STEPS * BATCH,), generator=generator)
-    share = {"batch_size": BATCH, "rank": 0, "world_size": 1}
-    shuffle = Shuffle(len(targets), seed=1)
-    order = TrainingSampler(shuffle, accumulation=1, drop_last=True, **share)  # type: ignore[arg-type]
+    division = GlobalBatches(len(targets), batch_size=BATCH, drop_last=True)
+    order = TrainingSampler(Shuffle(len(targets), seed=1), division, rank=0, world_size=1, accumulation=1)
     batches = BatchDataset(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
     entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=0)
@@ -193,6 +217,7 @@ def measure(rounds: int = 15, *, threads: int = 1) -> Comparison:
             BARE: lambda: by_hand(model(), data.pairs),
             OURS: lambda: ours(data, Path(folder)),
             UNWATCHED: lambda: ours(data, Path(folder), watched=False),
+            UNRECORDED: lambda: ours(data, Path(folder), records=False),
             AUTOMATIC: lambda: ours(data, Path(folder), collects=False),
         }
         return compare(f"{STEPS} steps of a tiny MLP, {_threads(threads)}", candidates, rounds=rounds)

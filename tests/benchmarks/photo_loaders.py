@@ -11,9 +11,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from manyheads.runner.data.global_batches import GlobalBatches
+from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader
-from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.photos import Photos
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.task.rank.task import Task
@@ -73,8 +74,8 @@ def epochs_of(dataset: Any, workers: int) -> Callable[[], Iterable[Any]]:
 
 def ours(paths: list[str], workers: int) -> Callable[[], Iterable[Any]]:
     photos = Photos(paths, [0] * len(paths), image_size=SIZE, train=True)
-    share: dict[str, Any] = {"batch_size": BATCH, "rank": 0, "world_size": 1}
-    order = TrainingSampler(Shuffle(len(paths), seed=1), accumulation=1, drop_last=True, **share)
+    division = GlobalBatches(len(paths), batch_size=BATCH, drop_last=True)
+    order = TrainingSampler(Shuffle(len(paths), seed=1), division, rank=0, world_size=1, accumulation=1)
     batches = BatchDataset(photos, seed=1, on_corrupt="error", replace_corrupt=True)
     entrance = InputTransform(torch.device("cpu"), torch.float32, False, MEAN, STD)
     loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)

@@ -8,9 +8,10 @@ import torch
 from PIL import Image
 
 from manyheads.runner.data.data_option import Dataset
+from manyheads.runner.data.global_batches import GlobalBatches
+from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader
-from manyheads.runner.data.rank.order import Shuffle
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.task.rank.task import Task
 
@@ -68,10 +69,10 @@ def loader(
     device: torch.device = CPU,
     task: Task | None = None,
 ) -> Loader:
-    share = {"batch_size": batch_size, "rank": rank, "world_size": ranks}
-    shuffle = Shuffle(len(dataset), seed=seed)
-    order = TrainingSampler(shuffle, accumulation=accumulation, drop_last=drop_last, **share)
-    sampler = order if train else EvaluationSampler(len(dataset), **share)
+    share = {"rank": rank, "world_size": ranks}
+    division = GlobalBatches(len(dataset), batch_size=batch_size, drop_last=drop_last)
+    order = TrainingSampler(Shuffle(len(dataset), seed=seed), division, accumulation=accumulation, **share)
+    sampler = order if train else EvaluationSampler(len(dataset), batch_size=batch_size, **share)
     entrance = InputTransform(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
     batches = BatchDataset(dataset, seed=seed, on_corrupt=on_corrupt, replace_corrupt=train)
     return Loader(batches, sampler, task=task or Pairs(), entrance=entrance, num_workers=num_workers)

@@ -8,10 +8,10 @@ import torch
 from torch.nn.functional import pad
 
 from manyheads.runner.data.data_option import Augmentation
+from manyheads.runner.data.keys import sample_keys
 from manyheads.runner.data.rank import in_memory as memory
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
-from manyheads.runner.data.rank.rng import sample_keys
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.data.rank.splits import Transformed
 from manyheads.runner.errors import ConfigurationError

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from manyheads.runner.data.global_batches import GlobalBatches
+from manyheads.runner.data.keys import copy_keys, sample_keys
+from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.mixing import Mix, Mixing, box, mixed
-from manyheads.runner.data.rank.order import Shuffle
-from manyheads.runner.data.rank.rng import copy_keys, sample_keys
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.task.rank.classification import Classification
@@ -29,8 +30,8 @@ def all_shares(ranks: int, accumulation: int, size: int = 22) -> list[list[torch
     images = torch.arange(101 * 48).view(101, 3, 4, 4).double()
     samplers = [
         TrainingSampler(
-            Shuffle(101, seed=3), batch_size=size, rank=rank, world_size=ranks, accumulation=accumulation,
-            drop_last=False, mixing=MIXING,
+            Shuffle(101, seed=3), GlobalBatches(101, batch_size=size, drop_last=False), rank=rank, world_size=ranks,
+            accumulation=accumulation, mixing=MIXING,
         )
         for rank in range(ranks)
     ]  # fmt: skip
@@ -63,7 +64,12 @@ def test_batches_are_the_same_on_any_number_of_ranks_and_micro_batches(layout):
 
 def test_an_even_share_needs_nothing_that_is_not_its_own():
     sampler = TrainingSampler(
-        Shuffle(96, seed=3), batch_size=24, rank=1, world_size=3, accumulation=2, drop_last=True, mixing=MIXING
+        Shuffle(96, seed=3),
+        GlobalBatches(96, batch_size=24, drop_last=True),
+        rank=1,
+        world_size=3,
+        accumulation=2,
+        mixing=MIXING,
     )
     assert all(len(request.indices) == request.count == 4 for request in sampler.epoch(0))
 
@@ -136,13 +142,13 @@ def test_what_cannot_be_mixed_is_refused(tmp_path, overrides, text):
 
 
 def test_repeated_samples_are_augmented_anew_and_are_never_a_pair(tmp_path):
-    order, options = Shuffle(24, seed=3), {"batch_size": 12, "drop_last": True, "repeats": 3}
-    (whole,) = list(TrainingSampler(order, rank=0, world_size=1, accumulation=1, **options).epoch(0))[:1]
+    given = Shuffle(24, seed=3), GlobalBatches(24, batch_size=12, drop_last=True, repeats=3)
+    (whole,) = list(TrainingSampler(*given, rank=0, world_size=1, accumulation=1).epoch(0))[:1]
     assert sorted(np.unique(whole.indices, return_counts=True)[1]) == [3] * 4
     assert not (whole.indices[0::2] == whole.indices[1::2]).any()
     keys = copy_keys(sample_keys(3, 0, whole.indices), whole.copies)
     assert len(set(keys.tolist())) == 12
-    samplers = [TrainingSampler(order, rank=rank, world_size=2, accumulation=2, **options) for rank in range(2)]
+    samplers = [TrainingSampler(*given, rank=rank, world_size=2, accumulation=2) for rank in range(2)]
     parts = [list(sampler.epoch(0))[micro].indices for micro in range(2) for sampler in samplers]
     assert np.array_equal(np.concatenate(parts), whole.indices)
     run = train(tmp_path, small("trainer.aug_repeats=3", *BOTH, "trainer.epochs=1"))

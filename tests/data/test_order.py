@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from manyheads.runner.data.rank.order import LARGE, Blocks, Feistel, Order, Shuffle, build_order, quality
+from manyheads.runner.data.order import LARGE, Blocks, Feistel, Order, Shuffle, build_order, quality
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import config, opened, small
 from tests.tail import tailed

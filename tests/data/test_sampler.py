@@ -6,8 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from manyheads.runner.data.rank.order import Blocks, Feistel, Order, Shuffle
-from manyheads.runner.data.rank.rng import permutation
+from manyheads.runner.data.global_batches import GlobalBatches
+from manyheads.runner.data.keys import permutation
+from manyheads.runner.data.order import Blocks, Feistel, Order, Shuffle
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
 
 RANKS, ACCUMULATIONS, BATCH = (1, 2, 3), (1, 2), 12
@@ -18,14 +19,9 @@ SIZES = (12, 13, 31, 36, 47)
 def training(
     size: int | Order, *, rank: int = 0, ranks: int = 1, accumulation: int = 1, drop_last: bool = True, seed: int = 1
 ):
-    return TrainingSampler(
-        Shuffle(size, seed=seed) if isinstance(size, int) else size,
-        batch_size=BATCH,
-        rank=rank,
-        world_size=ranks,
-        accumulation=accumulation,
-        drop_last=drop_last,
-    )
+    order = Shuffle(size, seed=seed) if isinstance(size, int) else size
+    batches = GlobalBatches(order.size, batch_size=BATCH, drop_last=drop_last)
+    return TrainingSampler(order, batches, rank=rank, world_size=ranks, accumulation=accumulation)
 
 
 def updates(

@@ -8,6 +8,7 @@ import psutil
 import pytest
 import torch
 
+from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.logger.csv import STEP_COLUMNS, epoch_columns
 from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.logger.terminal import Display
@@ -157,7 +158,7 @@ def test_an_epoch_without_evaluation_is_never_the_best():
 
 def test_unreadable_samples_are_in_the_log(caplog):
     with caplog.at_level(logging.WARNING):
-        reporter().note_corrupt(["a.jpg", "b.jpg"])
+        reporter().note_corrupt([Unreadable(0, "a.jpg", "broken"), Unreadable(1, "b.jpg", "broken")])
     assert [record.args for record in caplog.records] == [("a.jpg",), ("b.jpg",)]
 
 

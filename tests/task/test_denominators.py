@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.data.rank.rng import permutation
+from manyheads.runner.data.keys import permutation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import build
 from manyheads.runner.option.run_config import RunConfig

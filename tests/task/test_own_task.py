@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.data.rank.rng import permutation
+from manyheads.runner.data.keys import permutation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, execute

@@ -1,27 +1,36 @@
 """Turns a request into a batch in host memory, in a loader process or in the rank itself."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 from torch.utils.data import default_collate
 
 from manyheads.runner.data.data_option import CorruptSample, Dataset
+from manyheads.runner.data.keys import alternating_keys, copy_keys, sample_keys
 from manyheads.runner.data.rank.mixing import Mix, Partners
-from manyheads.runner.data.rank.rng import GENERATORS, alternating_keys, copy_keys, restored, sample_keys, seed_sample
+from manyheads.runner.data.rank.rng import GENERATORS, restored, seed_sample
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 
 
+class Unreadable(NamedTuple):
+    """A sample that could not be read; ``reason``: in words."""
+
+    sample: int
+    path: str
+    reason: str
+
+
 @dataclass
 class Batch:
-    """One micro-batch. ``count`` and ``weight``: as in ``BatchIndices``; ``corrupt``: paths of unreadable samples.
+    """One micro-batch. ``count`` and ``weight``: as in ``BatchIndices``; ``corrupt``: the unreadable samples.
 
-    ``ids``: indices of its samples in the data set; a replaced sample keeps its own index.
+    ``ids``: indices of its samples in the data set, (N,); a replaced sample keeps its own index. ``epoch``: for which
+    they were drawn, from 0.
 
     ``content``: the result of the data set's collation, None if there is no sample; ``inputs``: the model's inputs;
     ``counted``: number of units that the task's loss averages over, such as tokens; ``mix``: how its samples are mixed;
@@ -32,12 +41,18 @@ class Batch:
     content: Any
     count: int
     weight: float
-    corrupt: list[str] = field(default_factory=list)
+    corrupt: list[Unreadable] = field(default_factory=list)
     inputs: Any = None
     counted: float = 0
-    ids: Sequence[int] = ()
+    ids: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    epoch: int = 0
     mix: Mix | None = None
     partners: Partners | None = None
+
+    @property
+    def own_ids(self) -> np.ndarray:
+        """The indices of those samples that count, (count,), without partners of other ranks."""
+        return self.ids[: self.count] if self.mix is None else self.ids[self.mix.first : self.mix.last]
 
     def pin_memory(self) -> "Batch":
         self.content = map_tensors(partial(unrepeated, Tensor.pin_memory), self.content)
@@ -79,7 +94,8 @@ class BatchDataset:
             keys = alternating_keys(keys, seed=self.seed, epoch=request.epoch, indices=request.indices)
         if hasattr(self.dataset, "batch"):
             content = self.dataset.batch(request.indices, keys)
-            return Batch(content, request.count, request.weight, ids=request.indices.tolist(), mix=request.mix)
+            own = {"ids": request.indices, "epoch": request.epoch, "mix": request.mix}
+            return Batch(content, request.count, request.weight, **own)
         try:
             return self._collect(request, keys)
         except ConfigurationError as error:
@@ -95,39 +111,40 @@ class BatchDataset:
     def _collect(self, request: BatchIndices, keys: np.ndarray) -> Batch:
         samples: list[Any] = []
         ids: list[int] = []
-        corrupt: list[str] = []
+        corrupt: list[Unreadable] = []
         for index, key in zip(request.indices.tolist(), keys.tolist(), strict=True):
             sample = self._read(index, key, corrupt)
             if sample is None and self.replace_corrupt:
-                sample = self._next_good(index, request.epoch, corrupt)
+                sample = self._next_good(index, request.epoch, corrupt[-1].path)
             if sample is not None:
                 samples.append(sample)
                 ids.append(index)
         if not samples and self.fill:
-            sample = self._next_good(int(request.indices[-1]), request.epoch, [*corrupt, "the only sample"])
+            sample = self._next_good(int(request.indices[-1]), request.epoch, "the only sample")
             return Batch(self.collate([sample]), 0, 0.0, corrupt)
         if not samples:
             return Batch(None, 0, 0.0, corrupt)
         count = min(request.count, len(samples))
-        return Batch(self.collate(samples), count, request.weight, corrupt, ids=ids, mix=request.mix)
+        own = {"ids": np.array(ids), "epoch": request.epoch, "mix": request.mix}
+        return Batch(self.collate(samples), count, request.weight, corrupt, **own)
 
-    def _read(self, index: int, key: int, corrupt: list[str]) -> Any | None:
+    def _read(self, index: int, key: int, corrupt: list[Unreadable]) -> Any | None:
         seed_sample(key, self.generators)
         try:
             return self.dataset[index]
         except (CorruptSample, OSError) as error:
             path = getattr(error, "path", f"sample {index}")
+            reason = getattr(error, "reason", error)
             if self.on_corrupt == "error":
-                reason = getattr(error, "reason", error)
                 raise ConfigurationError(
                     f"{path} cannot be read ({reason}). Repair or remove it, or set data.on_corrupt=skip.",
                     key="data.on_corrupt",
                     value="error",
                 ) from None
-            corrupt.append(path)
+            corrupt.append(Unreadable(index, str(path), str(reason)))
             return None
 
-    def _next_good(self, index: int, epoch: int, corrupt: list[str]) -> Any:
+    def _next_good(self, index: int, epoch: int, path: str) -> Any:
         """The next readable sample in the data set's order: the same one on any number of ranks and workers."""
         size = len(self.dataset)
         for offset in range(1, size):
@@ -135,5 +152,5 @@ class BatchDataset:
             key = int(sample_keys(self.seed, epoch, np.array([after]))[0])
             if (sample := self._read(after, key, [])) is not None:
                 return sample
-        message = f"{corrupt[-1]} cannot be read, and neither can any other sample. Check data.root."
+        message = f"{path} cannot be read, and neither can any other sample. Check data.root."
         raise ConfigurationError(message, key="data.root")

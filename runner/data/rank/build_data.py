@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 from manyheads.runner.data.custom import Custom
 from manyheads.runner.data.data_option import Data, DataOption, Dataset
+from manyheads.runner.data.global_batches import GlobalBatches
+from manyheads.runner.data.order import build_order
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.mixing import Mixing, build_mixing
-from manyheads.runner.data.rank.order import build_order
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
@@ -20,8 +21,10 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.task.rank.task import Task
 
 # Every option's keys, not its class's.
-ORDER = ("order", "order_block", "order_window")
-LOADING = ("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint", *ORDER)
+LOADING = (
+    *("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint"),
+    *("order", "order_block", "order_window"),
+)
 
 
 class Loaders(NamedTuple):
@@ -83,21 +86,20 @@ def build_loaders(
     if option.on_device:
         for each in (train, *evaluated):
             each.to(parallel.device)  # type: ignore[attr-defined]
-    share: dict[str, Any] = {
-        "batch_size": option.batch_size,
-        "rank": parallel.data_rank,
-        "world_size": parallel.data_size,
-    }
+    share: dict[str, Any] = {"rank": parallel.data_rank, "world_size": parallel.data_size}
     resizing = build_resizing(trainer, train, name=option.name)
-    kind, block, window = (getattr(option, key) for key in ORDER)
     order = TrainingSampler(
-        build_order(kind, len(train), seed=seed, block=block, window=window),
+        build_order(option.order, len(train), seed=seed, block=option.order_block, window=option.order_window),
+        GlobalBatches(
+            len(train),
+            batch_size=option.batch_size,
+            drop_last=option.drop_last,
+            limit=trainer.limit_train,
+            overfit=trainer.overfit,
+            repeats=trainer.aug_repeats,
+        ),
         accumulation=trainer.grad_accumulation,
-        drop_last=option.drop_last,
-        limit=trainer.limit_train,
-        overfit=trainer.overfit,
         mixing=_mixing(trainer, task, seed=seed),
-        repeats=trainer.aug_repeats,
         resizing=resizing,
         **share,
     )
@@ -110,7 +112,7 @@ def build_loaders(
         )
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
     place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": option.num_workers}
-    share |= {"fill": parallel.evaluates_together, "limit": trainer.limit_val}
+    share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "limit": trainer.limit_val}
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
     in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manyheads.runner.data.global_batches import GlobalBatches, limited
+from manyheads.runner.data.order import Order
 from manyheads.runner.data.rank.mixing import Mix, Mixing, share_with_partners
-from manyheads.runner.data.rank.order import Order
 from manyheads.runner.data.rank.resizing import Resizing
 
 
@@ -29,42 +30,31 @@ class BatchIndices(NamedTuple):
 
 
 class TrainingSampler:
-    """Divides the samples, in their order, into global batches, these into micro-batches, and these among the ranks.
+    """Takes this rank's part of each global batch, micro-batch by micro-batch.
 
-    ``limit``: number of updates per epoch, or the fraction of them that is run; ``overfit``: number of updates per
-    epoch, with the same batches in each; ``mixing``: draws how a batch's samples are mixed; ``resizing``: the size of
-    an epoch's images. ``repeats``: copies of each sample in a batch; an epoch keeps its number of updates, and so has
-    fewer different samples. Source: Hoffer et al. 2019 (https://arxiv.org/abs/1901.09335), in the form of Berman et
-    al. 2019 (https://arxiv.org/abs/1902.05509).
+    ``order``: of the samples; ``batches``: the positions in it of each update. ``mixing``: draws how a batch's samples
+    are mixed; ``resizing``: the size of an epoch's images.
     """
 
     def __init__(
         self,
         order: Order,
+        batches: GlobalBatches,
         *,
-        batch_size: int,
         rank: int,
         world_size: int,
         accumulation: int,
-        drop_last: bool,
-        limit: float | None = None,
-        overfit: int | None = None,
         mixing: Mixing | None = None,
-        repeats: int = 1,
         resizing: Resizing | None = None,
     ):
-        size = order.size
-        self.order, self.size, self.batch_size = order, size, batch_size
+        self.order, self.batches, self.updates = order, batches, batches.updates
         self.rank, self.world_size, self.accumulation = rank, world_size, accumulation
-        self.overfits, self.mixing, self.repeats = overfit is not None, mixing, repeats
-        self.resizing = resizing
-        updates = size // batch_size if drop_last else -(-size // batch_size)
-        self.updates = limited(limited(updates, limit), overfit)
+        self.mixing, self.resizing = mixing, resizing
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[BatchIndices]:
         """The requests of an epoch, ``accumulation`` for each update from ``first_update`` on."""
         side = None if self.resizing is None else self.resizing.side(epoch)
-        epoch = 0 if self.overfits else epoch
+        epoch = self.batches.drawn(epoch)
         self._begun = epoch, side
         for update in range(first_update, self.updates):
             yield from self._update(epoch, side, update)
@@ -78,23 +68,10 @@ class TrainingSampler:
         return list(self._update(*self._begun, number))
 
     def _update(self, epoch: int, side: int | None, update: int) -> Iterator[BatchIndices]:
-        positions, copies = self._batch(update)
+        positions, copies = self.batches.positions(update)
         mix = None if self.mixing is None else self.mixing.draw(epoch, update)
         for micro in range(self.accumulation):
             yield self._share(epoch, positions, copies, mix, micro, side)
-
-    def _batch(self, update: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The positions of a global batch in the order, and the copy number of repeated samples.
-
-        Copies are kept apart, so that none form a pair.
-        """
-        if self.repeats == 1:
-            start = update * self.batch_size
-            return np.arange(start, min(start + self.batch_size, self.size)), None
-        distinct = -(-self.batch_size // self.repeats)
-        positions = np.arange(update * distinct, min((update + 1) * distinct, self.size))
-        size = min(self.batch_size, self.size - update * self.batch_size)
-        return np.tile(positions, self.repeats)[:size], np.repeat(np.arange(self.repeats), len(positions))[:size]
 
     def _share(
         self, epoch: int, batch: np.ndarray, copies: np.ndarray | None, mix: Mix | None, micro: int, side: int | None
@@ -109,13 +86,6 @@ class TrainingSampler:
         own = None if copies is None else copies[begin:end]
         weight = (high - low) * self.world_size / len(batch)
         return BatchIndices(epoch, self.order.at(epoch, batch[begin:end]), high - low, weight, mix, own, side)
-
-
-def limited(count: int, limit: float | None) -> int:
-    """The part of ``count`` that a limit allows: a number, or a fraction below 1; None for all."""
-    if limit is None:
-        return count
-    return min(count, int(limit) if limit >= 1 else max(1, round(count * limit)))
 
 
 class EvaluationSampler:

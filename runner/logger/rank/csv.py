@@ -3,11 +3,12 @@
 import csv
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from manyheads.runner.logger.csv import MFU, STEP_COLUMNS, epoch_columns, evaluation_columns
+from manyheads.runner.logger.csv import MFU, SKIPPED, STEP_COLUMNS, TAKEN, epoch_columns, evaluation_columns
 from manyheads.runner.logger.logger import Logger
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, write_whole
@@ -15,6 +16,7 @@ from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 FLUSH_SECONDS = 0.25
+Row = Mapping[str, Any]
 
 
 class NullWriter:
@@ -29,6 +31,12 @@ class NullWriter:
     def evaluation(self, row: Numbers) -> None:
         """One row of evaluations.csv."""
 
+    def taken(self, row: Row) -> None:
+        """One row of samples.csv."""
+
+    def skipped(self, row: Row) -> None:
+        """One row of skipped.csv."""
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         """A picture that a metric or a callback drew of the run after ``step`` updates; the last of a name stays."""
 
@@ -36,11 +44,11 @@ class NullWriter:
         """Everything so far is on the disk; the sizes of the tables then."""
         return {}
 
-    def kept(self) -> list[tuple[str, Numbers]]:
+    def kept(self) -> list[tuple[str, Row]]:
         """The last rows, by table; of who keeps them."""
         return []
 
-    def catch_up(self, rows: list[tuple[str, Numbers]], *, after: int) -> None:
+    def catch_up(self, rows: list[tuple[str, Row]], *, after: int) -> None:
         """Take rows that another rank has kept, those after this many updates."""
 
     def end(self, result: ResultJson) -> None:
@@ -54,7 +62,7 @@ class CSVWriter(NullWriter):
     """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
 
     ``position``: where a checkpoint left the tables; rows after it are cut. ``within_epochs``: whether there will be
-    evaluations there. ``has_mfu``: whether steps have that.
+    evaluations there. ``has_mfu``: whether steps have that; ``skips``: whether unreadable samples are skipped.
 
     Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
     """
@@ -68,6 +76,7 @@ class CSVWriter(NullWriter):
         position: dict[str, int],
         within_epochs: bool = False,
         has_mfu: bool = False,
+        skips: bool = False,
         loggers: Sequence[Logger] = (),
     ):
         columns = (*STEP_COLUMNS, *([MFU] if has_mfu else []))
@@ -76,6 +85,10 @@ class CSVWriter(NullWriter):
         self._evaluations: CSVTable | None = None
         if within_epochs:
             self._evaluations = CSVTable(folder.evaluations, evaluation_columns(val), position.get("evaluations", 0))
+        self._taken = CSVTable(folder.samples, TAKEN, position.get("samples", 0))
+        self._skipped: CSVTable | None = None
+        if skips:
+            self._skipped = CSVTable(folder.skipped, SKIPPED, position.get("skipped", 0))
         self._pictures, self._loggers = folder.pictures, loggers
         self._flushed = -FLUSH_SECONDS
 
@@ -99,6 +112,13 @@ class CSVWriter(NullWriter):
             logger.evaluation(row)
         self._flush()
 
+    def taken(self, row: Row) -> None:
+        self._taken.append(row)
+
+    def skipped(self, row: Row) -> None:
+        assert self._skipped is not None
+        self._skipped.append(row)
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         make_folder(self._pictures)
         write_whole(self._pictures / f"{name}.png", png)
@@ -107,8 +127,7 @@ class CSVWriter(NullWriter):
 
     def position(self) -> dict[str, int]:
         self._flush()
-        sizes = {"steps": self._steps.size(), "epochs": self._epochs.size()}
-        return sizes if self._evaluations is None else {**sizes, "evaluations": self._evaluations.size()}
+        return {name: table.size() for name, table in self._tables().items()}
 
     def end(self, result: ResultJson) -> None:
         self._flush()
@@ -116,16 +135,18 @@ class CSVWriter(NullWriter):
             logger.end(result)
 
     def close(self) -> None:
-        for table in self._tables():
+        for table in self._tables().values():
             table.close()
         for logger in self._loggers:
             logger.close()
 
-    def _tables(self) -> list["CSVTable"]:
-        return [table for table in (self._steps, self._epochs, self._evaluations) if table is not None]
+    def _tables(self) -> dict[str, "CSVTable"]:
+        tables = {"steps": self._steps, "epochs": self._epochs, "evaluations": self._evaluations}
+        tables |= {"samples": self._taken, "skipped": self._skipped}
+        return {name: table for name, table in tables.items() if table is not None}
 
     def _flush(self) -> None:
-        for table in self._tables():
+        for table in self._tables().values():
             table.flush()
         for logger in self._loggers:
             logger.flush()
@@ -150,7 +171,7 @@ class CSVTable:
         self._file.seek(0)
         return tuple(next(csv.reader([self._file.readline()]), ()))
 
-    def append(self, row: Numbers) -> None:
+    def append(self, row: Row) -> None:
         # Floats by their repr. What was known where the table was begun need not be known where it is continued.
         self._writer.writerow([row.get(name, "") if name == MFU else row[name] for name in self._columns])
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from manyheads.runner.logger.rank.csv import NullWriter
+from manyheads.runner.logger.rank.csv import NullWriter, Row
 from manyheads.runner.run.json_types import Numbers, ResultJson
 
 MOST = 20_000  # rows, some megabytes
@@ -13,7 +13,7 @@ class Keeping(NullWriter):
 
     def __init__(self, recorder: NullWriter):
         self._recorder = recorder
-        self._rows: deque[tuple[str, Numbers]] = deque(maxlen=MOST)
+        self._rows: deque[tuple[str, Row]] = deque(maxlen=MOST)
 
     def step(self, row: Numbers) -> None:
         self._take("step", row)
@@ -24,16 +24,22 @@ class Keeping(NullWriter):
     def evaluation(self, row: Numbers) -> None:
         self._take("evaluation", row)
 
+    def taken(self, row: Row) -> None:
+        self._take("taken", row)
+
+    def skipped(self, row: Row) -> None:
+        self._recorder.skipped(row)
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         self._recorder.picture(name, png, step)
 
     def position(self) -> dict[str, int]:
         return self._recorder.position()
 
-    def kept(self) -> list[tuple[str, Numbers]]:
+    def kept(self) -> list[tuple[str, Row]]:
         return list(self._rows)
 
-    def catch_up(self, rows: list[tuple[str, Numbers]], *, after: int) -> None:
+    def catch_up(self, rows: list[tuple[str, Row]], *, after: int) -> None:
         for table, row in rows:
             if (row["step"] or 0) > after:
                 self._take(table, row)
@@ -44,6 +50,6 @@ class Keeping(NullWriter):
     def close(self) -> None:
         self._recorder.close()
 
-    def _take(self, table: str, row: Numbers) -> None:
+    def _take(self, table: str, row: Row) -> None:
         self._rows.append((table, row))
         getattr(self._recorder, table)(row)

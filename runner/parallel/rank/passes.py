@@ -3,12 +3,17 @@
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+from manyheads.runner.data.multiset import Multiset
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
+
+
+TakenSamples = tuple[int, np.ndarray] | Multiset  # an epoch, from 0, and samples taken in it; or what they add up to
 
 
 class ForwardResult(NamedTuple):
@@ -16,7 +21,7 @@ class ForwardResult(NamedTuple):
 
     ``loss``: () as returned by the task; ``scale``: the factor that turns it into a sum; ``samples``: their number;
     ``counted``: the number of elements that the loss averages over; ``observed``: what the task and the metrics keep
-    for their statistics.
+    for their statistics; ``taken``: which samples they are.
     """
 
     loss: Tensor
@@ -24,6 +29,7 @@ class ForwardResult(NamedTuple):
     samples: int
     counted: float
     observed: Any
+    taken: TakenSamples | None = None
 
 
 class ForwardBackward(Protocol):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from manyheads.runner.data.rank.rng import keys_of, permutation, splitmix
+from manyheads.runner.data.keys import keys_of, permutation, splitmix
 
 LARGE = 10_000_000  # samples; of more, a permutation in memory takes seconds and 40 MB per rank
 CHECKED = 20  # batches
@@ -120,11 +120,13 @@ def _network(cells: np.ndarray, rows: int, columns: int, keys: Sequence[np.uint6
     return halves[0] * sides[1] + halves[1]
 
 
-def build_order(kind: str, size: int, *, seed: int, block: int, window: int) -> Order:
-    """The order that data.order asks for. ``block``, ``window``: data.order_block and data.order_window."""
+def build_order(kind: str, size: int, *, seed: int, block: int | None, window: int | None) -> Order:
+    """The order that data.order asks for. ``block``, ``window``: data.order_block and data.order_window, for blocks."""
     if kind == "auto":
         kind = "feistel" if size > LARGE else "shuffle"
     if kind == "blocks":
+        assert block is not None
+        assert window is not None
         return Blocks(size, seed=seed, block=block, window=window)
     return Feistel(size, seed=seed) if kind == "feistel" else Shuffle(size, seed=seed)
 

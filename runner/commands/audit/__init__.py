@@ -1,0 +1,21 @@
+"""``manyheads audit``: whether each epoch of a run took each sample exactly once, recomputed from its records."""
+
+import argparse
+
+from manyheads.runner.commands import A_RUN
+from manyheads.runner.commands.audit.answer import Audit
+from manyheads.runner.commands.audit.audit_run import audit
+
+HELP = "prove that a run took each sample exactly once per epoch, and that no validation sample was trained on"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("run_folder", metavar="run", help=A_RUN)
+    about = "look at the run's records only, and read no data: says nothing on samples that both splits hold"
+    parser.add_argument("--records", action="store_true", help=about)
+
+
+def run(arguments: argparse.Namespace) -> Audit:
+    """Audit. Raises ConfigurationError, RunFailed."""
+    return audit(arguments.run_folder, reads_data=not arguments.records)

@@ -1,0 +1,87 @@
+"""What the command ``audit`` answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from manyheads.runner.commands.audit.records import Skipped
+from manyheads.runner.errors import ExitCode, printable
+from manyheads.runner.run.answer import Answer
+
+SHOWN = 20  # findings, and skipped samples
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that should not be."""
+
+    kind: Annotated[str, "lost, doubled, foreign, exchanged, unnamed, unrecorded, recorded twice, resized or overlap"]
+    epoch: Annotated[int | None, "counted from 1"]
+    update: Annotated[int | None, "of the run, counted from 1"]
+    sample: Annotated[int | None, "its number in the training data, counted from 0"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Samples of equal content in both splits."""
+
+    common: Annotated[int, "validation samples whose content is also a training sample's, of those that were read"]
+    train: Annotated[int, "training samples"]
+    val: Annotated[int, "validation samples"]
+    read: Annotated[int, "samples of a split that are read at most, evenly spaced"]
+
+
+@dataclass(frozen=True)
+class Audit(Answer):
+    """Whether a run took the samples that were due."""
+
+    run: str
+    first: Annotated[int, "the first update that has a record; 0 if none has"]
+    last: Annotated[int, "the last one"]
+    epochs: Annotated[int, "complete ones among these updates"]
+    samples: Annotated[int, "how many these updates took"]
+    size: Annotated[int, "training samples"]
+    dropped: Annotated[int, "training samples that an epoch does not take, by data.drop_last or trainer.limit_train"]
+    earlier: Annotated[str | None, "the checkpoint of another run, which has the records of the updates before"]
+    findings: list[Finding]
+    skipped: Annotated[list[Skipped], "samples that could not be read; the next readable one was used instead"]
+    overlap: Annotated[Overlap | None, "null if no data were read"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.findings:
+            return ExitCode.NO
+        return ExitCode.DONE if self.last else ExitCode.UNDECIDED
+
+    def show(self) -> None:
+        for line in self.lines():
+            print(printable(line))
+
+    def lines(self) -> Sequence[str]:
+        """The answer as sentences."""
+        if not self.last:
+            return [f"{self.run} has no record of its samples: it was made by an earlier version, or made no update."]
+        lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {self.samples:,} samples"]
+        if self.earlier is not None:
+            lines.append(f"the updates before are those of another run, to be audited there: {self.earlier}")
+        wrong = [each for each in self.findings if each.kind != "overlap"]
+        lines += [each.text for each in wrong[:SHOWN]]
+        lines += [f"... and {len(wrong) - SHOWN:,} findings more"] if len(wrong) > SHOWN else []
+        if not wrong:
+            dropped = f" ({self.dropped:,} are not due in an epoch)" if self.dropped else ""
+            lines.append(f"each epoch took each of its samples exactly once, of {self.size:,}{dropped}")
+        lines += [
+            f"epoch {each.epoch}: sample {each.sample} was unreadable, the next one used: {each.path} ({each.reason})"
+            for each in self.skipped[:SHOWN]
+        ]
+        lines += [f"... and {len(self.skipped) - SHOWN:,} more, in skipped.csv"] if len(self.skipped) > SHOWN else []
+        return [*lines, *self._of_overlap()]
+
+    def _of_overlap(self) -> list[str]:
+        if (found := self.overlap) is None:
+            return []
+        read = f", of {found.read:,} read of a split at most" if found.read < max(found.train, found.val) else ""
+        if found.common:
+            return [f"{found.common:,} validation samples have the content of a training sample{read}"]
+        return [f"no validation sample has the content of a training sample{read}"]

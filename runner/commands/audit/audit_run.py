@@ -1,0 +1,126 @@
+"""Recomputes which samples a run should have taken, and compares its records with that."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.parent_signals import interrupt
+from manyheads.runner.commands.audit.answer import Audit, Finding, Overlap
+from manyheads.runner.commands.audit.culprits import culprits
+from manyheads.runner.commands.audit.due import Due
+from manyheads.runner.commands.audit.records import Seen, Taken, read_skipped, read_taken
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.data.multiset import Multiset
+from manyheads.runner.machine.process import handled_by
+from manyheads.runner.option.locate import Section
+from manyheads.runner.provenance.past_config import PastConfig
+from manyheads.runner.run import scratch
+from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.progress import each, working
+from manyheads.runner.run.run_folder import RunFolder
+
+RANK = "manyheads.runner.commands.audit.rank.overlap"
+ALONE = ("parallel=single", "launcher=inline", "checkpoint.resume=null", "checkpoint.load=null")
+
+
+def audit(path: str, *, reads_data: bool = True) -> Audit:
+    """Audit a run. ``reads_data``: also compare the contents of both splits. Raises ConfigurationError, RunFailed."""
+    folder = RunFolder(path)
+    config = folder.read_config()
+    taken, seen = read_taken(folder)
+    result = folder.read_result() or {}
+    steps = result.get("steps") or 0 if result.get("status") in ("completed", "interrupted") else 0
+    findings = list(_compared(taken, seen, config, steps=steps))
+    overlap = _overlap(path) if reads_data else None
+    if overlap is not None and overlap.common:
+        findings.append(Finding("overlap", None, None, None, f"{overlap.common:,} samples are in both splits"))
+    return _answer(folder, config, taken, findings, overlap)
+
+
+def _answer(
+    folder: RunFolder, config: Section, taken: Sequence[Taken], findings: list[Finding], overlap: Overlap | None
+) -> Audit:
+    size = taken[-1].size if taken else 0
+    due = Due(config, size) if size else None
+    ends = {row.last for row in taken}
+    complete = [row.epoch for row in taken if due and row.first == (row.epoch - 1) * due.updates + 1]
+    return Audit(
+        run=str(folder),
+        first=taken[0].first if taken else 0,
+        last=taken[-1].last if taken else 0,
+        epochs=sum(due is not None and epoch * due.updates in ends for epoch in complete),
+        samples=sum(row.samples for row in taken),
+        size=size,
+        dropped=0 if due is None else size - len(np.unique(due.samples(1, 1, due.updates))),
+        earlier=config["checkpoint"]["resume"] if taken and taken[0].first > 1 else None,
+        findings=findings,
+        skipped=read_skipped(folder),
+        overlap=overlap,
+    )
+
+
+def _compared(taken: Sequence[Taken], seen: Sequence[Seen], config: Section, *, steps: int) -> Iterator[Finding]:
+    """What is wrong with the rows. ``steps``: the updates that the run says it made."""
+    if not taken:
+        return
+    yield from _unrecorded(taken, config, steps)
+    plans = {size: Due(config, size) for size in sorted({row.size for row in taken})}
+    by_epoch: dict[int, list[Taken]] = {}
+    for row in taken:
+        by_epoch.setdefault(row.epoch, []).append(row)
+    for epoch, rows in each([*by_epoch.items()], "comparing epochs"):
+        wrong = [row for row in rows if not _is_due(row, plans[row.size])]
+        if wrong:
+            yield from culprits(wrong, [part for part in seen if part.epoch == epoch], plans[wrong[0].size])
+        for due in plans.values():
+            yield from _not_once(epoch, due)
+
+
+def _is_due(row: Taken, due: Due) -> bool:
+    begin = (row.epoch - 1) * due.updates
+    if not begin < row.first <= row.last <= begin + due.updates:
+        return False
+    expected = Multiset.of(due.drawn(row.epoch), due.samples(row.epoch, row.first, row.last))
+    return (expected.count, expected.value) == (row.samples, row.digest)
+
+
+def _not_once(epoch: int, due: Due) -> Iterator[Finding]:
+    """An epoch whose due samples are not different ones: a fault of the order itself."""
+    count = np.zeros(due.size, np.uint8)
+    begin = (epoch - 1) * due.updates
+    np.add.at(count, due.samples(epoch, begin + 1, begin + due.updates), 1)
+    for sample in np.flatnonzero(count > due.batches.repeats)[:1].tolist():
+        yield Finding("doubled", epoch, None, sample, f"epoch {epoch}: the order has sample {sample} more than once")
+
+
+def _unrecorded(taken: Sequence[Taken], config: Section, steps: int) -> Iterator[Finding]:
+    """Updates without a row, or with several; and data whose size changed."""
+    if taken[0].first > 1 and config["checkpoint"]["resume"] is None:
+        yield Finding("unrecorded", 1, 1, None, f"updates 1 to {taken[0].first - 1} have no record")
+    for one, other in pairwise(taken):
+        if other.first > one.last + 1:
+            text = f"updates {one.last + 1} to {other.first - 1} have no record"
+            yield Finding("unrecorded", other.epoch, one.last + 1, None, text)
+        elif other.first <= one.last:
+            text = f"updates {other.first} to {min(one.last, other.last)} are recorded twice"
+            yield Finding("recorded twice", other.epoch, other.first, None, text)
+        if other.size != one.size:
+            text = f"from update {other.first} on there are {other.size:,} training samples, before {one.size:,}"
+            yield Finding("resized", other.epoch, other.first, None, text)
+    if steps > taken[-1].last:
+        text = f"updates {taken[-1].last + 1} to {steps} have no record"
+        yield Finding("unrecorded", taken[-1].epoch, taken[-1].last + 1, None, text)
+
+
+def _overlap(path: str) -> Overlap:
+    """What both splits have in common, found by a process of its own. Raises ConfigurationError, RunFailed."""
+    composed, folders, trust = PastConfig.authorized(path, []).composed(*ALONE)
+    run = checked(composed, trust=trust, folders=folders)
+    with scratch.folder() as place:
+        folder = RunFolder(place / "run")
+        folder.write_config(run.written)
+        with handled_by(interrupt), log_file(folder.log), working("reading the samples of both splits"):
+            launch(prepare(folder, apart=True), main=RANK)
+        return Overlap(**(folder.read_result() or {})["overlap"])  # type: ignore[typeddict-item]

@@ -1,0 +1,102 @@
+"""Reads what a run's ranks recorded of the samples that they took: samples.csv and skipped.csv."""
+
+import base64
+import binascii
+import csv
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.logger.csv import SKIPPED, TAKEN
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
+from manyheads.runner.run.run_folder import RunFolder
+
+MOST_SAMPLES = 2**36  # of a training set; more would be a damaged table
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Updates ``first`` to ``last`` of ``epoch``, all counted from 1, of a run with ``size`` training samples.
+
+    ``samples`` and ``digest``: how many they took, and the sum of their hashes.
+    """
+
+    epoch: int
+    first: int
+    last: int
+    size: int
+    samples: int
+    digest: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which samples these updates took, as far as the ranks noted it: a bitmap, and those that came more than once."""
+
+    epoch: int
+    first: int
+    last: int
+    size: int
+    bits: str
+    again: tuple[int, ...]
+
+    def mask(self) -> np.ndarray:
+        """Whether each sample was taken, (size,) bool. Raises ConfigurationError for a damaged one."""
+        length = -(-self.size // 8)
+        try:
+            content = zlib.decompressobj().decompress(base64.b64decode(self.bits, validate=True), length + 1)
+        except (zlib.error, binascii.Error):
+            content = b""
+        if len(content) != length:
+            raise ConfigurationError(f"samples.csv is damaged: the bitmap of updates {self.first} to {self.last}.")
+        return np.unpackbits(np.frombuffer(content, np.uint8), count=self.size, bitorder="little").astype(bool)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A sample that could not be read in an epoch; the next readable one was used in its place."""
+
+    epoch: int
+    sample: int
+    path: str
+    reason: str
+
+
+def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
+    """Both kinds of rows, in their order; none if the run has no such table. Raises ConfigurationError."""
+    try:
+        header, *lines = read_text(folder.samples, most=MOST_TABLE_BYTES).splitlines() or [""]
+    except FileNotFoundError:
+        return [], []
+    names = header.split(",")
+    taken, seen = [], []
+    for number, line in enumerate(lines, 2):
+        try:
+            row = dict(zip(names, line.split(","), strict=True))
+            epoch, first, last, size = (int(row[name]) for name in ("epoch", "first", "step", "of"))
+            if not (epoch > 0 and 0 < first <= last and 0 < size <= MOST_SAMPLES):
+                raise ValueError
+            if row["bits"]:
+                again = tuple(int(each) for each in row["again"].split())
+                seen.append(Seen(epoch, first, last, size, row["bits"], again))
+            else:
+                taken.append(Taken(epoch, first, last, size, int(row["samples"]), int(row["digest"], 16)))
+        except (ValueError, KeyError):
+            columns = ", ".join(TAKEN)
+            raise ConfigurationError(f"{folder.samples} is damaged: line {number} is no row of {columns}.") from None
+    return taken, seen
+
+
+def read_skipped(folder: RunFolder) -> list[Skipped]:
+    """The samples that were skipped; none if the run skips none. Raises ConfigurationError."""
+    try:
+        lines = read_text(folder.skipped, most=MOST_TABLE_BYTES).splitlines()
+    except FileNotFoundError:
+        return []
+    try:
+        rows = [{name: row[name] for name in SKIPPED} for row in csv.DictReader(lines)]
+        return [Skipped(int(row["epoch"]), int(row["sample"]), row["path"], row["reason"]) for row in rows]
+    except (ValueError, KeyError, TypeError, csv.Error):
+        raise ConfigurationError(f"{folder.skipped} is damaged: a row lacks {', '.join(SKIPPED)}.") from None

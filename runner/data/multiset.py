@@ -1,0 +1,50 @@
+"""An additive hash of which samples were taken in which epoch: however they are grouped, it adds up to the same."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from manyheads.runner.data.keys import sample_keys
+
+_SEED = 0x7461_6B65_6E00  # of all runs, and of nothing else
+
+
+class Multiset(NamedTuple):
+    """The sum of a 64-bit hash of each (epoch, sample), in halves, and how many there are.
+
+    All are whole numbers in double precision, exact as long as fewer than 2**21 of them are added up.
+    """
+
+    count: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def value(self) -> int:
+        """The sum modulo 2**64."""
+        return (int(self.low) + (int(self.high) << 32)) % 2**64
+
+    @property
+    def digest(self) -> str:
+        return f"{self.value:016x}"
+
+    @classmethod
+    def of(cls, epoch: int, samples: np.ndarray) -> "Multiset":
+        """Of these samples, (N,) integers, in an epoch counted from 0."""
+        return cls.summed(len(samples), int(hashes(epoch, samples).sum(dtype=np.uint64)))  # which wraps around
+
+    @classmethod
+    def summed(cls, count: int, total: int) -> "Multiset":
+        """Of ``count`` samples whose hashes add up to ``total``, modulo 2**64."""
+        return cls(float(count), float(total % 2**32), float(total >> 32))
+
+
+def hashes(epoch: int, samples: np.ndarray) -> np.ndarray:
+    """The hash of each sample in an epoch, (N,) uint64."""
+    return sample_keys(_SEED, epoch, samples)
+
+
+def added(parts: Sequence[Multiset]) -> Multiset:
+    """The multiset of all of them."""
+    return Multiset(*(float(sum(column)) for column in zip(*parts, strict=True))) if parts else Multiset()

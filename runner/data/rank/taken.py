@@ -1,0 +1,89 @@
+"""Which samples a rank's updates have taken: a hash of each log window, and a bit for each sample."""
+
+import base64
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from manyheads.runner.data.multiset import Multiset, added, hashes
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.passes import ForwardResult, TakenSamples
+
+MOST = 1000  # samples that were taken twice and are named
+CHUNK = 2**19  # bytes of bits that are exchanged at once, as one byte for each bit
+
+
+class Seen(NamedTuple):
+    """The samples that all ranks took since the last time. ``bits``: base64 of a compressed bitmap, lowest bit first.
+
+    ``again``: those that were taken more than once.
+    """
+
+    bits: str
+    again: list[int]
+
+
+class Taken:
+    """What this rank's updates took. ``marks``: whether each sample of ``size`` gets a bit, as if none came twice.
+
+    The samples of many updates are hashed at once, when the windows are exchanged.
+    """
+
+    def __init__(self, size: int, *, marks: bool):
+        self.size, self._open, self._closed = size, list[TakenSamples](), list[list[TakenSamples]]()
+        self._bits = np.zeros(-(-size // 8) if marks else 0, np.uint8)
+        self._again: list[int] = []
+
+    def add(self, passes: Sequence[ForwardResult]) -> None:
+        """Note the samples of an update."""
+        self._open += [passed.taken for passed in passes if passed.taken is not None]
+
+    def close(self) -> None:
+        """A log window ends."""
+        self._closed.append(self._open)
+        self._open = []
+
+    def collect(self) -> list[Multiset]:
+        """What was taken in each window that has been closed since the last time."""
+        closed, self._closed = self._closed, []
+        own = [each for window in closed for each in window if not isinstance(each, Multiset)]
+        if not own:
+            return [added([each for each in window if isinstance(each, Multiset)]) for window in closed]
+        samples = np.concatenate([each for _, each in own])
+        epochs = {epoch for epoch, _ in own}
+        found = hashes(epochs.pop(), samples) if len(epochs) == 1 else np.concatenate([hashes(*each) for each in own])
+        if len(self._bits):
+            self._mark(np.sort(samples))
+        ends = np.cumsum([0, *(sum(len(each) for _, each in window) for window in closed)])  # type: ignore[misc]
+        totals = np.concatenate([[np.uint64(0)], np.cumsum(found, dtype=np.uint64)])[ends]
+        return [Multiset.summed(*each) for each in zip(np.diff(ends).tolist(), np.diff(totals).tolist(), strict=True)]
+
+    def _mark(self, samples: np.ndarray) -> None:
+        places, bits = samples >> 3, np.left_shift(1, samples & 7).astype(np.uint8)
+        is_again = self._bits[places] & bits > 0
+        is_again[1:] |= samples[1:] == samples[:-1]
+        self._again += samples[is_again][: MOST - len(self._again)].tolist()
+        np.bitwise_or.at(self._bits, places, bits)
+
+    def flush(self, parallel: Parallel) -> Seen | None:
+        """The samples of all ranks since the last time, which are then forgotten; None without marks.
+
+        All ranks call it, after all windows have been collected.
+        """
+        if not len(self._bits):
+            return None
+        again = {sample for own in parallel.gather(self._again) for sample in own}
+        if parallel.world_size > 1:
+            for start in range(0, len(self._bits), CHUNK):
+                own = torch.from_numpy(np.unpackbits(self._bits[start : start + CHUNK], bitorder="little")).to(
+                    parallel.device
+                )
+                counts = parallel.reduce(own).cpu().numpy()
+                again |= {8 * start + bit for bit in np.flatnonzero(counts > 1)[:MOST].tolist()}
+                self._bits[start : start + CHUNK] = np.packbits(counts > 0, bitorder="little")
+        bits = base64.b64encode(zlib.compress(self._bits.tobytes(), 1)).decode()
+        self._bits[:], self._again = 0, []
+        return Seen(bits, sorted(again)[:MOST])
