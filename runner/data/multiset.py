@@ -40,6 +40,9 @@ class Multiset(NamedTuple):
         return cls(float(count), float(total % 2**32), float(total >> 32))
 
 
+TakenSamples = tuple[int, np.ndarray] | Multiset  # an epoch, from 0, and samples taken in it; or what they add up to
+
+
 def hashes(epoch: int, samples: np.ndarray) -> np.ndarray:
     """The hash of each sample in an epoch, (N,) uint64."""
     return sample_keys(_SEED, epoch, samples)

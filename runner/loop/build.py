@@ -90,8 +90,10 @@ def build(
         known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)
         update, settings = assemble(run, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(run.callbacks, parallel)
-        about = {"samples": loaders.train.samples, "utilization": known, "is_silent": is_silent}
-        reporter = build_reporter(run, parallel, update.scores, folder, state, **about)
+        size, scores = loaders.train.samples, update.scores
+        reporter = build_reporter(
+            run, parallel, scores, folder, state, samples=size, utilization=known, is_silent=is_silent
+        )
     except BaseException:
         precision.close()
         raise

@@ -94,8 +94,7 @@ class BatchDataset:
             keys = alternating_keys(keys, seed=self.seed, epoch=request.epoch, indices=request.indices)
         if hasattr(self.dataset, "batch"):
             content = self.dataset.batch(request.indices, keys)
-            own = {"ids": request.indices, "epoch": request.epoch, "mix": request.mix}
-            return Batch(content, request.count, request.weight, **own)
+            return self._batch(request, content, request.count, request.indices)
         try:
             return self._collect(request, keys)
         except ConfigurationError as error:
@@ -125,8 +124,12 @@ class BatchDataset:
         if not samples:
             return Batch(None, 0, 0.0, corrupt)
         count = min(request.count, len(samples))
-        own = {"ids": np.array(ids), "epoch": request.epoch, "mix": request.mix}
-        return Batch(self.collate(samples), count, request.weight, corrupt, **own)
+        batch = self._batch(request, self.collate(samples), count, np.array(ids))
+        batch.corrupt = corrupt
+        return batch
+
+    def _batch(self, request: BatchIndices, content: Any, count: int, ids: np.ndarray) -> Batch:
+        return Batch(content, count, request.weight, ids=ids, epoch=request.epoch, mix=request.mix)
 
     def _read(self, index: int, key: int, corrupt: list[Unreadable]) -> Any | None:
         seed_sample(key, self.generators)

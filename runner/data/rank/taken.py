@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from manyheads.runner.data.multiset import Multiset, added, hashes
+from manyheads.runner.data.multiset import Multiset, TakenSamples, added, hashes
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.passes import ForwardResult, TakenSamples
+from manyheads.runner.parallel.rank.passes import ForwardResult
 
 MOST = 1000  # samples that were taken twice and are named
 CHUNK = 2**19  # bytes of bits that are exchanged at once, as one byte for each bit

@@ -3,17 +3,13 @@
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
 from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
-from manyheads.runner.data.multiset import Multiset
 
 if TYPE_CHECKING:
+    from manyheads.runner.data.multiset import TakenSamples
     from manyheads.runner.data.rank.batches import Batch
-
-
-TakenSamples = tuple[int, np.ndarray] | Multiset  # an epoch, from 0, and samples taken in it; or what they add up to
 
 
 class ForwardResult(NamedTuple):
@@ -29,7 +25,7 @@ class ForwardResult(NamedTuple):
     samples: int
     counted: float
     observed: Any
-    taken: TakenSamples | None = None
+    taken: "TakenSamples | None" = None
 
 
 class ForwardBackward(Protocol):
