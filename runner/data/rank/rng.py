@@ -11,6 +11,7 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 
 GENERATORS = ("torch", "random", "numpy")  # what a sample may draw from
 
+
 def seed_sample(key: int, generators: Collection[str] = GENERATORS) -> None:
     """Seed the generators that a sample draws from; ``generators``: of "torch", "random" and "numpy"."""
     if "torch" in generators:
