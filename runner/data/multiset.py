@@ -16,7 +16,7 @@ class Multiset(NamedTuple):
     All are whole numbers in double precision, exact as long as fewer than 2**21 of them are added up.
     """
 
-    count: float = 0.0
+    count: float = 0.0  # type: ignore[assignment]  # tuple.count is of no use here
     low: float = 0.0
     high: float = 0.0
 
