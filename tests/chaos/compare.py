@@ -10,6 +10,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import lines
 from tests.in_process import TIMINGS, rows
 
+OTHERS = ("steps.csv", "epochs.csv", "evaluations.csv", "samples.csv", "gpu.csv", "host.csv")  # not byte by byte
 TABLES = ("steps.csv", "epochs.csv", "evaluations.csv")
 # What a clock or a process number is in, or what depends on how often a run was started.
 VARYING = ("logs", "run.log", "console.log", "gpu.csv", "host.csv", "tensorboard", "trackers", ".hydra", "filler")
@@ -53,7 +54,7 @@ def left_by_run(run: RunFolder, tracker: Path, *, exact: bool) -> dict[str, Any]
         if (run.path / name).exists():
             found[name] = rows(run.path / name, without=TIMINGS)
     for path in files:
-        if path.suffix in (".csv", ".safetensors", ".npy") and path.name not in (*TABLES, "gpu.csv", "host.csv"):
+        if path.suffix in (".csv", ".safetensors", ".npy") and path.name not in OTHERS:
             found[str(path.relative_to(run.path))] = hashlib.sha256(content(path)).hexdigest()
     found["tracker"] = told(tracker / origin["id"])
     return found

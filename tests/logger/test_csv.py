@@ -133,7 +133,9 @@ def test_a_position_is_what_is_on_the_disk(tmp_path):
     files = with_board(folder)
     row = dict.fromkeys(recorder.STEP_COLUMNS, 1.0)
     files.step({**row, "step": 1})
-    assert files.position() == {"steps": folder.steps.stat().st_size, "epochs": folder.epochs.stat().st_size}
+    files.taken(dict.fromkeys(recorder.TAKEN, 1))
+    tables = {"steps": folder.steps, "epochs": folder.epochs, "samples": folder.samples}
+    assert files.position() == {name: table.stat().st_size for name, table in tables.items()}
     files.close()
 
 
@@ -142,6 +144,8 @@ def test_the_other_ranks_write_nothing(tmp_path, monkeypatch):
     silent = NullWriter()
     silent.step({})
     silent.epoch({})
+    silent.taken({})
+    silent.skipped({})
     assert silent.position() == {}
     silent.close()
     assert not list(tmp_path.iterdir())

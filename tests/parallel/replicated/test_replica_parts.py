@@ -47,11 +47,14 @@ def test_what_shares_come_to_adds_up_to_the_batch(session):
         batches = loader.drawn([], 5, share=share, of=of)
         return steps.flattened([steps(batch, last=batch is batches[-1]) for batch in batches])
 
-    torch.testing.assert_close(row(0, 3) + row(1, 3) + row(2, 3), row(0, 1), rtol=1e-12, atol=1e-12)
-    passed = steps.unflattened(row(0, 1))
-    assert passed.samples == 26
+    joined, whole = row(0, 3) + row(1, 3) + row(2, 3), row(0, 1)
+    for part in (slice(3), slice(6, None)):  # in between is which samples they are, in halves that carry
+        torch.testing.assert_close(joined[part], whole[part], rtol=1e-12, atol=1e-12)
+    passed = steps.unflattened(whole)
+    assert passed.samples == passed.taken.count == 26
+    assert passed.taken.digest == steps.unflattened(joined).taken.digest
     statistics = update.scores.add_up([passed.observed, passed.observed])
-    torch.testing.assert_close(update.scores.flatten(statistics), 2 * row(0, 1)[3:])
+    torch.testing.assert_close(update.scores.flatten(statistics), 2 * whole[6:])
 
 
 def test_rows_that_were_missed_are_taken_from_another():
