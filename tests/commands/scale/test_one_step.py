@@ -2,7 +2,6 @@
 
 from collections import Counter
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -68,7 +67,7 @@ def test_what_is_replayed_is_what_is_rehearsed(overrides: list[str]) -> None:
     replay = Counting(Step(units, 0.1, 0.2), found.run.parallel.exchanges(devices=RANKS))
     replay.passes(units)
     replay.conclude()
-    traffic: dict[str, Any] = rehearsed(found).traffic or {}
+    traffic = rehearsed(found).traffic or {}
     largest = {NAMED.get(kind, kind): each.bytes for kind, each in traffic.items() if each.bytes > 0.05 * parameters()}
     assert largest.keys() == replay.sent.keys()
     for kind, size in largest.items():
