@@ -1,6 +1,6 @@
 """How costs grow: with ranks, samples, jobs of a sweep, and files of an image folder.
 
-``python -m tests.benchmarks.growth [ranks] [samples] [jobs] [files]`` measures all, or some, in some three minutes.
+``python -m tests.benchmarks.growth [ranks] [samples] [jobs] [files] [orders]`` measures all, or some, in four minutes.
 With MANYHEADS_MILLION set in the environment also a million files, which take a minute or more to make and to remove.
 """
 
@@ -9,11 +9,14 @@ import os
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import torch
 from rich.console import Console
 
@@ -21,7 +24,7 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.imagefolder import ImageFolderOption, class_names
 from manyheads.runner.data.imagefolder_index import SETTLED, list_images
-from manyheads.runner.data.order import Shuffle
+from manyheads.runner.data.order import Blocks, Feistel, Order, Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.loader import InputTransform, Loader
@@ -37,6 +40,7 @@ from tests.report.sweep import Sweep
 
 RANKS, SAMPLES = (1, 2, 3, 4), (10**2, 10**3, 10**4, 10**5, 10**6)
 JOBS, FILES = (10, 100, 1000), (10**3, 10**4, 10**5, *([10**6] if os.environ.get("MANYHEADS_MILLION") else []))
+ORDERED = (10**4, 10**6, 10**7, 10**8)
 CLASSES, BATCH = 1000, 96
 QUICK = ("data.num_workers=0", "trainer.device=cpu", "launcher.threads_per_rank=1", "checkpoint.every=0")
 
@@ -92,6 +96,34 @@ def _epochs(size: int, workers: int, times: int = 9) -> tuple[float, float]:
                 turns.append(1e3 * (time.perf_counter() - last))
             last = time.perf_counter()
     return turns[0], median(turns[1:])
+
+
+def by_orders() -> Curve:
+    """The last batch of 256 of an epoch's order, as a resumed run begins: the first time, each next time, and memory.
+
+    Microseconds, and kilobytes of memory.
+    """
+    found: dict[str, list[float]] = {}
+    for size in ORDERED:
+        orders: dict[str, Order] = {"shuffle": Shuffle(size, seed=1), "feistel": Feistel(size, seed=1)}
+        orders["blocks"] = Blocks(size, seed=1, block=100, window=1000)
+        for name, order in orders.items():
+            last = partial(order.at, positions=np.arange(size - 256, size))
+            took = [_timed(partial(last, 3)) for _ in range(9)]
+            tracemalloc.start()
+            last(4)  # another epoch, which nothing is kept of
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            values = {"first": 1e6 * took[0], "next": 1e6 * min(took[1:]), "memory": most / 1e3}
+            for what, value in values.items():
+                found.setdefault(f"{name}, {what}", []).append(value)
+    return Curve("the order of samples", "samples", "us and kB", list(ORDERED), found)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def by_jobs() -> Curve:
@@ -179,6 +211,7 @@ MEASURES: dict[str, Callable[[], Curve]] = {
     "samples": by_samples,
     "jobs": by_jobs,
     "files": by_files,
+    "orders": by_orders,
 }
 
 
