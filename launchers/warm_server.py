@@ -1,8 +1,8 @@
 """The warm process: it has imported torch and the worker's code once; ranks are forked from it.
 
 It is multiprocessing's forkserver (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods),
-one for each process that launches runs. It has no thread and no CUDA context, so that a fork of it is as good as a
-fresh process, and it starts no sooner than somebody asks for it.
+one for each process that launches runs, or in ``several`` one for each environment. It has no thread and no CUDA
+context, so that a fork of it is as good as a fresh process, and it starts no sooner than somebody asks for it.
 """
 
 import multiprocessing
@@ -37,11 +37,16 @@ READ_AT_IMPORT = re.compile(
     r"PROTOCOL_BUFFERS|MALLOC|LD)_\w+|GLIBC_TUNABLES|LOGLEVEL|PYTHON(?!PATH)\w+"
 )
 _server: Any = forkserver._forkserver  # there is no public way to end it, or to have another one
+_STATE = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid")  # by which servers differ
 _read: dict[str, str] = {}  # by the server that runs
+_parked: list[tuple[dict[str, str], list[Any]]] = []  # what others have read, and their states; the oldest first
+_most = 1
 
 
 def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
-    """Let the server import in the background; returns at once. A server with another environment is stopped first.
+    """Let the server import in the background; returns at once.
+
+    One with another environment is stopped first, or in ``several`` kept for later.
 
     ``environment``: what ranks get in addition to this process's own. ``imports``: modules that most ranks will need,
     for a server that does not run yet. Call it in the main thread, since the server dies with the thread that started
@@ -49,7 +54,7 @@ def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
     """
     read = {name: value for name, value in {**os.environ, **environment}.items() if READ_AT_IMPORT.fullmatch(name)}
     if read != _read:
-        stop()
+        _switch(read)
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
     _keep_sockets_in_scratch()
     multiprocessing.set_forkserver_preload([PRELOAD])
@@ -69,8 +74,52 @@ def _keep_sockets_in_scratch() -> None:
         Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, behind what uses the folder
 
 
+@contextmanager
+def several(most: int) -> Iterator[None]:
+    """A context in which up to ``most`` servers stay, for runs that alternate between that many environments."""
+    global _most
+    before, _most = _most, most
+    try:
+        yield
+    finally:
+        _most = before
+        _end_parked(most=_most - 1)
+
+
+def _switch(read: Mapping[str, str]) -> None:
+    """Have the server that has read these variables; if there is none, none."""
+    if _server._forkserver_pid is not None:
+        _parked.append((dict(_read), _exchanged([None] * len(_STATE))))
+    if found := next((each for each in _parked if each[0] == read), None):
+        _parked.remove(found)
+        _exchanged(found[1])
+    _end_parked(most=_most - 1)
+
+
+def _end_parked(*, most: int) -> None:
+    """End the oldest of those that are parked, until so many are left."""
+    current = _exchanged([None] * len(_STATE))
+    while len(_parked) > most:
+        _exchanged(_parked.pop(0)[1])
+        _end()
+    _exchanged(current)
+
+
+def _exchanged(state: Sequence[Any]) -> list[Any]:
+    """Give multiprocessing another server's state; returns the one that it had."""
+    before = [getattr(_server, name) for name in _STATE]
+    for name, value in zip(_STATE, state, strict=True):
+        setattr(_server, name, value)
+    return before
+
+
 def stop() -> None:
-    """End the server, and with it whatever was forked from it; the next process starts a new one."""
+    """End all servers, and with them whatever was forked from them; the next process starts a new one."""
+    _end()
+    _end_parked(most=0)
+
+
+def _end() -> None:
     if _server._forkserver_pid is not None:
         # It would go on importing until it looks at the pipe by which it is asked to end.
         os.kill(_server._forkserver_pid, signal.SIGKILL)

@@ -95,6 +95,21 @@ def test_what_libraries_read_at_import_restarts_the_server(tmp_path: Path) -> No
     assert not psutil.pid_exists(pids[0])
 
 
+@pytest.mark.tail
+@pytest.mark.processes
+def test_several_servers_stay_for_runs_that_alternate(tmp_path: Path) -> None:
+    pids = []
+    with warm.several(2):
+        for threads in (1, 2, 1, 2, 3):
+            found = run(tmp_path / f"{len(pids)}", f"launcher.threads_per_rank={threads}")
+            assert found["environment"]["OMP_NUM_THREADS"] == str(threads)
+            pids.append(server().pid)
+        assert pids[0] == pids[2] != pids[1] == pids[3]
+        assert [psutil.pid_exists(each) for each in (pids[0], pids[1], pids[4])] == [False, True, True]
+    assert not psutil.pid_exists(pids[1])
+    assert server().pid == pids[4]
+
+
 @pytest.mark.parametrize(
     ("name", "restarts"),
     [
