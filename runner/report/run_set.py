@@ -12,6 +12,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 SEED, FOLD = "seed", f"data.{DataOption.repeating}"
+RUNS = "runs"  # within the folder of a tuning or a judgement
 REPEATING = (SEED, FOLD)  # keys that repeat a job rather than define another one
 # Of steps.csv; for long runs, parsing numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
@@ -97,13 +98,17 @@ def _one(path: Path) -> RunSet:
     if RunFolder(path).config.exists():
         job = _of_folder(path, str(path))
         return RunSet(str(path), None, (job,), job.state == "running")
-    children = sorted((child for child in path.iterdir() if RunFolder(child).holds_run()), key=_by_number)
+    children = _runs_in(path) or (_runs_in(path / RUNS) if (path / RUNS).is_dir() else [])
     if children or (path / "multirun.yaml").exists():
         jobs = tuple(_of_folder(child, child.name) for child in children)
         return RunSet(str(path), path.absolute(), jobs, any(job.state == "running" for job in jobs))
     if RunFolder(path).holds_run():  # refused before it was frozen
         return RunSet(str(path), None, (_of_folder(path, str(path)),))
     raise ConfigurationError(f"{path} holds neither a run (run.yaml) nor a sweep (ledger.jsonl, or folders of runs).")
+
+
+def _runs_in(path: Path) -> list[Path]:
+    return sorted((child for child in path.iterdir() if RunFolder(child).holds_run()), key=_by_number)
 
 
 def _beside(ledger: Ledger) -> tuple[str, ...]:

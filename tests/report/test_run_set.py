@@ -1,4 +1,5 @@
 import fcntl
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def test_other_launchers_sweeps_are_numbered_folders_in_the_order_of_numbers(tmp
     for _ in range(11):
         sweep.job("parallel=single")
     assert [job.number for job in gather([str(sweep.folder)]).jobs] == [str(number) for number in range(11)]
+
+
+def test_the_runs_of_a_tuning_are_compared_as_those_of_a_sweep(tmp_path: Path, real_run: RunFolder):
+    for name in ("0010-screen", "0002-screen"):
+        shutil.copytree(real_run.path, tmp_path / "tuning" / "runs" / name)
+    found = gather([str(tmp_path / "tuning")])
+    assert [job.number for job in found.jobs] == ["0002-screen", "0010-screen"]
+    assert found.folder == tmp_path / "tuning"
 
 
 def test_loose_runs_and_sweeps_can_be_mixed(sweep: Sweep, real_run: RunFolder):
