@@ -35,6 +35,12 @@ def candidates(run: RunConfig) -> Iterator[Candidate]:
     yield from strategies(run)
 
 
+def startup_of(setting: str) -> float:
+    """Some seconds by which a first start takes longer with an override of the trainer, as its rule declares it."""
+    key, _, value = setting.partition("=")
+    return TUNABLE[key].startup.get(value, 0.0) if key in TUNABLE else 0.0
+
+
 def settings(run: RunConfig) -> Iterator[Candidate]:
     """Other values of the keys of its options."""
     for key, tunable in _declared(run):

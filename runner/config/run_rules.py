@@ -154,6 +154,9 @@ def _compiled(run: RunConfig) -> list[str]:
     return ["none", "default", *(["reduce-overhead", "max-autotune"] if run.on_gpus else [])]
 
 
+COMPILING = {"default": 30.0, "reduce-overhead": 30.0, "max-autotune": 300.0}  # small models, on the CPU
+
+
 def _units(run: RunConfig) -> Sequence[list[str]] | str:
     return "trainer.compile=none compiles nothing" if run.trainer.compile == "none" else [[], ["auto"]]
 
@@ -165,7 +168,7 @@ def _formats(run: RunConfig) -> Sequence[bool] | str:
 # Keys that change how the same updates are computed. BatchNorm's statistics are over a micro-batch, though.
 TUNABLE: dict[str, Tunable] = {
     "trainer.channels_last": Tunable(COMPUTE, _formats),
-    "trainer.compile": Tunable(COMPUTE, _compiled),
+    "trainer.compile": Tunable(COMPUTE, _compiled, startup=COMPILING),
     "trainer.compile_units": Tunable(COMPUTE, _units),
     "trainer.grad_accumulation": Tunable(COMPUTE, _micro_batches),
     "trainer.recompute": Tunable(COMPUTE, never("recomputing saves memory, and takes time")),

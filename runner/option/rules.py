@@ -166,12 +166,14 @@ class Tunable(NamedTuple):
 
     ``part``: of an update's time that it changes, one of PARTS. ``values``: called with a resolved run config; what is
     worth trying for it on this machine, the run's own value among it or not; a string says why nothing is. ``needs``:
-    keys that have to be set along with it.
+    keys that have to be set along with it. ``startup``: by value, as typed, how many seconds longer a first
+    start takes, roughly.
     """
 
     part: str
     values: Values
     needs: Mapping[str, Any] = {}
+    startup: Mapping[str, float] = {}
 
 
 def always(*values: Any) -> Values:

@@ -69,6 +69,8 @@ def fail(how: str) -> None:
         os._exit(0)
     if how == "allocate":
         torch.empty(2**46)  # torch's allocator refuses
+    if how == "lose the device":  # as torch words it
+        raise RuntimeError("CUDA error: device is lost")
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "stop":

@@ -10,19 +10,33 @@ from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.commands.explain.limits import Limit
-from manyheads.runner.commands.tune.budget import arm_of
+from manyheads.runner.commands.tune.bench import LIMITS
+from manyheads.runner.commands.tune.budget import BETWEEN_RUNS, arm_of
+from manyheads.runner.commands.tune.proof import PROOF
 from manyheads.runner.commands.tune.race import BASE, Variant
-from manyheads.runner.commands.tune.search import Choice, Outcome
+from manyheads.runner.commands.tune.screening import SCREEN
+from manyheads.runner.commands.tune.search import DECIDE, FRESH, PRECISIONS, Choice, Outcome
 from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.errors import printable
+from manyheads.runner.judge.rows import EXACT, FACTS, FLOOR, STEPS, TRIAL
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_own_place
 
 PAGE = "tuning.html"
-MOST_SHOWN = 8
 YOURS = "your configuration"
+MOST_SHOWN = 8
+PHASES = {
+    YOURS: (TRIAL, FLOOR),
+    "screening": (SCREEN,),
+    "comparing what is computed": (FACTS, STEPS, EXACT),
+    "proving": (PROOF.name,),
+    "deciding": (DECIDE, FRESH),
+    "other precisions": (PRECISIONS,),
+    "what limits": (LIMITS.name,),
+    "between runs": (BETWEEN_RUNS,),
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,8 @@ class TunedChoice:
     numerics: Annotated[str, "what the numbers are, compared with those of your configuration"]
     change: Annotated[str, "overrides that are added to yours; empty: your configuration is the fastest"]
     overrides: Annotated[list[str], "all overrides"]
-    speedup: Annotated[float, "how many times as fast as your configuration, in rounds after it was chosen"]
+    speedup: Annotated[float, "how many times as fast as your configuration: in rounds after it was chosen, if any"]
+    rounds: Annotated[int, "how many rounds these are; 0: the speed-up is what is expected of the rounds before"]
     low: Annotated[float | None, "lower end of the speed-up's interval over all rounds; null if it has none"]
     high: Annotated[float | None, "upper end"]
     regret: Annotated[float, "how much faster the fastest of those measured to a decision may be, as a fraction"]
@@ -48,6 +63,7 @@ class TunedChoice:
             " ".join(choice.candidate),
             overrides,
             math.exp(choice.gain),
+            choice.rounds,
             low,
             high,
             choice.regret,
@@ -69,6 +85,8 @@ class TunedChoice:
             yield f"  {self.unproven} was ahead, but may be no faster; a longer --budget may show it"
 
     def _interval(self) -> str:
+        if not self.rounds:
+            return "as expected from screening alone; a longer --budget may show it"
         if self.low is None or self.low <= 1:
             return "likely, but not shown; a longer --budget may show it"
         return f"at least {self.low:.2f}" if self.high is None else f"{self.low:.2f} to {self.high:.2f}"
@@ -85,6 +103,7 @@ class Tuned(Answer):
     screened: Annotated[dict[str, float], "by overrides the speed-up in a single round, of all that were measured"]
     precisions: Annotated[dict[str, float], "by overrides the speed-up in a single round, in other precisions"]
     refused: Annotated[dict[str, str], "by overrides, or key, why it could not be tried or chosen"]
+    spent: Annotated[dict[str, float], "by what runs were for, their seconds; between: those between runs"]
     limits: Annotated[dict[str, Limit], "what limits your configuration and the first choice, by overrides"]
     written: Annotated[Path | None, "the experiment that has the first choice"] = None
 
@@ -95,6 +114,7 @@ class Tuned(Answer):
         base: Sequence[str],
         outcome: Outcome,
         space: Space,
+        spent: Mapping[str, float],
         limits: Mapping[Variant, Limit],
         written: Path | None,
     ) -> "Tuned":
@@ -105,7 +125,8 @@ class Tuned(Answer):
         )
         choices = [TunedChoice.of(each, space.overrides(each.candidate)) for each in outcome.choices]
         named = {arm_of(each): limit for each, limit in limits.items()}
-        return cls(folder, folder / PAGE, [*base], choices, screened, precisions, dict(space.refused), named, written)
+        refused, rounded = dict(space.refused), {purpose: round(seconds, 1) for purpose, seconds in spent.items()}
+        return cls(folder, folder / PAGE, [*base], choices, screened, precisions, refused, rounded, named, written)
 
     def show(self) -> None:
         console = Console(highlight=False)
@@ -124,12 +145,20 @@ class Tuned(Answer):
     def _afterwards(self) -> Iterator[str]:
         yield f"measured once: {len(self.screened)}; not possible: {len(self.refused)}"
         yield from (f"  {line}" for line in self._refused())
+        yield f"time: {', '.join(self.phases())}"
         yield f"every round: {RunFolder(self.page)}"
         if self.written is None:
             return
         yield f"wrote {RunFolder(self.written)}"
         if not is_own_place(self.written.parent.parent):
             yield f"To use it, mark your configs as your own: {invocation.command('trust', '.')}"
+
+    def phases(self) -> Iterator[str]:
+        """How long each part of the tuning took, in words."""
+        for about, purposes in PHASES.items():
+            seconds = sum(self.spent.get(each, 0.0) for each in purposes)
+            if seconds >= 0.5:
+                yield f"{about} {seconds:.0f} s"
 
     def _refused(self) -> Iterator[str]:
         for name, reason in [*self.refused.items()][:MOST_SHOWN]:

@@ -3,10 +3,11 @@
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from manyheads.runner.commands.explain.explain_run import RANK, measured
 from manyheads.runner.commands.explain.limits import Limit, Seconds
@@ -14,8 +15,9 @@ from manyheads.runner.commands.tune.budget import Budget, arm_of, log_seconds
 from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
 from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
-from manyheads.runner.commands.tune.screening import HALVE, SCREEN, BudgetSpent
-from manyheads.runner.commands.tune.trial import SAME, Refused, Trial, gradients_of
+from manyheads.runner.commands.tune.screening import COSTLY, SCREEN, BudgetSpent
+from manyheads.runner.commands.tune.trial import SAME, SHARES, Refused, Trial, gradients_of
+from manyheads.runner.config.candidates import startup_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.judgement import remove_steps
@@ -24,12 +26,13 @@ from manyheads.runner.judge.rounds import scale_of, updates_of
 from manyheads.runner.judge.rows import BASE as BASE_ARM
 from manyheads.runner.judge.rows import CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
 from manyheads.runner.judge.runs import Purpose, Runs
+from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.progress import say
 
-PATIENCE = 20  # times the seconds of a run of the user's own configuration after which another one has failed,
-LEAST_PATIENCE = 120.0  # and at least these
+PATIENCE = 10  # times the seconds of a run of the user's own configuration after which another one has failed,
+LEAST_PATIENCE, LONGEST = 120.0, 0.1  # and these in addition, or this part of the budget
 LEAST_RUNS = 30  # a tuning that can make fewer cannot tell anything
 COMPARED = 5  # runs that comparing the first updates of a configuration takes at most
 LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
@@ -83,7 +86,7 @@ class Bench:
     @property
     def scale(self) -> float:
         """The spread of the user's own configuration from one round to the next, before anything is decided."""
-        before = (FLOOR, SCREEN, HALVE)
+        before = (FLOOR, SCREEN)
         own = [row for row in self.budget.rows() if row.arm == BASE_ARM and row.state == COMPLETED]
         times = [log_seconds(row) for row in own if row.purpose in before]
         return scale_of([one - other for one, other in pairwise(times)])
@@ -119,17 +122,23 @@ class Bench:
     def expected(self, candidate: Variant) -> str | None:
         """The class of what the candidate computes, as its options declare it, or as another one like it was found."""
         known = self._signature(candidate)
-        return self._classes[known] if known in self._classes else self._trial(candidate).expected
+        if known not in self._classes:
+            found = self._trial(candidate).expected
+            # Ranks have shares of their own, but there is no BatchNorm.
+            found = SAME if found == SHARES and not self._facts[BATCH_STATISTICS] else found
+            if known == self._signature(BASE):  # of which one that is refused says nothing
+                return found
+            self._classes[known] = found
+        return self._classes[known]
 
-    def is_fair(self, candidate: Variant) -> bool:
-        """Whether it computes on the same samples, in the same batches and dtypes. Raises BudgetSpent."""
-        if not self.fits([candidate]):
-            raise BudgetSpent
-        say(f"examining what {arm_of(candidate)} computes on")
-        found = self._asked(candidate, self._trial(candidate).check, FACTS)
-        if found == SAME:  # although ranks have shares of their own: there is no BatchNorm
-            self._classes.setdefault(self._signature(candidate), found)
-        return found is not None
+    def is_costly(self, candidate: Variant) -> bool:
+        """Whether a run of it is expected to take more than COSTLY of the budget, which is then recorded."""
+        seconds = self.budget.seconds_of(candidate)
+        if seconds <= COSTLY * self.budget.total:
+            return False
+        needed = math.ceil(seconds / COSTLY / 60)
+        self.refused[arm_of(candidate)] = f"a run takes some {seconds:.0f} s; a --budget of {needed}m or more tries it"
+        return True
 
     def numerics(self, candidate: Variant) -> str | None:
         """The class of what the candidate computes, compared with the user's own; None if it may not be chosen.
@@ -194,8 +203,7 @@ class Bench:
     def _config(self, purpose: str, variant: Variant) -> Section:
         if purpose == FACTS:
             return self._trial(variant).question.config(FACTS, CHANGE)
-        facts = next(row for row in self.runs.ledger.rows() if row.purpose == FACTS)
-        per_epoch = facts.findings["per_epoch"]
+        per_epoch = self._facts["per_epoch"]
         if purpose == LIMITS.name:
             config = measured(self.run(variant)).written
         elif purpose == PROOF.name:
@@ -205,9 +213,19 @@ class Bench:
             config = self._trial(variant).question.config(ROUND, CHANGE, updates=updates, per_epoch=per_epoch)
         if variant == BASE or config["launcher"]["timeout"] is not None:
             return config
+        return {**config, "launcher": {**config["launcher"], "timeout": self._patience(purpose, variant) / 60}}
+
+    def _patience(self, purpose: str, variant: Variant) -> float:
+        """Seconds after which a run has failed, the same for all that should take equally long."""
         beside = self._seconds_of_proof if purpose == PROOF.name else 0.0
-        seconds = max(LEAST_PATIENCE, PATIENCE * (self.budget.seconds_of(BASE) + beside))
-        return {**config, "launcher": {**config["launcher"], "timeout": seconds / 60}}
+        floor = median((row.ended or row.began) - row.began for row in self.runs.ledger.rows() if row.purpose == FLOOR)
+        longer = 2 * sum(map(startup_of, variant))
+        return PATIENCE * (floor + beside) + max(longer, min(LEAST_PATIENCE, LONGEST * self.budget.total))
+
+    @property
+    def _facts(self) -> Mapping[str, Any]:
+        """Of the user's own configuration."""
+        return next(row.findings for row in self.runs.ledger.rows() if row.purpose == FACTS)
 
     def _trial(self, variant: Variant) -> Trial:
         return Trial(self.runs, arm_of(variant), self.run(BASE), self.run(variant))

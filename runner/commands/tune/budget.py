@@ -1,14 +1,19 @@
 """The budget of a tuning: what its runs have taken, and how many more fit."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from manyheads.runner.commands.tune.race import Variant
-from manyheads.runner.judge.rows import BASE, TRIAL, Row, Rows
+from manyheads.runner.commands.tune.race import BASE, Variant
+from manyheads.runner.config.candidates import startup_of
+from manyheads.runner.judge.rows import BASE as BASE_ARM
+from manyheads.runner.judge.rows import TRIAL, Row, Rows
 
 BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
+BETWEEN_RUNS = "between"
+MOST = 10**6  # rounds, of a budget without an end
 
 
 @dataclass
@@ -33,28 +38,48 @@ class Budget:
     @property
     def left(self) -> float:
         """Seconds."""
-        spent, before = 0.0, math.inf
-        for row in self.rows():
-            spent += _duration(row) + min(max(row.began - before, 0.0), BETWEEN)
-            before = row.ended or row.began
-        return self.total - spent
+        return self.total - sum(self.by_purpose().values())
 
     def fits(self, variants: Sequence[Variant]) -> int:
         """How many times a run of each of them does."""
-        return max(0, int(self.left / sum(map(self.seconds_of, variants))))
+        return max(0, int(min(self.left / sum(map(self.seconds_of, variants)), MOST)))
 
     def seconds_of(self, variant: Variant) -> float:
-        """How long a timed run of a configuration took, from its start; until one has run, of the user's own."""
-        for arm in (arm_of(variant), BASE):
-            timed = [row for row in self.rows() if row.arm == arm and "seconds" in row.findings]
-            if found := [_duration(row) for row in timed if row.purpose != TRIAL]:
-                return median(found[-5:])
-        return 0.0
+        """How long a timed run of a configuration takes, from its start.
+
+        Until one has run: of the user's own, and what its settings added to others at least, or are declared to add.
+        """
+        took: dict[Variant, list[float]] = defaultdict(list)
+        for row in self.rows():
+            if "seconds" in row.findings and row.purpose != TRIAL:
+                took[variant_of(row.arm)].append(_duration(row))
+        if variant in took or variant == BASE:
+            return median(took[variant][-5:] or [0.0])
+        own = median(took[BASE][-5:] or [0.0])
+        longer = {each: median(found[-5:]) - own for each, found in took.items()}
+        least = [
+            min((longer[each] for each in took if setting in each), default=startup_of(setting)) for setting in variant
+        ]
+        return own + max([0.0, *least])
+
+    def by_purpose(self) -> dict[str, float]:
+        """The seconds of all runs for each purpose; "between": those between runs."""
+        found, before = defaultdict[str, float](float), math.inf
+        for row in self.rows():
+            found[row.purpose] += _duration(row)
+            found[BETWEEN_RUNS] += min(max(row.began - before, 0.0), BETWEEN)
+            before = row.ended or row.began
+        return dict(found)
 
 
 def arm_of(variant: Variant) -> str:
     """The name of a configuration in the ledger."""
-    return " ".join(variant) or BASE
+    return " ".join(variant) or BASE_ARM
+
+
+def variant_of(arm: str) -> Variant:
+    """The configuration of a name in the ledger."""
+    return BASE if arm == BASE_ARM else tuple(arm.split())
 
 
 def log_seconds(row: Row) -> float:

@@ -11,7 +11,6 @@ from manyheads.runner.judge.sequential import SYMMETRIC, Interval, least_rounds,
 
 Variant = tuple[str, ...]  # the overrides that are added to the user's, in alphabetical order
 TIE = 0.01  # of the logarithm of seconds, which is not worth another override
-LIKELY, FEWEST = 2.0, 3  # standard errors, and rounds, after which a lead is taken for one until it is known better
 BASE: Variant = ()  # the user's own configuration
 Times = Mapping[Variant, float]  # of one round: logarithms of the seconds of an update
 
@@ -42,11 +41,6 @@ class Race:
             if evidence >= math.log(2 / self._alpha_of_pair):
                 known = self._shown[one, other] = above
         return known >= above
-
-    def suggests(self, one: Variant, other: Variant) -> bool:
-        """Whether ``one`` was faster by LIKELY standard errors: a guess, for which fewer rounds are enough."""
-        gains = self.gains(one, other)
-        return len(gains) >= FEWEST and median(gains) >= LIKELY * self.scale / math.sqrt(len(gains))
 
     def interval(self, one: Variant, other: Variant) -> Interval:
         """Where the gain of ``one`` over ``other`` lies."""

@@ -1,15 +1,20 @@
-"""The first part of a search: one round for each alternative, setting by setting, from the fastest found so far."""
+"""The first part of a search: rounds of whatever may be fastest, as far as is known from those before."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Protocol
 
+from manyheads.runner.commands.tune.effects import Gain, gains, noise_of, worth
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 
-SCREEN, HALVE = "screen", "halve"  # what a round is for
-MARGIN = 0.02  # of the logarithm of seconds, by which a configuration has to be ahead to be built upon
-SCREENED = 0.45  # part of the budget that is left when screening ends
+SCREEN = "screen"  # what a round is for
+SCREENED = 0.35  # part of the budget that is left when screening ends,
+RESERVED = 14  # and runs at least: for comparing the fastest with the user's own, and a few rounds of both
+AT_ONCE = 3  # candidates of a round, beside the user's own configuration
+SURE, CLOSE = 2.0, 0.03  # nothing else may be so much faster, and so many deviations, for screening to end early
+COSTLY = 0.05  # part of the budget above which a run is too long to be tried
 
 
 class BudgetSpent(Exception):
@@ -33,16 +38,16 @@ class Bench(Protocol):
         """How many rounds of these candidates the rest of the budget allows."""
         ...
 
+    def is_costly(self, candidate: Variant) -> bool:
+        """Whether a run of it is expected to take more than COSTLY of the budget, which is then recorded."""
+        ...
+
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
         """Each candidate once, in a drawn order; without those that failed. Raises BudgetSpent."""
         ...
 
     def expected(self, candidate: Variant) -> str | None:
         """The class of what the candidate computes, as its options declare it; None if it may not be chosen."""
-        ...
-
-    def is_fair(self, candidate: Variant) -> bool:
-        """Whether the candidate computes on what the user's own configuration does. Raises BudgetSpent."""
         ...
 
     def numerics(self, candidate: Variant) -> str | None:
@@ -62,7 +67,11 @@ class Space(Protocol):
         ...
 
     def alternatives(self, candidate: Variant, step: str) -> Sequence[Variant]:
-        """The candidates that differ from this one in the setting ``step`` only."""
+        """The candidates that differ from this one in the setting ``step`` only, possible or not."""
+        ...
+
+    def is_possible(self, candidate: Variant) -> bool:
+        """Whether it can run as far as one can tell before it does, and is no other one's in different words."""
         ...
 
     def in_other_precisions(self, candidate: Variant) -> Sequence[Variant]:
@@ -74,58 +83,91 @@ class Space(Protocol):
 class Screening:
     """``own``: the class of what computes the same as the user's configuration.
 
-    ``gains``: of each candidate over the user's own configuration in its round, as logarithms; ``unfair``: those that
-    are faster because they compute on something else.
+    Each round has what may be the fastest, if one is as optimistic about each as is little known of it: first what
+    differs from the user's own configuration in one setting, in the order of the space; as soon as one of these is
+    ahead, also what differs from that.
     """
 
     bench: Bench
     space: Space
     own: str
-    gains: dict[Variant, float] = field(default_factory=lambda: {BASE: 0.0})
-    unfair: set[Variant] = field(default_factory=set)
+    rounds: list[Times] = field(default_factory=list)
+    failed: set[Variant] = field(default_factory=set)
+    _pool: dict[Variant, None] = field(default_factory=dict)  # what may be measured next
+    _around: set[Variant] = field(default_factory=set)  # those whose neighbours are in the pool
 
     def run(self) -> None:
-        """Climb from the user's configuration, then from the first faster one of each other class."""
-        started: dict[str, Variant] = {self.own: BASE}
-        done: set[str] = set()
         with suppress(BudgetSpent):
-            while pending := [name for name in started if name not in done]:
-                done.add(pending[0])
-                self._climb(pending[0], started)
+            self._add_around(BASE)
+            while self._has_time() and (picked := self._picked()):
+                self._measure(picked)
+                for leaders in self.fastest(1).values():
+                    self._add_around(*leaders)
 
-    def fastest(self, count: int) -> Mapping[str, list[Variant]]:
-        """By class as it is expected, at most ``count`` candidates of each that may be the fastest."""
+    @property
+    def noise(self) -> float:
+        """The deviation of a run within its round."""
+        return noise_of(self.rounds, otherwise=self.bench.scale / sqrt(2))
+
+    def gains(self, among: Iterable[Variant], *, later: Sequence[Times] = ()) -> Mapping[Variant, Gain]:
+        """What is expected after all rounds, and ``later`` ones."""
+        return gains([*self.rounds, *later], [*among], noise=self.noise)
+
+    @property
+    def once(self) -> dict[Variant, float]:
+        """Of each candidate the gain in the first round in which it ran."""
+        found = {BASE: 0.0}
+        for times in self.rounds:
+            for each, seconds in times.items():
+                found.setdefault(each, times.get(BASE, seconds) - seconds)
+        return found
+
+    def fastest(self, count: int) -> dict[str, list[Variant]]:
+        """By class as it is expected, at most ``count`` of what was measured and is expected to be faster."""
+        measured = self.gains(each for each in self.once if each not in {BASE, *self.failed})
         found: dict[str, list[Variant]] = {self.own: []}
-        for each in sorted(self.gains, key=lambda each: -self.gains[each]):
-            name = None if each == BASE or each in self.unfair else self.bench.expected(each)
-            if name is not None and self.gains[each] > -MARGIN:
-                found.setdefault(name, []).append(each)
-        return {name: candidates[:count] for name, candidates in found.items()}
+        for each in sorted(measured, key=lambda each: -worth(each, measured[each])):
+            name = self.bench.expected(each) if measured[each].mean > 0 else None
+            if name is not None and len(found.setdefault(name, [])) < count:
+                found[name].append(each)
+        return found
 
-    def _climb(self, name: str, started: dict[str, Variant]) -> None:
-        best, tried = started[name], set[str]()
-        while step := next((each for each in self.space.steps(best) if each not in tried), None):
-            tried.add(step)
-            if self.bench.left < SCREENED:
-                return
-            others = [each for each in self.space.alternatives(best, step) if each not in self.gains]
-            if others:
-                self._measure([best, *others])
-                best = self._ahead(best, others, name, started)
+    def _has_time(self) -> bool:
+        return self.bench.left > SCREENED and self.bench.fits([BASE]) >= RESERVED + 1 + AT_ONCE
 
-    def _ahead(self, best: Variant, others: Sequence[Variant], name: str, started: dict[str, Variant]) -> Variant:
-        """The fastest of the same class; the first faster one of another class begins a climb of its own."""
-        faster = [each for each in others if self.gains.get(each, -1.0) > self.gains[best] + MARGIN]
-        for each in sorted(faster, key=lambda each: -self.gains[each]):
-            if not (self.bench.is_fair(each) and self.bench.is_proved(each)):
-                self.unfair.add(each)
-            elif (found := self.bench.expected(each)) in (name, self.own):
-                return each
-            elif found is not None:
-                started.setdefault(found, each)
-        return best
+    def _picked(self) -> list[Variant]:
+        """What is measured next; of other classes at most one, if it may be faster than all of the own class."""
+        known = self.gains(self._pool)
+        order = sorted(self._pool, key=lambda each: -known[each].optimistic)
+        picked, of_others = list[Variant](), list[Variant]()
+        for each in order:
+            name = self.bench.expected(each) if self.space.is_possible(each) else None
+            if name is None or self.bench.is_costly(each):
+                del self._pool[each]
+            elif name == self.own:
+                picked.append(each)
+            elif not picked and not of_others:
+                of_others.append(each)
+            if len(picked) == AT_ONCE:
+                break
+        picked = [*of_others, *picked][:AT_ONCE]
+        best = max(picked, key=lambda each: known[each].mean, default=BASE)
+        level = max(0.0, known[best].mean) if best in known else 0.0
+        most = (known[each].mean + SURE * known[each].deviation for each in self._pool if each != best)
+        is_open = any(each > level + CLOSE for each in most)
+        return picked if is_open else []
 
     def _measure(self, candidates: Sequence[Variant]) -> None:
-        times = self.bench.round(SCREEN, [*dict.fromkeys([BASE, *candidates])])
-        if BASE in times:
-            self.gains |= {each: times[BASE] - seconds for each, seconds in times.items() if each != BASE}
+        times = self.bench.round(SCREEN, [BASE, *candidates])
+        self.rounds.append(times)
+        for each in candidates:
+            if each not in times:
+                self.failed.add(each)
+                del self._pool[each]
+
+    def _add_around(self, *variants: Variant) -> None:
+        for variant in variants:
+            if variant not in self._around:
+                self._around.add(variant)
+                found = [each for step in self.space.steps(variant) for each in self.space.alternatives(variant, step)]
+                self._pool |= dict.fromkeys(each for each in found if each not in {BASE, *self.failed, *self._pool})

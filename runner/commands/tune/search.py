@@ -7,31 +7,35 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import median
 
+from manyheads.runner.commands.tune.effects import Gain, worth
 from manyheads.runner.commands.tune.race import BASE, Race, Times, Variant
-from manyheads.runner.commands.tune.screening import HALVE, Bench, BudgetSpent, Screening, Space
+from manyheads.runner.commands.tune.screening import Bench, BudgetSpent, Screening, Space
 
 DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # what a round is for
-FINALISTS = 8  # of each class
+FINALISTS = 4  # of each class
 FRESH_ROUNDS = 5
 MOST_ROUNDS = 60
 COMPARING = 4  # rounds that take as long as comparing the updates of all that run in them, and proving them
 SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
+LIKELY = 1.3  # deviations by which a gain is expected to be above 0 (90 %) to be taken for one until it is known better
 
 
 @dataclass(frozen=True)
 class Choice:
     """The fastest configuration of a class of numerics; the user's own if no other one is likely to be faster.
 
-    ``gain``: of the logarithm of seconds over the user's own configuration, in rounds after it was chosen; ``low``,
-    ``high``: its interval over all rounds since it was screened; ``regret``: the fraction of its seconds by which the
-    fastest of ``decided`` configurations may be faster; ``unproven``: what was ahead, but may not be faster.
+    ``gain``: of the logarithm of seconds over the user's own configuration, in ``rounds`` after it was chosen; as
+    expected, if there are none; ``low``, ``high``: its interval over all rounds since it was screened; ``regret``: the
+    fraction of its seconds by which the fastest of ``decided`` configurations may be faster; ``unproven``: what is
+    expected to be faster, but may not be.
     """
 
     numerics: str
     candidate: Variant
     gain: float
+    rounds: int
     low: float
     high: float
     regret: float
@@ -76,24 +80,26 @@ class Search:
         self._race = Race(self.bench.scale, self.alpha, 1)
 
     def run(self) -> None:
-        """Screen, halve until the rest can be measured to a decision, decide, and measure the two fastest once more.
+        """Screen, compare what the fastest compute, decide between them, and measure the best two once more.
 
         It may be interrupted at any time: what is known is in ``outcome``.
         """
         self.screening.run()
-        alive = {name: [*each] for name, each in self.screening.fastest(FINALISTS).items()}
         with suppress(BudgetSpent):
-            alive = self._halved(alive)
-        self._alive = self._compared(alive)
-        self._race = self._race_of(self._alive)
-        with suppress(BudgetSpent):
-            left = self._decide()
-            running = _together({name: self._race.best_two(each) for name, each in left.items() if each})
-            while self._has_chosen(running) and len(self._fresh) < FRESH_ROUNDS:
-                self._fresh.append(times := self.bench.round(FRESH, running))
-                self._race.rounds.append(times)
+            self._settle()
+            while any(self._alive.values()) and self.screening.failed >= {*_together(self._alive)} - {BASE}:
+                self._settle()
         with suppress(BudgetSpent):
             self._precisions = self._in_other_precisions(self.outcome.choices[-1].candidate)
+
+    def _settle(self) -> None:
+        """Compare what the fastest compute, decide between them, and measure the best two once more."""
+        self._alive = self._compared(self._affordable(self.screening.fastest(FINALISTS)))
+        self._race = self._race_of(self._alive)
+        left = self._decide()
+        running = _together({name: self._race.best_two(each) for name, each in left.items() if each})
+        while self._has_chosen(running) and len(self._fresh) < FRESH_ROUNDS:
+            self._fresh.append(self._round(FRESH, running))
 
     @property
     def outcome(self) -> Outcome:
@@ -101,23 +107,16 @@ class Search:
         own = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
         others = [self._choice(name, each) for name, each in self._alive.items() if name != self.own and each]
         choices = (own, *(each for each in others if each.candidate != BASE and each.gain > own.gain))
-        return Outcome(choices, self.screening.gains, self._precisions)
+        return Outcome(choices, self.screening.once, self._precisions)
 
-    # -- halving -----------------------------------------------------------------------------------------
+    # -- finalists ---------------------------------------------------------------------------------------
 
-    def _halved(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
-        """Rounds after each of which the faster half of a class is left, until a decision on the rest fits.
-
-        They are no evidence, since they chose what is measured next.
-        """
-        left, gains = dict(alive), {each: [gain] for each, gain in self.screening.gains.items()}
-        while any(len(each) > 1 for each in left.values()) and not self._fits(left):
-            times = self.bench.round(HALVE, _together(left))
-            for name, own in left.items():
-                own = [each for each in own if {each, BASE} <= times.keys()]
-                for each in own:
-                    gains[each].append(times[BASE] - times[each])
-                left[name] = sorted(own, key=lambda each: -fmean(gains[each]))[: max(1, len(own) // 2)]
+    def _affordable(self, found: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
+        """As many of each class as the budget can bring a decision on; the fastest of each in any case."""
+        left = dict(found)
+        while max(map(len, left.values())) > 1 and not self._fits(left):
+            longest = max(left, key=lambda name: len(left[name]))
+            left[longest] = left[longest][:-1]
         return left
 
     def _fits(self, alive: Mapping[str, list[Variant]]) -> bool:
@@ -128,7 +127,7 @@ class Search:
     def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
         """By class as it was found by comparing the first updates; the next fastest for each that is refused."""
         found: dict[str, list[Variant]] = {self.own: []}
-        others = self.screening.fastest(len(self.screening.gains))
+        others = self.screening.fastest(len(self.screening.once))
         with suppress(BudgetSpent):
             for name, wanted in alive.items():
                 queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
@@ -145,7 +144,7 @@ class Search:
     # -- deciding ----------------------------------------------------------------------------------------
 
     def _race_of(self, alive: Mapping[str, Sequence[Variant]]) -> Race:
-        return Race(self.bench.scale, self.alpha, len(_together(alive)))
+        return Race(math.sqrt(2) * self.screening.noise, self.alpha, len(_together(alive)))
 
     def _decide(self) -> dict[str, list[Variant]]:
         """Rounds of all, without those that are slower than their class's fastest. Returns the others, by class."""
@@ -154,14 +153,19 @@ class Search:
         everyone = {name: [*each] for name, each in left.items()}
         spare = FRESH_ROUNDS if race.count > 2 else 0
         while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self.bench.fits(_together(left)) > spare:
-            race.rounds.append(times := self.bench.round(DECIDE, _together(left)))
+            self._round(DECIDE, _together(left))
             for name, own in left.items():
-                own = [each for each in own if each in times]  # the others fail by now
+                own = [each for each in own if each not in self.screening.failed]
                 leader = race.leader(own) if own else BASE
                 left[name] = [each for each in own if each == leader or not race.shows(leader, each)]
             if all(self._is_decided(own, everyone[name]) for name, own in left.items() if own):
                 break
         return left
+
+    def _round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
+        self._race.rounds.append(times := self.bench.round(purpose, candidates))
+        self.screening.failed |= {*candidates} - {*times}
+        return times
 
     def _is_decided(self, left: Sequence[Variant], everyone: Sequence[Variant]) -> bool:
         race, leader = self._race, self._race.leader(left)
@@ -175,25 +179,31 @@ class Search:
     # -- choosing ----------------------------------------------------------------------------------------
 
     def _choice(self, name: str, candidates: Sequence[Variant]) -> Choice:
-        race, last = self._race, self._race.rounds[-1] if self._race.rounds else {}
-        ahead = chosen = race.leader([each for each in candidates if each in last] or [BASE])
-        if not (race.shows(ahead, BASE) or race.suggests(ahead, BASE)):
+        race, works = self._race, [each for each in candidates if each not in {BASE, *self.screening.failed}]
+        expected = {BASE: Gain(0.0, 0.0), **self.screening.gains(works, later=race.rounds)}
+        ahead = chosen = max(expected, key=lambda each: worth(each, expected[each]))
+        if chosen != BASE and not (race.shows(chosen, BASE) or self._is_likely(expected[chosen])):
             chosen = BASE
         fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
+        fresh = fresh or race.gains(chosen, BASE)
         bounded = [each for each in candidates if math.isfinite(race.interval(chosen, each).low)]
         decided = frozenset({chosen, *bounded})
         return Choice(
             name,
             chosen,
-            median(fresh or race.gains(chosen, BASE) or [0.0]),
+            median(fresh or [expected[chosen].mean]),
+            len(fresh),
             *((0.0, 0.0) if chosen == BASE else race.interval(chosen, BASE)),
             race.regret(chosen, decided),
             decided,
             None if ahead == chosen else ahead,
         )
 
+    def _is_likely(self, gain: Gain) -> bool:
+        return gain.mean >= LIKELY * gain.deviation
+
     def _in_other_precisions(self, candidate: Variant) -> Mapping[Variant, float]:
-        others = [each for each in self.space.in_other_precisions(candidate) if each not in self.screening.gains]
+        others = [each for each in self.space.in_other_precisions(candidate) if each not in self.screening.once]
         times = self.bench.round(PRECISIONS, [BASE, *others]) if others else {}
         return {each: times[BASE] - times[each] for each in others if {BASE, each} <= times.keys()}
 

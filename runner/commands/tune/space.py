@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import cached_property
 
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.config.candidates import STRATEGY, Candidate, settings, strategies
@@ -38,7 +39,6 @@ class Space:
     refused: dict[str, str] = field(default_factory=dict)
     _runs: dict[Variant, RunConfig | None] = field(default_factory=dict)
     _settings: dict[Variant, list[Candidate]] = field(default_factory=dict)
-    _strategies: dict[Variant, list[Candidate]] = field(default_factory=dict)
 
     def check_patterns(self) -> None:
         """Raise ConfigurationError for a pattern that stands for no key of the user's configuration."""
@@ -70,22 +70,34 @@ class Space:
         return [key for key in (*first, STRATEGY, *keys, *last) if self._is_tried(key)]
 
     def alternatives(self, variant: Variant, step: str) -> list[Variant]:
-        """The configurations that differ from this one in ``step`` only, and can run as far as one can tell."""
+        """The configurations that differ from this one in ``step`` only, possible or not."""
         found = dict.fromkeys(map(_ordered, self._changed(variant, step)))
-        return [each for each in found if each != variant and self.is_possible(each)]
+        return [each for each in found if each != variant]
 
     def in_other_precisions(self, variant: Variant) -> list[Variant]:
         """The same configuration in each other precision."""
-        return [*self.alternatives(variant, PRECISION)] if self._is_tried(PRECISION) else []
+        found = self.alternatives(variant, PRECISION) if self._is_tried(PRECISION) else []
+        return [each for each in found if self.is_possible(each)]
 
-    def _candidates(self, variant: Variant, step: str = "") -> list[Candidate]:
-        """The strategies if they are what is tried, which takes a second; otherwise other values of the keys."""
-        find, known = (strategies, self._strategies) if step == STRATEGY else (settings, self._settings)
-        if variant not in known:
-            known[variant] = [*find(self.run(variant))]
-        return known[variant]
+    def _candidates(self, variant: Variant) -> list[Candidate]:
+        """Other values of its keys."""
+        if variant not in self._settings:
+            self._settings[variant] = [*settings(self.run(variant))]
+        return self._settings[variant]
 
-    def _changed(self, variant: Variant, step: str) -> Iterator[Variant]:
+    @cached_property
+    def _strategies(self) -> list[str]:
+        """Other strategies than the user's own, as overrides."""
+        found = [*strategies(self.run(BASE))]
+        for each in found:
+            if each.reason:
+                self._refuse(each, each.reason.partition(" is refused")[0])
+        return [each.change for each in found if each.change]
+
+    def _refuse(self, candidate: Candidate, name: str) -> None:
+        self.refused.setdefault(name, candidate.reason.removeprefix(f"{name} is refused: "))
+
+    def _changed(self, variant: Variant, step: str) -> Iterator[Sequence[str]]:
         if step == PRECISION:
             own = self.run(BASE).precision.name
             for name in options(PRECISION, self.line.folders):
@@ -96,14 +108,17 @@ class Space:
             values = option.all_rules()[key].values
             yield from ((*_without(variant, step), f"{step}={value}") for value in values)
             return
-        kept = [each for each in variant if step != STRATEGY or not each.startswith(OF_STRATEGY)]
-        for each in self._candidates(variant, step):
+        if step == STRATEGY:
+            kept = [each for each in _without(variant, STRATEGY) if not each.startswith(OF_STRATEGY)]
+            yield kept
+            yield from ([*kept, change] for change in self._strategies)
+            return
+        for each in self._candidates(variant):
             if each.key == step and each.change:
                 words = each.change.split()
-                yield (*_without(kept, *(word.partition("=")[0] for word in words)), *words)
+                yield (*_without(variant, *(word.partition("=")[0] for word in words)), *words)
             elif each.key == step:
-                name = each.reason.partition(" is refused")[0] if step == STRATEGY else step
-                self.refused.setdefault(name, each.reason.removeprefix(f"{name} is refused: "))
+                self._refuse(each, step)
 
     def is_possible(self, variant: Variant) -> bool:
         """Whether it can run as far as its config tells, and is no other one's in different words."""

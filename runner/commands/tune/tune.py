@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from manyheads.launchers.parent_signals import interrupt
+from manyheads.launchers.warm_server import several
 from manyheads.runner.commands.explain.limits import Limit
 from manyheads.runner.commands.tune.answer import Tuned
 from manyheads.runner.commands.tune.bench import Bench
@@ -32,6 +33,7 @@ from manyheads.runner.run.seal import digest_of
 
 TUNINGS = Path("outputs") / "tunings"
 LOCK = ".asked"
+SERVERS = 4  # that ranks are forked from, one for each number of threads and the like, each some 300 MB
 FORMAT = 1
 
 
@@ -54,7 +56,7 @@ def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = Non
     _check(space)
     runs, draw = _asked(space, words, terms, named_folder(overrides, SWEEP_DIR))
     kept = f"the runs that have ended are kept in {RunFolder(runs.folder)}; the same command continues"
-    with exclusive(runs.ledger.path, of=runs.folder), keeping("tune", kept), handled_by(interrupt):
+    with exclusive(runs.ledger.path, of=runs.folder), keeping("tune", kept), handled_by(interrupt), several(SERVERS):
         bench = Bench(runs, space.run, draw, Budget(runs.ledger, terms.seconds), space.refused)
         bench.prepare()
         search = Search(bench, space, SAME, within=terms.within)
@@ -62,12 +64,12 @@ def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = Non
             search.run()
             limits = bench.limits([BASE, search.outcome.choices[0].candidate])
         except Interrupted as stop:
-            stop.answer = _answer(runs, words, search, space, {})
+            stop.answer = _answer(bench, words, search, space, {})
             stop.answer.show()
             raise
         finally:
             bench.close()
-        return _answer(runs, words, search, space, limits)
+        return _answer(bench, words, search, space, limits)
 
 
 def _check(space: Space) -> None:
@@ -97,10 +99,11 @@ def _asked(space: Space, words: Sequence[str], terms: Terms, named: Path | None)
     return runs, question["draw"]
 
 
-def _answer(runs: Runs, words: Sequence[str], search: Search, space: Space, limits: Mapping[Variant, Limit]) -> Tuned:
+def _answer(bench: Bench, words: Sequence[str], search: Search, space: Space, limits: Mapping[Variant, Limit]) -> Tuned:
     """What is known, with its page and its experiment written."""
-    answer = Tuned.of(runs.folder, words, search.outcome, space, limits, _written(search, space, words))
-    write_whole(answer.page, as_page(answer, runs.ledger.rows()))
+    spent = bench.budget.by_purpose()
+    answer = Tuned.of(bench.runs.folder, words, search.outcome, space, spent, limits, _written(search, space, words))
+    write_whole(answer.page, as_page(answer, bench.runs.ledger.rows()))
     return answer
 
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from manyheads.runner.commands.tune.answer import YOURS, Tuned
 from manyheads.runner.commands.tune.budget import log_seconds
-from manyheads.runner.commands.tune.screening import HALVE, SCREEN
+from manyheads.runner.commands.tune.screening import SCREEN
 from manyheads.runner.commands.tune.search import DECIDE, FRESH
 from manyheads.runner.judge.rows import BASE, COMPLETED, Row
 from manyheads.runner.machine import invocation
@@ -20,7 +20,7 @@ from manyheads.runner.report.palette import OTHERS
 from manyheads.runner.report.series import Line
 
 TEMPLATE = Path(__file__).with_name("tuning.html.j2")
-AFTERWARDS = (HALVE, DECIDE, FRESH)
+AFTERWARDS = (DECIDE, FRESH)
 TITLES = ["configuration", "ms per update", "speed-up when screened", "rounds afterwards", "speed-up in them"]
 Speedups = Mapping[str, list[tuple[str, float]]]  # by configuration: the purpose of each round, and its speed-up
 
@@ -50,6 +50,7 @@ def _facts(answer: Tuned, rows: Sequence[Row]) -> dict[str, str]:
         "command": invocation.command("tune", *answer.base),
         "date": " to ".join(dict.fromkeys(times)),
         "runs": str(len(rows)),
+        "time": ", ".join(answer.phases()),
     }
 
 

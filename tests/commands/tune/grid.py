@@ -12,6 +12,7 @@ import json
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ import skimage.data
 import torch
 from PIL import Image
 
+from manyheads.launchers.warm_server import several
 from manyheads.runner.commands.tune.bench import Bench
 from manyheads.runner.commands.tune.budget import Budget, arm_of
 from manyheads.runner.commands.tune.race import Variant
 from manyheads.runner.commands.tune.space import Space
+from manyheads.runner.commands.tune.tune import SERVERS
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.judge.rows import COMPLETED
@@ -42,15 +45,15 @@ MODELS = {
         "model=resnet18",
         "data=imagefolder",
         f"data.root={PHOTOS}",
-        "data.batch_size=32",
-        "data.image_size=96",
+        "data.batch_size=8",
+        "data.image_size=64",
     ],
     "gpt_nano": ["experiment=gpt_nano", "optimizer=adamw", "parameters.groups=[]"],
 }
 # Each key's own value first.
 AXES: dict[str, dict[str, list[str]]] = {
     "small_cnn": {
-        "parallel": ["single", "ddp", "dp", "fsdp", "zero1"],
+        "parallel": ["single", "ddp", "dp", "fsdp", "zero1", "tensor"],
         "data.on_device": ["false", "true"],
         "trainer.channels_last": ["false", "true"],
         "trainer.grad_accumulation": ["1", "2", "4"],
@@ -83,9 +86,15 @@ def main() -> None:
     if not runs.ledger.exists():
         runs.ledger.create({"base": MODELS[name], "draw": name, "format": 1})
     bench = Bench(runs, space.run, name, Budget(runs.ledger, float("inf")), space.refused)
-    bench.prepare()
+    with several(SERVERS):
+        bench.prepare()
+        _record(name, bench, variants, compares=bool(options))
+
+
+def _record(name: str, bench: Bench, variants: Sequence[Variant], *, compares: bool) -> None:
+    runs = bench.runs
     rounds = [bench.round(GRID, variants) for _ in range(ROUNDS)]
-    classes = {arm_of(each): bench.numerics(each) for each in variants} if options else {}
+    classes = {arm_of(each): bench.numerics(each) for each in variants} if compares else {}
     rows = [row for row in runs.ledger.rows() if row.purpose == GRID and row.state == COMPLETED]
     content: dict[str, Any] = {
         "overrides": [each for each in MODELS[name] if not each.startswith("data.root")],

@@ -12,7 +12,7 @@ from statistics import fmean, median
 from manyheads.runner.commands.tune.bench import LEAST_RUNS
 from manyheads.runner.commands.tune.budget import arm_of
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
-from manyheads.runner.commands.tune.screening import HALVE, SCREEN, BudgetSpent
+from manyheads.runner.commands.tune.screening import COSTLY, SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.space import OF_STRATEGY, STRATEGY
 from manyheads.runner.commands.tune.trial import SAME
 from manyheads.runner.judge.rounds import scale_of
@@ -90,6 +90,9 @@ class Grid:
         found = [self.variant({**own, step: value}) for value in self.axes[step]]
         return [each for each in found if each != variant and each in self.seconds]
 
+    def is_possible(self, variant: Variant) -> bool:
+        return True
+
     def in_other_precisions(self, variant: Variant) -> list[Variant]:
         return []
 
@@ -141,16 +144,15 @@ class Resampled:
             raise BudgetSpent
         drift = self._random.choice(self._grid.drifts)
         times = {each: drift + self._run(each) for each in candidates}
-        if purpose in (SCREEN, HALVE) and BASE in times:
+        if purpose == SCREEN and BASE in times:
             self._own.append(times[BASE])
         return {each: time for each, time in times.items() if each in self._grid.means}
 
     def expected(self, candidate: Variant) -> str:
-        return self._grid.classes[candidate] or SAME
+        return self._grid.classes.get(candidate) or SAME
 
-    def is_fair(self, candidate: Variant) -> bool:
-        self._examine("facts", candidate, 1)
-        return self._grid.classes[candidate] is not None
+    def is_costly(self, candidate: Variant) -> bool:
+        return self._seconds_of(candidate) > COSTLY * self._budget
 
     def numerics(self, candidate: Variant) -> str | None:
         self._examine("facts", candidate, 1)

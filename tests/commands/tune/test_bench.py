@@ -11,12 +11,14 @@ from manyheads.runner.commands.tune.race import BASE
 from manyheads.runner.commands.tune.screening import SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.trial import SAME, SHARES
 from manyheads.runner.errors import ConfigurationError, Interrupted
-from tests.commands.tune.played import Played
+from manyheads.runner.judge.rows import FACTS, FLOOR, TRIAL
+from tests.commands.tune.played import FACTS_OF_ALL, Played
 from tests.in_process import SMALL, typed
 
 DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
 PARTS = ("trainer.grad_accumulation=2",)
 ON_DEVICE = ("data.on_device=true",)
+COMPILED = ("trainer.compile=default",)
 
 
 def bench(runs, *, budget=1000.0, draw="1"):
@@ -108,7 +110,7 @@ def test_the_proof_evaluates_and_writes_a_checkpoint(prepared):
     assert limits == [20, 20, 20]  # an epoch
     assert config["trainer"]["evaluate_every"] == 1
     assert config["checkpoint"]["every"] == "1epoch"
-    assert config["launcher"]["timeout"] == pytest.approx(20 * (1.2 + 2 * 10) / 60, rel=0.1)
+    assert config["launcher"]["timeout"] == pytest.approx((10 * (2.06 + 2 * 10) + 100) / 60, rel=0.02)
 
 
 @pytest.mark.parametrize(("budget", "seconds", "updates"), [(600, 0.01, 20), (600, 0.5, 12), (10, 5, 1), (inf, 1, 20)])
@@ -118,10 +120,44 @@ def test_the_proof_makes_as_many_updates_as_a_hundredth_of_the_budget_has_room_f
 
 def test_the_class_of_numerics_is_found_by_comparing_updates(prepared):
     assert prepared.expected(ON_DEVICE) == SAME
-    assert prepared.expected(DDP) == SHARES  # as long as nobody looked whether there is a BatchNorm
-    assert prepared.is_fair(DDP)
-    assert prepared.expected(DDP) == SAME
+    assert prepared.expected(DDP) == SAME  # there is no BatchNorm
     assert prepared.expected((*DDP, *ON_DEVICE)) == SAME
+
+
+def test_batchnorm_over_the_ranks_shares_is_a_class_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setitem(FACTS_OF_ALL, "batch_statistics", True)
+    made = bench(Played(tmp_path))
+    made.prepare()
+    assert made.expected(DDP) == SHARES
+    assert made.expected(ON_DEVICE) == SAME
+
+
+def test_what_takes_too_much_of_the_budget_is_not_tried(tmp_path):
+    made = bench(Played(tmp_path), budget=300.0)
+    made.prepare()
+    assert made.is_costly(COMPILED)
+    assert made.refused == {"trainer.compile=default": "a run takes some 32 s; a --budget of 11m or more tries it"}
+    made.budget.total = 1000.0
+    assert not made.is_costly(COMPILED)
+
+
+def test_what_a_setting_costs_is_learned_from_its_runs(tmp_path):
+    made = bench(Played(tmp_path, seconds=lambda arm: 0.5 if "on_device" in arm else 0.01))
+    made.prepare()
+    assert made.budget.seconds_of((*ON_DEVICE, *PARTS)) == pytest.approx(2.06, abs=0.1)
+    made.round(SCREEN, [BASE, ON_DEVICE])
+    assert made.budget.seconds_of((*ON_DEVICE, *PARTS)) == made.budget.seconds_of(ON_DEVICE) > 5
+    assert made.budget.seconds_of(COMPILED) == pytest.approx(32, abs=0.1)
+    made.round(SCREEN, [BASE, COMPILED])
+    assert made.budget.seconds_of((*COMPILED, *PARTS)) < 3
+
+
+def test_where_the_time_went_is_known_by_purpose(prepared):
+    prepared.round(SCREEN, [BASE, ON_DEVICE])
+    spent = prepared.budget.by_purpose()
+    assert spent.keys() == {FACTS, TRIAL, FLOOR, SCREEN, "between"}
+    assert spent[SCREEN] == pytest.approx(spent[FLOOR], rel=0.05)
+    assert sum(spent.values()) == pytest.approx(prepared.budget.total - prepared.budget.left)
 
 
 def test_compressed_gradients_are_a_class_of_their_own(prepared):
@@ -144,7 +180,6 @@ def test_compressed_gradients_are_a_class_of_their_own(prepared):
 def test_cheats_may_not_be_chosen(tmp_path, facts, reason):
     made = bench(Played(tmp_path, facts=lambda arm: facts))
     made.prepare()
-    assert not made.is_fair(ON_DEVICE)
     assert made.numerics(ON_DEVICE) is None
     assert made.expected(ON_DEVICE) == SAME  # others like it may be honest
     assert reason in made.refused["data.on_device=true"]

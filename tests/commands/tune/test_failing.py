@@ -59,6 +59,7 @@ def bench_in(folder, own=OWN, *, batch=8, budget=3600.0):
     [
         (failing("allocate"), "can't allocate memory"),
         tail(failing("kill"), "SIGKILL"),
+        tail(failing("lose the device"), "device is lost"),
         tail(failing("os._exit"), "exit code 9"),
         tail(failing("kill", rank=0, step=1), "SIGKILL"),
     ],
@@ -120,6 +121,9 @@ class OneStep:
 
     def alternatives(self, variant, step):
         return [each for each in self.variants if each != variant]
+
+    def is_possible(self, variant):
+        return True
 
     def in_other_precisions(self, variant):
         return []

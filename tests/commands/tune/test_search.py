@@ -24,6 +24,9 @@ class Grid:
         own = values(variant)
         return [named(own | {step: each}) for each in SETTINGS[step] if each != own[step]]
 
+    def is_possible(self, variant):
+        return True
+
     def in_other_precisions(self, variant):
         return [(*variant, "precision=bf16")]
 
@@ -73,8 +76,8 @@ class Bench:
     def numerics(self, variant):
         return self.classes(variant)
 
-    def is_fair(self, variant):
-        return self.classes(variant) is not None
+    def is_costly(self, variant):
+        return False
 
     def is_proved(self, variant):
         return not self.unproved & {*variant}

@@ -31,7 +31,7 @@ def test_the_global_batch_stays_what_it_is():
     made = space()
     for step in made.steps(BASE):
         if step != "parallel":
-            for each in made.alternatives(BASE, step):
+            for each in filter(made.is_possible, made.alternatives(BASE, step)):
                 own, changed = (made.run(name).written for name in (BASE, each))
                 assert own["data"]["batch_size"] == changed["data"]["batch_size"]
                 assert own["optimizer"] == changed["optimizer"] or step.startswith("optimizer.")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 
 import pytest
@@ -65,6 +66,7 @@ def test_the_fastest_is_found_and_written_as_an_experiment(project, monkeypatch,
     shown = capsys.readouterr().out
     assert f"same numerics: {FASTER}\n  2.0" in shown
     assert "wrote conf/experiment/tuned_mine.yaml" in shown
+    assert re.search(r"time: your configuration \d+ s, screening \d+ s, .*deciding \d+ s", shown)
     assert "mark your configs as your own" in shown
 
 
