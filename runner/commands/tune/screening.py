@@ -14,7 +14,7 @@ SCREENED = 0.35  # part of the budget that is left when screening ends,
 RESERVED = 14  # and runs at least: for comparing the fastest with the user's own, and a few rounds of both
 AT_ONCE = 3  # candidates of a round, beside the user's own configuration
 SURE, CLOSE = 2.0, 0.03  # nothing else may be so much faster, and so many deviations, for screening to end early
-COSTLY = 0.05  # part of the budget above which a run is too long to be tried
+COSTLY = 0.1  # part of the budget above which a run is too long to be tried
 
 
 class BudgetSpent(Exception):

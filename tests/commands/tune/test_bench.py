@@ -136,7 +136,7 @@ def test_what_takes_too_much_of_the_budget_is_not_tried(tmp_path):
     made = bench(Played(tmp_path), budget=300.0)
     made.prepare()
     assert made.is_costly(COMPILED)
-    assert made.refused == {"trainer.compile=default": "a run takes some 32 s; a --budget of 11m or more tries it"}
+    assert made.refused == {"trainer.compile=default": "a run takes some 32 s; a --budget of 6m or more tries it"}
     made.budget.total = 1000.0
     assert not made.is_costly(COMPILED)
 
