@@ -21,6 +21,8 @@ COMPARING = 4  # rounds that take as long as comparing the updates of all that r
 SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
 LIKELY = 1.3  # deviations by which a gain is expected to be above 0 (90 %) to be taken for one until it is known better
 
+CONTRADICTED = 2.0  # standard errors by which the race may lie below what is expected
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -182,7 +184,7 @@ class Search:
         race, works = self._race, [each for each in candidates if each not in {BASE, *self.screening.failed}]
         expected = {BASE: Gain(0.0, 0.0), **self.screening.gains(works, later=race.rounds)}
         ahead = chosen = max(expected, key=lambda each: worth(each, expected[each]))
-        if chosen != BASE and not (race.shows(chosen, BASE) or self._is_likely(expected[chosen])):
+        if chosen != BASE and not (race.shows(chosen, BASE) or self._is_likely(chosen, expected[chosen])):
             chosen = BASE
         fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
         fresh = fresh or race.gains(chosen, BASE)
@@ -199,8 +201,11 @@ class Search:
             None if ahead == chosen else ahead,
         )
 
-    def _is_likely(self, gain: Gain) -> bool:
-        return gain.mean >= LIKELY * gain.deviation
+    def _is_likely(self, candidate: Variant, expected: Gain) -> bool:
+        """Whether it is expected to be faster, and the race does not contradict: screening may have met a stall."""
+        race, gains = self._race, self._race.gains(candidate, BASE)
+        least = expected.mean - CONTRADICTED * race.scale / math.sqrt(len(gains)) if gains else -math.inf
+        return expected.mean >= LIKELY * expected.deviation and median(gains or [0.0]) >= least
 
     def _in_other_precisions(self, candidate: Variant) -> Mapping[Variant, float]:
         others = [each for each in self.space.in_other_precisions(candidate) if each not in self.screening.once]
