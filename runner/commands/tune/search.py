@@ -20,7 +20,6 @@ MOST_ROUNDS = 60
 COMPARING = 4  # rounds that take as long as comparing the updates of all that run in them, and proving them
 SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
 LIKELY = 1.3  # deviations by which a gain is expected to be above 0 (90 %) to be taken for one until it is known better
-
 CONTRADICTED = 2.0  # standard errors by which the race may lie below what is expected
 
 
