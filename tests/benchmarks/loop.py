@@ -70,7 +70,7 @@ class Prebuilt:
             for pair, own in zip(self.pairs, ids, strict=True)
         ]
 
-    def epoch(self, epoch: int, first_update: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, first_update: int = 0, *, continues: bool = False) -> Iterator[Batch]:
         return iter(self.batches)
 
     def example(self) -> Batch:
