@@ -106,8 +106,8 @@ FAULTS = (
         name="no checkpoint is written when a signal stops the run",
         promise="Ctrl-C and SIGTERM stop all ranks after the same step, with a checkpoint",
         file="runner/loop/trainer.py",
-        original="if self.stop.signal is not None or self.is_cut:\n            save(best=False)",
-        replacement="if self.is_cut:\n            save(best=False)",
+        original="if self.stop.signal is not None or self.is_cut:\n            self.note_seen()",
+        replacement="if self.is_cut:\n            self.note_seen()",
         tests=("tests/launchers/test_parent_signals.py::test_stops_with_a_checkpoint",),
     ),
     Fault(
@@ -121,7 +121,7 @@ FAULTS = (
     Fault(
         name="augmentation depends on a sample's place in the batch",
         promise="data order and augmentation depend only on (seed, epoch, sample)",
-        file="runner/data/rank/rng.py",
+        file="runner/data/keys.py",
         original="return splitmix(_epoch_key(seed, epoch) ^ indices.astype(np.uint64))",
         replacement="return splitmix(_epoch_key(seed, epoch) ^ np.arange(len(indices), dtype=np.uint64))",
         tests=("tests/data/test_loader.py",),
@@ -129,10 +129,18 @@ FAULTS = (
     Fault(
         name="every epoch has the same order",
         promise="data order and augmentation depend only on (seed, epoch, sample)",
-        file="runner/data/rank/rng.py",
+        file="runner/data/keys.py",
         original="np.random.RandomState([seed % 2**32, seed // 2**32 % 2**32, epoch])",
         replacement="np.random.RandomState([seed % 2**32, seed // 2**32 % 2**32, 0])",
         tests=("tests/data/test_loader.py", "tests/data/test_sampler.py"),
+    ),
+    Fault(
+        name="a record of samples adds up to the same whichever were taken",
+        promise="each epoch takes each of its samples exactly once",
+        file="runner/data/multiset.py",
+        original="return sample_keys(_SEED, epoch, samples)",
+        replacement="return sample_keys(_SEED, epoch, samples * 0)",
+        tests=("tests/commands/audit/test_audit.py::test_what_was_planted_is_named",),
     ),
     Fault(
         name="a rank divides its loss by what it has counted itself",
@@ -152,7 +160,7 @@ FAULTS = (
     ),
     Fault(
         name="a run that somebody sent is resumed without asking",
-        promise="nothing foreign runs or writes",
+        promise="untrusted configs and checkpoints",
         file="runner/trust/authorize.py",
         original="if not folder.is_own():",
         replacement="if folder is None:",
@@ -160,7 +168,7 @@ FAULTS = (
     ),
     Fault(
         name="a sweep runs somebody else's jobs",
-        promise="nothing foreign runs or writes",
+        promise="untrusted configs and checkpoints",
         file="runner/trust/authorize.py",
         original="if seal.is_own(job.path, {str(path.relative_to(job.path)): content}):",
         replacement="if content:",
