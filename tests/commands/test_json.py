@@ -51,6 +51,7 @@ TRIED = {
     "init": ["{out}"],
     "judge": ["--check", "{out}/judgement.json"],
     "tune": ["--over", "nothing"],
+    "audit": ["{run}"],
     "pack": ["{out}", "{out}/shards"],
     "index": ["{out}"],
 }

@@ -30,7 +30,7 @@ STRICT = ("model=net.py:Strict", "rejects its arguments: missing a required argu
     [
         (*STRICT, "spawn"),
         (*STRICT, "torchrun launcher.hosts=[127.0.0.2:1,127.0.0.3:1] launcher.remote_shell=none"),
-        ("model=net.py:Two", "the model returns 2 outputs per sample, where the data has 3 classes", "spawn"),
+        ("model=net.py:Two", "the model returns 2 outputs per sample, but the data has 3 classes", "spawn"),
     ],
 )
 def test_nothing_is_claimed(run_command, tmp_path, typed, message, launcher):
@@ -69,5 +69,5 @@ def test_an_agents_ranks_need_not_have_begun(run_command, tmp_path, launcher):
     data = ("data=synthetic", "data.image_size=8", "data.num_classes=3")
     done = run_command("model=net.py:Two", *data, *OWN, "parallel=ddp", f"launcher={launcher}", "hydra.run.dir=run")
     assert done.code == 2, done.err
-    assert "the model returns 2 outputs per sample, where the data has 3 classes" in done.err
+    assert "the model returns 2 outputs per sample, but the data has 3 classes" in done.err
     assert not (tmp_path / "run").exists()

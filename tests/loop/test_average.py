@@ -119,7 +119,7 @@ def test_the_mean_of_epochs_is_what_remains_with_statistics_of_its_own(tmp_path)
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [
-        (("trainer.ema_decay=0.9", "trainer.swa_start=1"), "are two averages. Set one of them to null"),
+        (("trainer.ema_decay=0.9", "trainer.swa_start=1"), "cannot be combined. Set one of them to null"),
         (("trainer.swa_start=99", "trainer.epochs=9"), "is after the last of 9 epochs"),
         (("trainer.ema_decay=0.9", "parallel=local_sgd"), "ranks of parallel=local_sgd have weights of their own"),
     ],

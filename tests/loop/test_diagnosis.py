@@ -85,7 +85,7 @@ MISTAKES = {
     "inputs": (own("Paired", "+model.size=8"), "missing 1 required positional argument: 'more'"),
     "classes": (
         own("Flat", "+model.size=8", "+model.outputs=5"),
-        "returns 5 outputs per sample, where the data has 3",
+        "returns 5 outputs per sample, but the data has 3",
     ),
     "label": (
         (*FITS, *OWN_DATA),

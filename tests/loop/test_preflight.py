@@ -64,7 +64,7 @@ def model(tmp_path):
     ("name", "more", "expected"),
     [
         ("Net", ("+model.widht=8",), "unexpected keyword argument 'widht'. Did you mean width?"),
-        ("Net", ("+model.classes=3",), "the model returns 3 outputs per sample, where the data has 2 classes"),
+        ("Net", ("+model.classes=3",), "the model returns 3 outputs per sample, but the data has 2 classes"),
         ("Values", ("+model.widht=8",), ""),  # cannot be built here at all
         ("Net", ("+callbacks.a._target_=torch.nn.Lineer",), "torch.nn has no Lineer. Did you mean Linear"),
         ("Net", (), ""),

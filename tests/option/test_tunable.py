@@ -22,6 +22,8 @@ RESULTS = {
         *("batch_size", "drop_last", "val_fraction", "test_fraction", "folds", "fold", "split_seed", "on_corrupt"),
         *("image_size", "train_image_size", "val_resize", "augment", "shift", "padding", "flip"),
         *("transform", "val_transform", "num_classes", "train_samples", "val_samples", "pattern", "block_size"),
+        *("order", "order_block", "order_window", "decoders", "documents", "end_token", "fields", "vocab_size"),
+        *("train_shards", "val_shards", "test_shards"),
         *("tokenizer", "max_tokens", "max_length", "hub", "subset", "revision", "download"),
         *("train_split", "val_split", "test_split", "input_column", "label_column"),
     },
@@ -40,7 +42,7 @@ RESULTS = {
 }
 # ... or where and by whom it is computed, or follow from other keys.
 PLACES = {
-    "data": set(),
+    "data": {"cache_mb"},
     "parallel": {
         *("device_ids", "output_device", "timeline", "backward_passes_per_step"),
         *("trusted_network", "ranks_per_replica", "inside"),

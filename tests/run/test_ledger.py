@@ -55,8 +55,8 @@ def test_a_line_that_was_cut_off_is_no_line(ledger, left):
     ("content", "text"),
     [
         ('{}\n{"foo": 1}\n', "cannot be read"),
-        ("", "holds no sweep"),
-        ("[1]\n", "holds no sweep"),
+        ("", "not a sweep.s ledger"),
+        ("[1]\n", "not a sweep.s ledger"),
         ("{\n", "cannot be read"),
         ('{}\n"x\n', "cannot be read"),
     ],
@@ -69,7 +69,7 @@ def test_what_is_no_ledger(ledger, content, text):
 
 def test_a_folder_without_one(tmp_path):
     assert not Ledger(tmp_path).exists()
-    with pytest.raises(ConfigurationError, match=r"ledger\.jsonl does not exist"):
+    with pytest.raises(ConfigurationError, match=r"it has no ledger\.jsonl"):
         Ledger(tmp_path).entries()
 
 

@@ -63,7 +63,7 @@ def test_what_is_no_language_model_is_told():
         task.loss(torch.zeros(2, 7), (None, labels))
     with pytest.raises(ConfigurationError, match="no logits"):
         task.loss({"hidden": torch.zeros(2, 3, 7)}, (None, labels))
-    with pytest.raises(ConfigurationError, match="has 7 tokens, where the data has 11"):
+    with pytest.raises(ConfigurationError, match="vocabulary is 7, the data's is 11"):
         LanguageModel(loss=nn.CrossEntropyLoss(), data=Padded).loss(torch.zeros(2, 3, 7), (None, labels))
     with pytest.raises(ConfigurationError, match=r"MSELoss is not supported by task=language_model"):
         LanguageModel(loss=nn.MSELoss())

@@ -78,10 +78,8 @@ class Taken:
         again = {sample for own in parallel.gather(self._again) for sample in own}
         if parallel.world_size > 1:
             for start in range(0, len(self._bits), CHUNK):
-                own = torch.from_numpy(np.unpackbits(self._bits[start : start + CHUNK], bitorder="little")).to(
-                    parallel.device
-                )
-                counts = parallel.reduce(own).cpu().numpy()
+                own = torch.from_numpy(np.unpackbits(self._bits[start : start + CHUNK], bitorder="little"))
+                counts = parallel.reduce(own.to(parallel.device, torch.int32)).cpu().numpy()  # Horovod sums no bytes
                 again |= {8 * start + bit for bit in np.flatnonzero(counts > 1)[:MOST].tolist()}
                 self._bits[start : start + CHUNK] = np.packbits(counts > 0, bitorder="little")
         bits = base64.b64encode(zlib.compress(self._bits.tobytes(), 1)).decode()

@@ -59,7 +59,8 @@ def decoder_of(field: str, decoders: Mapping[str, Decoder]) -> Decoder:
     if field in decoders:
         if callable(own := decoders[field]):
             return own
-        raise ConfigurationError(f"data.decoders.{field}: {own!r} cannot be called. Give it a _target_.")
+        key = f"data.decoders.{field}"
+        raise ConfigurationError(f"{key}: {own!r} cannot be called. Give it a _target_.", key=key)
     if field in IMAGES:
         from manyheads.runner.data.rank.photos import Picture  # imports torchvision, which is slow
 
