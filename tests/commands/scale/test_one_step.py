@@ -57,7 +57,7 @@ def rehearsed(found: PlannedEstimate) -> RankHolds:
         ["parallel=zero1"],
         ["parallel=fsdp"],
         ["parallel=fsdp", "parallel.reshard=after_backward"],
-        ["parallel=horovod"],
+        pytest.param(["parallel=horovod"], marks=pytest.mark.needs("horovod")),
     ],
 )
 def test_what_is_replayed_is_what_is_rehearsed(overrides: list[str]) -> None:
