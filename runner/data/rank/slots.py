@@ -47,7 +47,7 @@ class Slot:
 
 
 def new_memory(size: int) -> int:
-    """The descriptor of so many bytes without a name."""
+    """Allocate anonymous shared memory of ``size`` bytes; returns its descriptor."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("manyheads-batch")
     else:  # macOS

@@ -13,7 +13,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 
 MOST = 1000  # samples that were taken twice and are named
-CHUNK = 2**19  # bytes of bits that are exchanged at once, as one byte for each bit
+CHUNK = 2**19  # bytes of bits that are exchanged at once, as four bytes for each bit: 16 MB
 
 
 class Seen(NamedTuple):
