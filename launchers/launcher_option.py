@@ -33,7 +33,7 @@ FEWEST_AND_MOST = text("fewest:most", r"\d+:\d+")
 def _ranks(run: RunConfig) -> Sequence[int] | str:
     """As many as devices are used well, if the batch divides among them."""
     if run.parallel.one_process or run.launcher.one_process:
-        return "all is in one process; another parallel= has several ranks"
+        return "everything runs in one process; choose a parallel= with several ranks"
     if run.launcher.machines:
         return "launcher.hosts or launcher.hostfile says how many ranks each machine has"
     most = len(hardware.gpu_names()) if run.on_gpus else hardware.cpu_cores()

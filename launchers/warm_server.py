@@ -97,7 +97,7 @@ def _switch(read: Mapping[str, str]) -> None:
 
 
 def _end_parked(*, most: int) -> None:
-    """End the oldest of those that are parked, until so many are left."""
+    """End the oldest of those that are parked, until that many are left."""
     current = _exchanged([None] * len(_STATE))
     while len(_parked) > most:
         _exchanged(_parked.pop(0)[1])

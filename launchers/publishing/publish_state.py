@@ -1,4 +1,4 @@
-"""<run>/trackers/<name>.json: how far a run has been published, for whoever continues publishing it."""
+"""<run>/trackers/<name>.json: how far a run has been published, so that publishing can continue."""
 
 import json
 import os

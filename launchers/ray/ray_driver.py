@@ -19,7 +19,7 @@ from manyheads.runner.machine.process import die_with_parent
 POLL_SECONDS = 0.2
 CONNECT_SECONDS = 40.0
 AGAIN_SECONDS = 1.0  # before a command that has ended is started again
-TOO_SOON, TOO_OFTEN = 10.0, 3  # a command that fails within so many seconds, so often in a row, will never run
+TOO_SOON, TOO_OFTEN = 10.0, 3  # a command that fails this early, this many times in a row, will never run
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ class Removal:
     """A folder, or checkpoints of a run."""
 
     folder: str
-    files: Annotated[list[str], "the checkpoints that go; empty where the folder does"]
+    files: Annotated[list[str], "the checkpoints to be removed; empty if the whole folder is"]
     why: str
     frees: Annotated[int, "bytes on the disk"]
     stays: Annotated[str, "why it was not removed after all; empty if it was"] = ""
@@ -44,8 +44,8 @@ class Cleaned(Answer):
     """The removed files, and those that stay although they match the rules."""
 
     removals: list[Removal]
-    staying: Annotated[list[str], "a sentence for each run that fits and must stay"]
-    is_confirmed: Annotated[bool, "false if the user declined, so that all is still there"]
+    staying: Annotated[list[str], "a sentence for each run that matches and is kept nevertheless"]
+    is_confirmed: Annotated[bool, "false if the user declined, so that nothing was removed"]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -91,7 +91,7 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
     if not yes and not is_confirmed("Remove them?"):
         return Cleaned([_removal(one) for one in found], staying, is_confirmed=False)
     removals = []
-    with working("removing", len(found), kept="what has been removed is gone; run clean again for the rest") as work:
+    with working("removing", len(found), kept="what was removed is gone; run clean again for the rest") as work:
         for one in found:
             reason = ""
             try:

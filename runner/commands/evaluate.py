@@ -39,7 +39,7 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
 
     overrides: changes to its config, such as data.root=...; which: "best" or "last" weights, else the best there are.
 
-    Raises ConfigurationError for what is no run, or not trusted; RunFailed, Interrupted.
+    Raises ConfigurationError if it is not a run, or not trusted; RunFailed, Interrupted.
     """
     past = PastConfig.authorized(path, overrides)
     which, weights = chosen(past.folder, which)

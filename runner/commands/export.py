@@ -23,7 +23,10 @@ class Exported(Answer):
     run: str
     weights: Annotated[str, "best or last"]
     format: str
-    difference: Annotated[float | None, "largest one between the file's outputs and the model's, by the largest output"]
+    difference: Annotated[
+        float | None,
+        "between the outputs of the file and of the model, relative to the largest output",
+    ]
     reason: Annotated[str, "what differs; empty if nothing does"] = ""
 
     @property
@@ -42,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("trust", nargs="*", help="trust=[my_package]: allow its code in configs from others")
-    parser.add_argument("--format", required=True, choices=FORMATS)
+    parser.add_argument("--format", required=True, choices=FORMATS, help="of the file")
     parser.add_argument("--out", help="the file; by default in the run's folder")
     add_weights(parser)
 

@@ -21,7 +21,7 @@ class Indexed(Answer):
     path: Path
     shards: int
     samples: int
-    fields: Annotated[list[str], "what samples consist of: the parts of file names behind the first dot"]
+    fields: Annotated[list[str], "what samples consist of: the parts of file names after the first dot"]
     classes: Annotated[int | None, "one more than the highest class number; null if not every sample has one"]
     checked: Annotated[str, "what is compared with checksums whenever a sample is read"]
 

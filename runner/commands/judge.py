@@ -14,14 +14,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", help="base, as for train; hydra.sweep.dir=<folder> names the folder")
     parser.add_argument("--change", metavar="OVERRIDES", help='such as "trainer.channels_last=true", in one string')
     parser.add_argument("--code", metavar="REV", help="judge the working tree of your repository against a revision")
-    parser.add_argument("--least", type=float, help="smallest gain worth having: of speed 0.01, else 0")
+    parser.add_argument("--least", type=float, help="smallest gain worth having (0.01 for speed, else 0)")
     parser.add_argument("--on", default="speed", help="what should improve: speed (default), or val_acc1,val_loss")
     about = "with --on speed,val_acc1: time whole trainings of a change that computes something else"
     parser.add_argument("--allow-changed-numerics", action="store_true", help=about)
     parser.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
-    parser.add_argument("--alpha", type=float, default=0.05, help="how often equal arms may be told apart (0.05)")
+    about = "how often a change without any effect may be kept, or discarded as worse (0.05)"
+    parser.add_argument("--alpha", type=float, default=0.05, help=about)
     parser.add_argument(
-        "--session", metavar="FILE", type=Path, help="spend alpha over all changes asked with this file"
+        "--session", metavar="FILE", type=Path, help="divide alpha among all changes judged with this file"
     )
     parser.add_argument("--rate", action="store_true", help="with --session: bound the fraction of false keeps instead")
     parser.add_argument("--budget", default="10m", help="how long it may take: seconds, or 90s, 30m, 8h (10m)")

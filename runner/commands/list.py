@@ -38,7 +38,7 @@ class ListedRun:
     value: Annotated[float | None, "that metric's value after the last epoch"]
     metrics: Annotated[dict[str, float | None], "all metrics of the last evaluation"]
     typed: Annotated[dict[str, str], "the overrides that were typed for it, by key"]
-    job: Annotated[str, "what the queue that it was submitted to reports of it; empty if there is none"]
+    job: Annotated[str, "what its queue reports about it; empty if it was not submitted to one"]
 
     @classmethod
     def of(cls, run: Summary) -> "ListedRun":
@@ -64,7 +64,7 @@ class RunList(Answer):
     """The runs below some folders that fit the filters, in the order that was asked for."""
 
     runs: list[ListedRun]
-    found: Annotated[int, "runs below the folders, whether they fit or not"]
+    found: Annotated[int, "runs below the folders, matching or not"]
     filters: list[str]
     folders: list[str]
 

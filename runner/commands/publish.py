@@ -32,7 +32,7 @@ class PublishedRun:
 
     folder: str
     tracker: str
-    url: Annotated[str | None, "where it can be seen, if the tracker has such a place"]
+    url: Annotated[str | None, "its address at the tracker, if it has one"]
     error: Annotated[str, "why something is missing there; empty if nothing is"]
 
 

@@ -85,7 +85,7 @@ class FreshFolder(Callback):
                 with read_write(config.hydra):
                     section.dir = str(fresh_folder(path))
         except OSError as error:
-            refuse(f"hydra.{kind}.dir={path} can't be made: {error.strerror}. Name a folder that can.")
+            refuse(f"hydra.{kind}.dir={path} can't be created: {error.strerror}. Name a folder that can.")
 
 
 def _plan_at_once(config: DictConfig) -> None:

@@ -75,7 +75,7 @@ class Paths(Sequence[str]):
 def scan(folders: Iterable[Path], *, root: Path) -> Listing:
     """The image files directly in these folders, found by reading them.
 
-    Raises ConfigurationError for a link that leads out of ``root``.
+    Raises ConfigurationError for a link that points outside ``root``.
     """
     names, ends, counts, within = bytearray(), array("Q"), array("Q"), boundary(root)
     for folder in folders:
@@ -104,7 +104,7 @@ State = list[os.stat_result]
 def list_images(folder: Path, classes: Sequence[str]) -> Listing:
     """The image files of these class folders: from the cache if they are as they were, else by reading them.
 
-    Raises ConfigurationError for a link that leads out of the folder around it, in which all splits are.
+    Raises ConfigurationError for a link that points outside the folder around it, in which all splits are.
     """
     folders = [folder / name for name in classes]
     now, state = time.time_ns(), [os.stat(each) for each in folders]  # before they are read

@@ -52,7 +52,7 @@ def content_of(path: str | Path, *, within: str | None = None, most: int = MOST_
 
 
 def refuse_leaving(path: str | Path, within: str | None) -> None:
-    """Raises ConfigurationError for a path that leads out of the boundary now: early, with nothing opened yet."""
+    """Raises ConfigurationError for a path that points outside the boundary now: early, with nothing opened yet."""
     if within is not None:
         _refuse_outside(os.path.realpath(path), path, within)
 

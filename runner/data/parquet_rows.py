@@ -64,7 +64,7 @@ class Rows(Sequence[Any]):
 
     @cached_property
     def targets(self) -> np.ndarray:
-        """The class number of each row (rows,). Raises ConfigurationError for what is no class number."""
+        """The class number of each row (rows,). Raises ConfigurationError for values that are not class numbers."""
         found = []
         for path, file in zip(self.paths, self._files, strict=True):
             column = file.read([self.label], use_threads=False).column(0)

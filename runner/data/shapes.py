@@ -1,4 +1,4 @@
-"""data=shapes, shapes_multilabel: drawn discs, squares and triangles; made from a seed, nothing is downloaded."""
+"""data=shapes, shapes_multilabel: drawn discs, squares and triangles; generated from a seed, nothing is downloaded."""
 
 from typing import TYPE_CHECKING, ClassVar
 

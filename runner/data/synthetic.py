@@ -1,4 +1,4 @@
-"""data=synthetic: images made from a seed, each class its own pattern under noise."""
+"""data=synthetic: images generated from a seed, each class its own pattern under noise."""
 
 from typing import ClassVar
 

@@ -40,7 +40,7 @@ class PlannedEstimate:
 
 
 def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
-    """All combinations, in the order of a sweep. Raises ConfigurationError where there is one only, and it is wrong."""
+    """All combinations, in the order of a sweep. Raises ConfigurationError if there is only one, and it is refused."""
     given = [str(each) for each in line.overrides]
     with explained(line):
         parsed = OverridesParser.create().parse_overrides(given)

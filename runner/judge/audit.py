@@ -45,7 +45,7 @@ def read(content: Any) -> tuple[Question, list[Row]]:
         raise ConfigurationError("it is not a judgement: it has no rows.")
     question, rows = Question.of(lines[0]["content"]), latest(lines)
     if other := next((row for row in rows if row.purpose not in PURPOSES or row.arm not in (BASE, CHANGE)), None):
-        raise ConfigurationError(f"it is not a judgement: run {other.number} is of no arm, or for no purpose, of one.")
+        raise ConfigurationError(f"it is not a judgement: run {other.number} has an unknown arm or purpose.")
     return question, rows
 
 
@@ -107,7 +107,7 @@ def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:
         where = {"round": row.round, "place": row.place}
         config = question.config(row.purpose, row.arm, **where, updates=updates, per_epoch=per_epoch.get(row.arm, 1))
         if row.signature != config_digest(config):
-            yield f"run {row.number} has another config than {row.arm}"
+            yield f"run {row.number} does not have the config of {row.arm}"
         if row.seed != config.get("seed"):
             yield f"run {row.number} has the seed {row.seed}, by the question and its draw it is {config.get('seed')}"
         if timed and row.state == COMPLETED and row.findings["updates"] != updates:

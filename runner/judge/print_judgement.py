@@ -49,7 +49,7 @@ def _effect(effect: Effect, *, least: float) -> str:
     aim, count = Aim(effect.on), len(effect.differences)
     rounds = f"{count} round{'' if count == 1 else 's'}"
     if effect.low is None or effect.high is None:
-        return f"nothing can be told after {rounds}"
+        return f"no conclusion after {rounds}"
     unit = " %" if aim.is_relative else ""
     better, worse = (
         (f"fewer {aim.what}", f"more {aim.what}") if aim.is_relative else (f"gain in {aim.what}", f"loss in {aim.what}")

@@ -34,7 +34,7 @@ def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
     for row in completed:
         first = known.setdefault(row.arm, row)
         if row.machine != completed[0].machine:
-            yield f"run {row.number} has other versions, devices or code than run {completed[0].number}"
+            yield f"run {row.number} differs in versions, devices or code from run {completed[0].number}"
         elif row.code != first.code:
             yield f"run {row.number} has other code than run {first.number}: a file was edited meanwhile"
 

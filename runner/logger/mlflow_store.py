@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 DATABASE, FOLDER = "mlflow.db", "mlruns"  # MLflow's own defaults, in the working directory
-# Whoever calls tries again, and later; the client alone would take four minutes over a server that is gone, and twenty
+# The caller tries again later; the client alone would take four minutes over a server that is gone, and twenty
 # over one that hangs.
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 SILENCE = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}

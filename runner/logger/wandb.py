@@ -60,7 +60,7 @@ class WandB(Tracker):
 
     def open(self, run: TrackedRun, known: str | None) -> int | None:
         self._key, self._kept = run.key, run.folder / FOLDER
-        self._scratch = Path(tempfile.mkdtemp(prefix="manyheads-"))  # whose links would lead out of the run folder
+        self._scratch = Path(tempfile.mkdtemp(prefix="manyheads-"))  # its links would point outside the run folder
         self._run = self._begin(run)
         self._run.define_metric(STEP, hidden=True)
         self._run.define_metric("*", step_metric=STEP)

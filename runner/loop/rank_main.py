@@ -76,7 +76,7 @@ def run_rank(
         try:
             (work or session.work)(run, parallel, folder, heartbeat)
         except BaseException:
-            if not apart:  # a process of its own says first what happened, before others fail for want of it
+            if not apart:  # a process of its own reports first what happened, before others fail because it is gone
                 parallel.leave()
             raise
         parallel.leave()

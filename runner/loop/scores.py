@@ -93,7 +93,7 @@ class Scores:
             raise ConfigurationError(f"loss: {what}. Set loss.reduction=mean.", key="loss")
         observed = self.observe(outputs, batch.content) if batch.count else None
         scale = batch.counted if self.is_mean else 1
-        if not batch.counted:  # a mean over nothing is no number
+        if not batch.counted:  # a mean over nothing is not a number
             loss = torch.zeros_like(loss)
         taken = batch.epoch, batch.own_ids
         return ForwardResult(loss.detach(), scale, batch.count, batch.counted, observed, taken)

@@ -35,7 +35,7 @@ def resolved(key: str, host: str) -> str:
 def own_address(interface: str | None, *, towards: str | None = None) -> str:
     """This machine's address on an interface, else the one from which ``towards`` is reached.
 
-    Raises ConfigurationError for an interface that is not there, or has no address.
+    Raises ConfigurationError for an interface that does not exist, or has no address.
     """
     if interface is not None:
         found = of_interface(interface)

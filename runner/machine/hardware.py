@@ -29,7 +29,7 @@ _elsewhere: ContextVar[_Machine | None] = ContextVar("elsewhere", default=None)
 
 @contextmanager
 def elsewhere(*, gpus: int, cores: int) -> Iterator[None]:
-    """Meanwhile this module speaks of a machine with so many devices and cores, on which a run is to be."""
+    """Meanwhile this module describes a machine with these numbers of devices and cores, on which a run will be."""
     token = _elsewhere.set(_Machine(gpus, cores))
     try:
         yield

@@ -27,7 +27,7 @@ def nodes() -> list[set[int]]:
 def near(*, local_rank: int, ranks: int, gpu: int | None) -> set[int]:
     """The cores for one of ``ranks`` here, of those that it may use; ``gpu``: its own by the driver's number.
 
-    Empty where it should stay where it is: with one part only, or where the ranks can't be shared out over the parts.
+    Empty if it should not be bound: with one part only, or if the ranks cannot be divided among the parts.
     """
     parts, allowed = nodes(), os.sched_getaffinity(0)
     if len(parts) < 2:

@@ -29,7 +29,7 @@ VARIABLES = {"GPUs": "CC", "CPUs": "CXX"}
 def description() -> str:
     """With what models are compiled here, for GPUs and for CPUs, or what is missing."""
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
-        return "not here: Python.h is missing (Debian: python3-dev)"
+        return "unavailable: Python.h is missing (Debian: python3-dev)"
     return ", ".join(f"for {kind} {_found(kind)}" for kind in COMPILERS)
 
 
@@ -37,4 +37,6 @@ def _found(kind: str) -> str:
     own = os.environ.get(VARIABLES[kind])
     names = (own,) if own else COMPILERS[kind]
     found = next((name for name in names if shutil.which(name)), None)
-    return f"by {found}" if found else f"not here: {' or '.join(names)} is not on PATH (Debian: {COMPILERS[kind][0]})"
+    return (
+        f"by {found}" if found else f"unavailable: {' or '.join(names)} is not on PATH (Debian: {COMPILERS[kind][0]})"
+    )

@@ -67,7 +67,7 @@ def built_for() -> str:
 
 @cache
 def has(feature: str) -> bool:
-    """Whether "gloo", "mpi", "nccl" or "cuda", without which it knows no tensors on GPUs, was compiled in."""
+    """Whether "gloo", "mpi", "nccl" or "cuda", without which it does not support tensors on GPUs, was compiled in."""
     library = _library()
     if library is None:
         return False

@@ -128,7 +128,7 @@ class ReplicasOption(ParallelOption):
         "bucket_cap_mb": Tunable(COMMUNICATION, always(5, 25, 100)),
         "gradient_as_bucket_view": Tunable(COMMUNICATION, always(True)),
         "static_graph": Tunable(COMMUNICATION, always(True)),
-        "find_unused_parameters": Tunable(COMMUNICATION, never("who sets it has parameters without gradients")),
+        "find_unused_parameters": Tunable(COMMUNICATION, never("the model has parameters that get no gradient")),
     }
 
     bucket_cap_mb: float

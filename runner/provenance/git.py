@@ -27,7 +27,7 @@ def asked(
     program = Program([*GIT, *arguments], {**os.environ, **OFFLINE, **(variables or {})}, folder)
     try:
         answer = program.ask(given=given)
-        if answer.code < 0:  # killed, perhaps by whoever makes room in memory
+        if answer.code < 0:  # killed, perhaps by the kernel because memory ran out
             answer = program.ask(given=given)
     except OSError:
         return None

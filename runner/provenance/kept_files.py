@@ -79,8 +79,8 @@ def copies(folder: RunFolder, config: Section, *, chosen: Iterable[str] = ()) ->
         copy = kept(folder, file.path)
         if not is_own_copy(folder, file.path):
             raise ConfigurationError(
-                f"{file.path} {how}, and its copy {copy} is missing or not yours. Put the file back; or look at the "
-                f"copy, and make it your own: {invocation.command('trust', folder)}"
+                f"{file.path} {how}, and its copy {copy} is missing or not yours. Restore the file; or look at "
+                f"the copy, and trust it as your own: {invocation.command('trust', folder)}"
             )
         print(f"{file.path} {how}: its copy {copy} is used", flush=True)
         found[key] = f"{copy}:{file.name}"

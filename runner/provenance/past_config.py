@@ -47,7 +47,7 @@ class PastConfig:
 
     @classmethod
     def authorized(cls, path: str, overrides: Sequence[str]) -> "PastConfig":
-        """That of a run which may be loaded here. Raises ConfigurationError for what is no run, or is not trusted."""
+        """That of a run which may be loaded here. Raises ConfigurationError if it is not a run, or not trusted."""
         folder = RunFolder(path)
         folder.pin_config()  # first of all, or there is no run to be trusted
         config = folder.read_config()

@@ -1,4 +1,4 @@
-"""Types of a run's JSON files, which readers can rely on, whoever has written the file."""
+"""Types of a run's JSON files, which readers can rely on, whichever version or user wrote the file."""
 
 import sys
 from collections.abc import Callable, Collection, Mapping

@@ -32,7 +32,7 @@ class Entry:
     state: str = "pending"
     reason: str | None = None  # why it was skipped, how it failed
     out_of_memory: bool = False
-    split: int = 1  # micro-batches that one micro-batch was split into, for want of memory
+    split: int = 1  # micro-batches that one micro-batch was split into because memory ran out
     objective: float | None = None
     time: float = field(default_factory=time.time)  # of this line, in seconds since 1970
 

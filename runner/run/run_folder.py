@@ -75,7 +75,7 @@ class RunFolder:
     heartbeat = Inside("logs/heartbeat")
     steps = Inside("steps.csv")
     epochs = Inside("epochs.csv")
-    evaluations = Inside("evaluations.csv")  # those within epochs, where there are any
+    evaluations = Inside("evaluations.csv")  # those within epochs, if there are any
     samples = Inside("samples.csv")  # which were taken
     skipped = Inside("skipped.csv")  # those that could not be read, where they may be skipped
     gpu = Inside("gpu.csv")

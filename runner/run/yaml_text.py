@@ -75,7 +75,7 @@ def _refuse_deep(text: str, loader_class: Any) -> None:
             event = loader.get_event()
             levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if levels > MOST_LEVELS:
-                raise ValueError(f"it has more than {MOST_LEVELS} lists and mappings in each other")
+                raise ValueError(f"its lists and mappings are nested more than {MOST_LEVELS} levels deep")
     finally:
         loader.dispose()
 

@@ -142,7 +142,7 @@ def test_clean(tmp_path):
     place = "manyheads.runner.commands.clean:remove"
     words = (*HELD, place, "clean", "outputs", "--failed", "--yes", "--json")
     done, left = interrupted(*words, cwd=tmp_path, held=held.exists, HELD=str(held))
-    assert told(done, "clean") == "removing: what has been removed is gone; run clean again for the rest"
+    assert told(done, "clean") == "removing: what was removed is gone; run clean again for the rest"
     assert left == []
     assert {path.name for path in (tmp_path / "outputs").iterdir()} == {"a", "b"}
 

@@ -134,8 +134,8 @@ def skipped(path: Path) -> list[str]:
 
 
 def pages() -> list[Path]:
-    """README and every page of docs/."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """README, also in Chinese, and every page of docs/."""
+    return [ROOT / "README.md", ROOT / "README.zh.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _document(path: Path, parsers: list, lacks: Callable[[str], object]) -> Document:

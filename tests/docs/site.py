@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from manyheads.runner.commands import names
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.config.config_schema import schema_for
 from manyheads.runner.run.json_schema import Schema
 from tests.conftest import ROOT
-from tests.docs.config_reference import reference
+from tests.docs import answers_reference, api_reference, config_reference
 
 # Pages that lie beside README in the repository, and what they are called in the site.
 BESIDE = {
@@ -21,6 +23,7 @@ BESIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
+GENERATED = {"config.md": config_reference, "api.md": api_reference, "answers.md": answers_reference}
 OF_CONFIG = ("config", "experiment")
 FILES = ("CITATION.cff", "LICENSE")
 
@@ -38,12 +41,30 @@ def build(folder: Path) -> int:
     (pages / "README.md").unlink()  # the map of the folder on GitHub; the site has its navigation
     for page in pages.glob("*.md"):
         page.write_text(re.sub(r"<!--- skip.*?-->\n", "", _from_docs(page.read_text())))
-    (pages / "config.md").write_text(reference())
+    for name, module in GENERATED.items():
+        (pages / name).write_text(module.reference())
     (pages / "schemas").mkdir()
     for name, schema in schemas().items():
         (pages / "schemas" / f"{name}.json").write_text(json.dumps(schema, ensure_ascii=False))
+    (pages / "llms.txt").write_text(llms(folder / "mkdocs.yml"))
     command = [sys.executable, "-m", "zensical", "build", "--strict", "-f", str(folder / "mkdocs.yml")]
-    return subprocess.run(command, cwd=folder).returncode
+    code = subprocess.run(command, cwd=folder).returncode
+    if not code:
+        for page in pages.glob("*.md"):  # beside its HTML, for readers that are programs
+            shutil.copy(page, folder / "site")
+    return code
+
+
+def llms(settings: Path) -> str:
+    """The site's llms.txt (https://llmstxt.org): its pages as Markdown, the one for agents first."""
+    site = yaml.safe_load(settings.read_text())
+    lines = [f"# {site['site_name']}", "", f"> {site['site_description']}", ""]
+    lines += ["- [For agents: everything needed for the whole work](SKILL.md)", ""]
+    for section in site["nav"]:
+        for title, entries in section.items():
+            named = [next(iter(each.items())) if isinstance(each, dict) else ("Overview", each) for each in entries]
+            lines += [f"## {title}", "", *(f"- [{name}]({page})" for name, page in named), ""]
+    return "\n".join(lines)
 
 
 def schemas() -> dict[str, Schema]:

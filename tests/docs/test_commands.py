@@ -46,7 +46,7 @@ def overrides(words: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "README.zh.md"])
+@pytest.mark.parametrize("name", NAMES)
 def test_python_blocks_can_be_copied(name):
     for block in re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(), flags=re.MULTILINE | re.DOTALL):
         compile(block, name, "exec")

@@ -11,7 +11,7 @@ import yaml
 from manyheads.runner.config.lookup import CONF
 from tests.conftest import ROOT
 from tests.docs.config_reference import reference
-from tests.docs.site import BESIDE, OF_CONFIG, build, schemas
+from tests.docs.site import BESIDE, GENERATED, OF_CONFIG, build, schemas
 from tests.needs import require
 
 PAGES = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
@@ -38,18 +38,25 @@ def test_nothing_is_fetched_from_elsewhere(site):
 def test_every_page_is_built(site):
     built = {page.stem for page in site.glob("*.html")}
     assert {name.removesuffix(".md") for name in PAGES} <= built
-    assert {"index", "config"} <= built
+    assert {"index", *(name.removesuffix(".md") for name in GENERATED)} <= built
+
+
+def test_programs_find_every_page_as_markdown_the_one_for_agents_first(site):
+    listed = re.findall(r"\]\((\S+)\)", (site / "llms.txt").read_text())
+    assert listed[0] == "SKILL.md"
+    assert [name for name in listed if not (site / name).is_file()] == []
+    assert set(listed) == {*PAGES, *BESIDE.values(), *GENERATED}
 
 
 def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     sections = yaml.safe_load((ROOT / "docs" / "mkdocs.yml").read_text())["nav"]
     entries = [entry for section in sections for pages in section.values() for entry in pages]
     listed = {entry if isinstance(entry, str) else next(iter(entry.values())) for entry in entries}
-    assert listed == {*PAGES, *BESIDE.values(), "config.md"}
+    assert listed == {*PAGES, *BESIDE.values(), *GENERATED}
 
 
 def test_the_map_of_the_folder_names_every_page():
-    linked = set(re.findall(r"\]\((\w[\w-]*\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+    linked = set(re.findall(r"\]\((\w[\w.-]*\.md)\)", (ROOT / "docs" / "README.md").read_text()))
     assert linked == PAGES
 
 
@@ -61,9 +68,8 @@ def test_the_reference_has_every_option_and_its_keys():
     assert "| `metrics.auroc.at_most` | `1024` | " in page
 
 
-@pytest.mark.parametrize("name", ["docs/options.md", "README.zh.md"])
-def test_the_table_of_options_is_complete(name):
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / name).read_text(), flags=re.MULTILINE)
+def test_the_table_of_options_is_complete():
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / "docs" / "options.md").read_text(), flags=re.MULTILINE)
     groups = {group for group, _ in OPTIONS}
     named = sorted((group, option) for group, cell in rows for option in re.findall(r"`(\w+)`", cell))
     assert [one for one in named if one in OPTIONS or one[1] not in groups] == OPTIONS

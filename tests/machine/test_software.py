@@ -29,15 +29,16 @@ def test_compilers_are_named(path):
 
 def test_a_missing_one_is_named_with_its_package(path):
     path("gcc")
-    assert software.description() == ("for GPUs by gcc, for CPUs not here: g++ or clang++ is not on PATH (Debian: g++)")
+    missing = "g++ or clang++ is not on PATH (Debian: g++)"
+    assert software.description() == f"for GPUs by gcc, for CPUs unavailable: {missing}"
 
 
 def test_one_that_a_variable_names_counts_alone(path, monkeypatch):
     path("gcc", "g++")
     monkeypatch.setenv("CC", "tcc")
-    assert software.description().startswith("for GPUs not here: tcc is not on PATH")
+    assert software.description().startswith("for GPUs unavailable: tcc is not on PATH")
 
 
 def test_without_python_s_headers_there_is_none(path, tmp_path):
     (tmp_path / "Python.h").unlink()
-    assert software.description() == "not here: Python.h is missing (Debian: python3-dev)"
+    assert software.description() == "unavailable: Python.h is missing (Debian: python3-dev)"

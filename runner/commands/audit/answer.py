@@ -61,13 +61,13 @@ class Audit(Answer):
     def lines(self) -> Sequence[str]:
         """The answer as sentences."""
         if not self.last:
-            return [f"{self.run} has no record of its samples: it was made by an earlier version, or made no update."]
+            return [f"{self.run} has no record of its samples: an earlier version recorded it, or it took no update."]
         lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {self.samples:,} samples"]
         if self.earlier is not None:
-            lines.append(f"the updates before are those of another run, to be audited there: {self.earlier}")
+            lines.append(f"earlier updates are those of another run, which has their records: {self.earlier}")
         wrong = [each for each in self.findings if each.kind != "overlap"]
         lines += [each.text for each in wrong[:SHOWN]]
-        lines += [f"... and {len(wrong) - SHOWN:,} findings more"] if len(wrong) > SHOWN else []
+        lines += [f"... and {len(wrong) - SHOWN:,} more findings"] if len(wrong) > SHOWN else []
         if not wrong:
             dropped = f" ({self.dropped:,} are not due in an epoch)" if self.dropped else ""
             lines.append(f"each epoch took each of its samples exactly once, of {self.size:,}{dropped}")
@@ -81,7 +81,7 @@ class Audit(Answer):
     def _of_overlap(self) -> list[str]:
         if (found := self.overlap) is None:
             return []
-        read = f", of {found.read:,} read of a split at most" if found.read < max(found.train, found.val) else ""
+        read = f" (at most {found.read:,} of each split were read)" if found.read < max(found.train, found.val) else ""
         if found.common:
             return [f"{found.common:,} validation samples have the content of a training sample{read}"]
         return [f"no validation sample has the content of a training sample{read}"]

@@ -85,7 +85,7 @@ def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
                 taken.append(Taken(epoch, first, last, size, int(row["samples"]), int(row["digest"], 16)))
         except (ValueError, KeyError):
             columns = ", ".join(TAKEN)
-            raise ConfigurationError(f"{folder.samples} is damaged: line {number} is no row of {columns}.") from None
+            raise ConfigurationError(f"{folder.samples} is damaged: line {number} is not a row of {columns}.") from None
     return taken, seen
 
 

@@ -20,7 +20,7 @@ class ExaminedOption:
     runs_here: Annotated[bool | None, "null if that was not asked, since its code may not be imported"]
     reason: Annotated[str, "why it does not run here, and how to get it"]
     note: Annotated[str, "how it runs here; may be empty"]
-    package: Annotated[str | None, "the installed package that brings it, if nothing of that was imported"] = None
+    package: Annotated[str | None, "the installed package that provides it, if that was not imported"] = None
 
     @property
     def words(self) -> str:

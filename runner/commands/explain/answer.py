@@ -51,7 +51,7 @@ class Explanation(Answer):
 
     folder: Annotated[Path, "of the measurement"]
     ranks: int
-    seconds: Annotated[dict[str, Seconds], "of an update, and of each part of it alone that this strategy has"]
+    seconds: Annotated[dict[str, Seconds], "of an update, and of each of its parts measured alone"]
     spent: Annotated[dict[str, float], "seconds of an update by what the rank was doing, as in result.json's time"]
     limit: Limit
     tries: Annotated[list[Candidate], "what may make it faster at the same numerics, and what cannot be tried here"]

@@ -50,7 +50,7 @@ class Limit:
 
     name: Annotated[str, "what takes longest alone: loader, batch, passes, exchange or optimizer"]
     part: Annotated[str, "of an update's time: data, compute, communication or optimizer"]
-    factor: Annotated[float, "how much faster updates would be at most, if everything else took no time"]
+    factor: Annotated[float, "the most by which updates could get faster, if everything else took no time"]
     sentence: str
 
     @classmethod

@@ -43,8 +43,8 @@ class HorovodInstalled(Answer):
     """Horovod, as it is installed now."""
 
     version: str
-    was_built: Annotated[bool, "false if an earlier build, or what was installed already, sufficed"]
-    tried: Annotated[str, "what was tried with it; empty if it was installed already"]
+    was_built: Annotated[bool, "false if an earlier build or an existing installation was used"]
+    tried: Annotated[str, "what was tested with it; empty if it was already installed"]
 
     def show(self) -> None:
         if self.tried:
@@ -97,7 +97,7 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
 
 
 def is_installed(features: Features) -> bool:
-    """Whether what is asked for is there, and goes with the installed torch."""
+    """Whether a Horovod with what is asked for is installed, built for the installed torch."""
     wanted = [name for name, asked in (("gloo", True), ("mpi", features.mpi), ("nccl", features.nccl)) if asked]
     return horovod_installation.unavailable() is None and all(map(horovod_installation.has, wanted))
 

@@ -61,7 +61,7 @@ def _choose(what: str, found: list[Found], folder: Path, *, typed: str | None) -
     if len(names) > MOST_SHOWN:
         print(f"  ... and {len(names) - MOST_SHOWN} more: --{what} file.py:Class")
     if what == "data":
-        print("  0  none of them: data of this project, or a class still to be written")
+        print("  0  none of them: one of manyheads' data sets, or a class that you will write")
     if not sys.stdin.isatty():
         message = f"there is no terminal to ask on. Choose with --{what} file.py:Class."
         raise ConfigurationError(message, key=f"--{what}", allowed=[*names])
@@ -101,7 +101,7 @@ def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -
         if each is not None and not each.is_importable
     ]
     if missing := _missing(groups):
-        notes.append(f"Set what is ??? above: {', '.join(missing)}.")
+        notes.append(f"Replace ??? above: {', '.join(missing)}.")
     if samples is None:
         notes.append("Choose the data: data=text data.root=..., data=imagefolder ..., or data=my_data.py:MyData.")
     if not (conf / SCHEMA).exists():

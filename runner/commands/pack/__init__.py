@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", help="changes to the data, such as data.root=/data/photos")
     parser.add_argument("--to", choices=("tar", "tokens"), help="by default tar for images, tokens for text")
     parser.add_argument("--shard-size", metavar="SIZE", default="500MB", help="of a tar shard; by default 500MB")
-    shuffle = "put the training samples of tar shards into an order drawn with this seed"
+    shuffle = "shuffle the training samples of tar shards, with this seed"
     parser.add_argument("--shuffle", metavar="SEED", type=int, help=shuffle)
     resize = "scale larger images so that their shorter side has this length, and write them as JPEG"
     parser.add_argument("--resize", metavar="PIXELS", type=int, help=resize)

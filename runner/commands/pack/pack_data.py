@@ -34,7 +34,7 @@ def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings)
     """Write the samples of ``source`` into the new folder ``shards``. Raises ConfigurationError."""
     folder = Path(shards).absolute()
     if folder.exists():
-        raise ConfigurationError.at("shards", shards, " exists already. Name a new folder.")
+        raise ConfigurationError.at("shards", shards, " already exists. Name a new folder.")
     option = subject_of(_words(source, overrides, settings.to)).run.data
     data, splits = _splits(option)
     kind, write = _writer(option, splits["train"], settings.to)

@@ -105,7 +105,7 @@ def _size(content: bytes) -> int:
 
 
 def _member(name: str, content: bytes) -> bytes:
-    """A file in an archive: the same bytes whoever packs it, and when."""
+    """A file in an archive: its bytes depend neither on the user nor on the time."""
     about = tarfile.TarInfo(name)
     about.size = len(content)
     return about.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % BLOCK)

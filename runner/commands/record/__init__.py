@@ -141,6 +141,6 @@ def _faults(attempt: RecordedAttempt, first: RecordedAttempt, own_first: Recorde
     if attempt.samples != own_first.samples:
         yield f"samples: it took {attempt.samples}, the first run of its recipe {own_first.samples}"
     if attempt.machine != first.machine:
-        yield "machine: it has other versions, devices or code than the first run"
+        yield "machine: its versions, devices or code differ from those of the first run"
     if attempt.code != own_first.code:
-        yield "code: it has other code than the first run of its recipe: a file was edited meanwhile"
+        yield "code: its code differs from that of the first run of its recipe: a file was edited in between"

@@ -115,7 +115,7 @@ class Record:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Record":
-        """Raises ConfigurationError for what is no record of ours."""
+        """Raises ConfigurationError if it is not a record of this project."""
         if content.get("format", FORMAT) != FORMAT:
             raise ConfigurationError(f"it has format {content['format']!r}, but this version reads {FORMAT}.")
         try:

@@ -43,9 +43,9 @@ class Reproduced(Answer):
     folder: Annotated[Path, "of the repetition"]
     verdict: Annotated[str, "identical, equal within tolerance, or different"]
     reason: str
-    rests_on: Annotated[Mapping[str, Any], "the numbers that the verdict rests on"]
+    rests_on: Annotated[Mapping[str, Any], "the numbers that the verdict is based on"]
     overrides: list[str]
-    differences: Annotated[list[Difference], "what is not as it was recorded, what can change numbers first"]
+    differences: Annotated[list[Difference], "changes since the recording; those that can affect numbers come first"]
 
     @property
     def exit_code(self) -> ExitCode:

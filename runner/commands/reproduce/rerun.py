@@ -82,7 +82,7 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Rerun]:
         changes = f" with {past.folder.code_diff.name}" if diff else ""
         raise ConfigurationError(
             f"--code: {past.folder} was not recorded by you, or was edited, and commit {commit}{changes} would be run, "
-            "which may have faults that were mended since. Leave out --code; or look at that code, and to trust it, "
+            "which may have faults that were fixed since. Leave out --code; or look at that code, and to trust it, "
             f"run once: {invocation.command('trust', past.folder)}",
             key="--code",
         )

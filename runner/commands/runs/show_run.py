@@ -49,7 +49,7 @@ class RunPage(Answer):
     status: str
     epochs: int | None
     steps: Annotated[int | None, "updates"]
-    job: Annotated[str, "what the queue that it was submitted to reports of it; empty if there is none"]
+    job: Annotated[str, "what its queue reports about it; empty if it was not submitted to one"]
     error: Annotated[Failure | None, "what failed first"]
     started: Annotated[float, "when it was frozen, in seconds since 1970"]
     seconds: Annotated[float | None, "how long it took, from its start to its end"]

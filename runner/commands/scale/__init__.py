@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", metavar="N,N", help=about)
     networks = f"between machines: {', '.join(names(NETWORKS))}, or a YAML file"
     parser.add_argument(NETWORK, metavar="NAME", help=networks)
-    devices = f"and how a machine connects its own: {', '.join(names(DEVICES))}, or a YAML file; on CPUs cpu"
+    devices = f"the devices, and how a machine connects them: {', '.join(names(DEVICES))}, or a YAML file; on CPUs cpu"
     parser.add_argument(DEVICE, metavar="NAME", help=devices)
     batch = "what keeps its number of samples: the run's updates (default), or the micro-batches of a device"
     parser.add_argument("--batch", choices=BATCH, default=OF_RUN, help=batch)

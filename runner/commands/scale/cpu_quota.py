@@ -31,7 +31,7 @@ REMEDY = (
 
 @contextmanager
 def quotas(cpus: float) -> Iterator[None]:
-    """Meanwhile each rank that calls ``enter`` gets so many CPUs. Raises Unavailable where that cannot be set."""
+    """Meanwhile each rank that calls ``enter`` has this quota of CPUs. Raises Unavailable if it cannot be set."""
     prefix = f"manyheads-{os.getpid()}-"
     _remove("manyheads-*", ended=True)
     try:

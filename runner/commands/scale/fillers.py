@@ -112,6 +112,6 @@ def _wait(folders: Sequence[RunFolder], started: Sequence[Process]) -> None:
     for folder, process in zip(folders, started, strict=True):
         while not (folder.steps.exists() and folder.steps.read_text().count("\n") > 1):
             if process.poll() is not None or time.monotonic() > until:
-                message = "a training that is to use the quota of a rank that is not started does not begin"
+                message = "a training that should use the quota of a missing rank did not start"
                 raise RunFailed(Failure(type="RuntimeError", message=message))
             time.sleep(0.1)

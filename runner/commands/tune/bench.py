@@ -253,7 +253,7 @@ class Bench:
         """An order in which each of any two is as likely to be the first.
 
         Those with the same launcher run one after another: their ranks are forked from one process, which takes seconds
-        to start anew for others.
+        to start over for others.
         """
 
         def coin(about: object) -> str:

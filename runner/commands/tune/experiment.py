@@ -32,7 +32,7 @@ def write(space: Space, variant: Variant, about: str, *, here: Path) -> Path:
     own = conf_of(here)
     folder = (own or here / "conf") / GROUP
     if own is None and not folder.resolve().is_relative_to(here.resolve()):  # a link in somebody else's folder
-        raise ConfigurationError(f"{folder} leads out of {here}.")
+        raise ConfigurationError(f"{folder} points outside {here}.")
     make_folder(folder)
     path = _free(folder, f"tuned_{run.name or run.model.name}")
     write_whole(path, f"{HEAD}{about}\n{yaml_text.dump(content)}")

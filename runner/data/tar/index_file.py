@@ -37,7 +37,7 @@ def write(index: Index, path: Path) -> None:
 def read(root: Path, path: Path, *, within: str | None = None) -> Index | None:
     """The index in a file; None if it is none, or not complete. ``within``: the boundary that the file must be in.
 
-    Raises ConfigurationError for a link that leads out of it.
+    Raises ConfigurationError for a link that points outside it.
     """
     with opened(path, within) as handle, open(handle, "rb", closefd=False) as file:
         return _read(root, file)

@@ -144,9 +144,9 @@ def _records(text: bytes, name: str | None, length: int | None) -> tuple[str | N
 
 
 def _check_end(handle: int, position: int, size: int) -> None:
-    """Raises Unsound if the archive goes on behind its end, as after ``cat``, or ends within it."""
+    """Raises Unsound if the archive continues after its end, as after ``cat``, or is cut off within it."""
     rest = os.pread(handle, MOST_END, position)
     if size - position < 2 * BLOCK:
         raise Unsound("it is cut off: the two blocks of zeros at the end of an archive are missing")
     if any(rest) or size - position > MOST_END:
-        raise Unsound(f"it goes on after its end at byte {position:,}, like archives that were joined by cat")
+        raise Unsound(f"it continues after its end at byte {position:,}, like archives that were joined by cat")

@@ -21,7 +21,7 @@ Reduction = Literal["sum", "max"]
 
 
 class Parallel:
-    """One rank's view of all ranks. The loop calls these hooks and knows no backend; all ranks call them in step.
+    """One rank's view of all ranks. The loop calls these hooks whatever the backend; all ranks call them in step.
 
     ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that every rank must
     call it equally often, with a sample that does not count if it has none left. ``backward_steps``: whether the
@@ -102,7 +102,7 @@ class Parallel:
 
     # -- assembly, in this order ---------------------------------------------------------------------
 
-    example: Callable[[], "Batch"]  # makes a micro-batch of this rank's, for who must see one to take a model apart
+    example: Callable[[], "Batch"]  # creates a micro-batch of this rank, for strategies that split the model
 
     def place(self, model: nn.Module) -> nn.Module:
         """Move the model to the device, with any change that must happen before the optimizer is built."""

@@ -24,7 +24,7 @@ Answer = Prediction | str  # a string says why the file could not be read
 def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: str = "auto") -> tuple[int, int]:
     """Write the classes of these image files, and of those below these folders, to a table ``out``.
 
-    device: "auto" for a GPU where there is one, or what torch calls it. Returns the numbers of files and of those that
+    device: "auto" for a GPU if there is one, or a device of torch. Returns the numbers of files and of those that
     could not be read: their rows are empty, and a warning names each. Raises ConfigurationError.
     """
     files = images_in(paths)

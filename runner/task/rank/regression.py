@@ -22,7 +22,7 @@ class MAE(Metric):
 
 
 class R2(Metric):
-    """The share of the targets' variance that is explained: 1 at best, 0 for whoever always says their mean."""
+    """R²: the fraction of the targets' variance that is explained: 1 at best, 0 for always predicting their mean."""
 
     shapes = MappingProxyType({"squares": (), "values": (), "targets": (), "target_squares": ()})
 

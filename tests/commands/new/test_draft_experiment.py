@@ -111,7 +111,7 @@ def test_what_is_still_to_be_done_is_noted(repository):
     (repository / "train.py").unlink()
     notes = draft(repository, model="net.py:Net", data="none").notes
     assert notes[0].startswith("Importing net.py runs its script: move Net to another file")
-    assert notes[1] == "Set what is ??? above: model.config.width, model.rate."
+    assert notes[1] == "Replace ??? above: model.config.width, model.rate."
     assert notes[2].startswith("Choose the data")
 
 

@@ -69,7 +69,7 @@ DAMAGES = {
     "cut off within": (lambda c: c[:515], "it is cut off within '0000.txt', at 515 of at least 518 bytes"),
     "cut off between": (lambda c: c[:2048], "the two blocks of zeros at the end of an archive are missing"),
     "one block of zeros": (lambda c: c[:-512], "the two blocks of zeros at the end of an archive are missing"),
-    "joined": (lambda c: c + c, "it goes on after its end at byte 3,072, like archives that were joined by cat"),
+    "joined": (lambda c: c + c, "it continues after its end at byte 3,072, like archives that were joined by cat"),
     "no archive": (lambda c: b"x" * 2048, "it is not a tar archive. Archives must not be compressed"),
     "a damaged header": (put(1024 + 10, b"\xff"), "its header at byte 1,024 is damaged"),
     "empty": (lambda c: b"", "the two blocks of zeros"),

@@ -111,7 +111,7 @@ def _link(content: Mapping[str, Any], flag: str, typed: str, prefix: str = "") -
 
 def _curve(points: Any, flag: str, typed: str, key: str) -> tuple[tuple[float, float], ...]:
     """Pairs of bytes and a fraction of the bandwidth, in ascending order of bytes."""
-    allowed = "pairs of bytes, ascending, and the fraction of the bandwidth that is achieved with so many"
+    allowed = "pairs of bytes, ascending, and the fraction of the bandwidth that payloads of that size achieve"
     if not isinstance(points, list) or not points or not all(isinstance(p, list) and len(p) == 2 for p in points):
         raise _wrong(flag, typed, key, points, allowed)
     found = tuple((_number(size, flag, typed, key), _number(part, flag, typed, key)) for size, part in points)
