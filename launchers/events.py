@@ -37,7 +37,7 @@ def events(folder: RunFolder, run: RunConfig) -> Iterator[None]:
 
 
 class _Watched:
-    """The growing files of a run folder; what is there at first is not news."""
+    """The growing files of a run folder; what they contain at first is not reported."""
 
     def __init__(self, folder: RunFolder):
         self._folder = folder

@@ -62,7 +62,7 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> LaunchPlan:
 
 
 def refuse_early(run: RunConfig) -> None:
-    """Raises ConfigurationError for what ranks would refuse, if they begin much later, or have classes of the user's.
+    """Raises ConfigurationError for what ranks would refuse much later, or if the run has classes of the user.
 
     Otherwise they refuse it themselves within a second, or a look meanwhile does (``run_agent``), and leave no run.
     """

@@ -75,7 +75,7 @@ _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
 
 
 def lost_output(error: BaseException) -> OSError | None:
-    """The error of standard output from which ``error`` came: its disk is full, or nobody reads it; None for others.
+    """The failure of standard output that caused ``error``: a full disk, or no reader; None for other causes.
 
     Such an error does not name its file, so another line is printed to find out.
     """

@@ -67,7 +67,7 @@ def refused_arguments(message: str) -> ConfigurationError:
 
 
 def tell(text: str) -> None:
-    """Print a sentence on stdout; on a terminal, its lines end between words. A command stands in a line of its own."""
+    """Print a sentence on stdout; on a terminal, its lines end between words. A command gets its own line."""
     print(filled(printable(text), sys.stdout))
 
 

@@ -124,7 +124,7 @@ def _text(value: Any) -> str:
 
 
 def _whole(run: Run) -> ProvenanceJson:
-    """A provenance.json of whatever age with the keys that a comparison asks for."""
+    """A provenance.json of any version, completed with the keys that a comparison needs."""
     known = {key: value for key, value in run.provenance.items() if value is not None}
     return right({**_EMPTY, **known}, ProvenanceJson)
 

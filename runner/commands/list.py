@@ -1,4 +1,4 @@
-"""``python -m runner list``: the runs that there are."""
+"""``python -m runner list``: lists runs."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -124,7 +124,7 @@ def line(run: ListedRun) -> tuple[str, ...]:
 
 
 def show(lines: Sequence[Sequence[str]]) -> None:
-    """Print lines in columns, without those that are empty; on a terminal what is too long at the end is cut off."""
+    """Print lines in columns, without those that are empty; on a terminal, lines that are too long are cut off."""
     shown = [index for index in range(len(lines[0])) if any(each[index] for each in lines[1:])]
     widths = {index: max(cell_len(each[index]) for each in lines) for index in shown}
     console = Console(highlight=False, markup=False, emoji=False)

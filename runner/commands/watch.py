@@ -57,7 +57,7 @@ MOST_JOBS, MOST_CURVES = 20, 6
 
 
 def watch(path: str | None) -> tuple[Path, bool]:
-    """Show it until it has ended; without a terminal, once. Raises ConfigurationError for what is neither.
+    """Show it until it has ended; without a terminal, once. Raises ConfigurationError if the folder is neither.
 
     Returns the folder, and whether it has ended.
     """

@@ -1,4 +1,4 @@
-"""The way of a run config, pass by pass: from what Hydra composed to what is frozen. It never changes afterwards.
+"""Turns what Hydra composed into the frozen run config, pass by pass. It never changes afterwards.
 
 All of it happens without torch, before any process of the run starts.
 """

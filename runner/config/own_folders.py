@@ -83,7 +83,7 @@ class Package(NamedTuple):
             yield group, name
 
     def error(self, what: str) -> ConfigurationError:
-        """The error for a package that cannot be used: what is wrong with it, and how to continue without it."""
+        """The error for a package that cannot be used: the reason, and how to continue without it."""
         return ConfigurationError(f"{what} It comes from {self.name}: uninstall that package, or change its version.")
 
 

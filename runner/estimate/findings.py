@@ -42,7 +42,7 @@ class RankHolds:
 
     @property
     def total(self) -> int:
-        """The most memory at any moment; of a model that can't be followed, of what is exact."""
+        """The most memory at any moment; for a model that cannot be traced, the sum of the exact parts."""
         return self.exact if self.most is None else self.most
 
     @property

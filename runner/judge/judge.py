@@ -98,7 +98,7 @@ def check(path: Path) -> CheckedJudgement:
 
 
 def _words_of_code(question: Question, *, is_own: bool) -> list[str]:
-    """What asks a question about code again: without somebody else's overrides, since what is typed is trusted."""
+    """The words that ask a question about code again, without somebody else's overrides: typed ones are trusted."""
     return [*(question.overrides if is_own else ()), "--code", str(question.revision)]
 
 

@@ -91,7 +91,7 @@ class Judgement:
     # -- what is run ---------------------------------------------------------------------------------
 
     def examine(self) -> None:
-        """What comes before the rounds, as long as the arms may be compared."""
+        """The examinations before the rounds; stops as soon as the arms may not be compared."""
         if not self.keeps_steps:
             remove_steps(self.runs)
         about_speed = (self._steps, self._exact, self._trial) if self.question.is_about_speed else ()

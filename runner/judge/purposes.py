@@ -1,4 +1,4 @@
-"""The purposes of a judgement's runs: what their ranks do, and what is read of their results."""
+"""The purposes of a judgement's runs: what their ranks do, and which of their results are read."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The only training loop. It does not depend on the backend: differences are hidden behind the bases of parallel and precision."""
+"""The only training loop, for any backend: differences are hidden behind the bases of parallel and precision."""
 
 import math
 import time

@@ -38,7 +38,7 @@ class UpdateResult(NamedTuple):
 
 
 class Update:
-    """Changes one rank's model. Does not depend on the backend: differences are hidden behind ``parallel`` and ``precision``.
+    """Changes one rank's model, for any backend: differences are hidden behind ``parallel`` and ``precision``.
 
     ``scores``: the task, and what is measured. ``names``: of the parameters that the optimizer has on this rank.
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:

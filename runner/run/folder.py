@@ -206,7 +206,7 @@ class Folder:
 
 
 def aside(name: str) -> str:
-    """A unique name next to ``name``, for what is not complete yet, or about to be removed."""
+    """A unique name next to ``name``, for something incomplete or about to be removed."""
     return f".{name}.{secrets.token_hex(8)}.aside"
 
 

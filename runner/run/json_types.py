@@ -172,7 +172,7 @@ def _tests(kind: type) -> dict[str, Test]:
 
 @cache
 def _test(kind: Any) -> Test:
-    """Whether a value is of this type, as a function: thousands of files are read, and types are looked at once."""
+    """Whether a value is of this type, as a function, so that types are examined only once for thousands of files."""
     origin, plain = get_origin(kind), _plain(kind)
     if kind is Any:
         return lambda _: True

@@ -22,7 +22,7 @@ STATES = ("pending", "running", "completed", "pruned", "failed", "skipped", "int
 
 @dataclass(frozen=True)
 class Entry:
-    """One job of a sweep, or one repeat of it, as it stands. ``folder`` is relative to the sweep's."""
+    """One job of a sweep, or one repeat of it, with its current state. ``folder`` is relative to the sweep's."""
 
     job: int
     folder: str
@@ -125,7 +125,7 @@ class Ledger:
         return self.arguments(sealed) if self.about(sealed).get("is_search") or not self.entries() else None
 
     def entries(self) -> list[Entry]:
-        """Each job as it stands, in the order in which they were planned."""
+        """Each job with its current state, in the order in which they were planned."""
         known = {entry.name for entry in fields(Entry)}
         found: dict[tuple[int, int], Entry] = {}
         for line in self._lines()[1:]:

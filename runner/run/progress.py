@@ -110,7 +110,7 @@ class Work:
 
 @contextmanager
 def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[Work]:
-    """Show that this is being done. ``kept``: what a user who presses Ctrl-C reads about what is kept of it."""
+    """Show that this is being done. ``kept``: the sentence for a user who presses Ctrl-C about what is kept of it."""
     work = Work(what, total)
     with keeping(what, kept):
         work.next()

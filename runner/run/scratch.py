@@ -1,4 +1,4 @@
-"""Folders for what lasts no longer than a run, on no shared disk; the next run removes those of killed processes.
+"""Temporary folders that live as long as a run, on a local disk; the next run removes those of killed processes.
 
 A process keeps such a folder as long as it has a lock on the folder's lock file, which the kernel takes from a process
 however it ends.

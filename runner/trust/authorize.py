@@ -1,4 +1,4 @@
-"""The single entry point for other people's content: whatever gets past it is the user's own, or follows these rules.
+"""The single entry point for other people's content: everything behind it is the user's own, or follows these rules.
 
 | what comes in                                  | what it may be                                                    |
 | ---------------------------------------------- | ----------------------------------------------------------------- |

@@ -1,4 +1,4 @@
-"""Names the samples that made the records of some updates differ from what was due."""
+"""Names the samples by which the records of some updates differ from what they should have taken."""
 
 from collections.abc import Sequence
 

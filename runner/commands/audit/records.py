@@ -33,7 +33,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Seen:
-    """Which samples these updates took, as far as the ranks noted it: a bitmap, and those that came more than once."""
+    """The samples that these updates took, as far as recorded: a bitmap, and those that were taken more than once."""
 
     epoch: int
     first: int

@@ -51,7 +51,7 @@ def manifest(subject: ManifestSubject) -> str:
 def pod(subject: ManifestSubject) -> dict[str, Any]:
     """One machine. Pods of a set come up one by one, so that each waits for the name of the first.
 
-    The first waits until the name is its own: after a restart it may still lead to the pod that is gone.
+    The first waits until the name is its own: after a restart it may still resolve to the previous pod.
     """
     machines = subject.machines
     host = rendezvous(subject.name).partition(":")[0]

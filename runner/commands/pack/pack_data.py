@@ -79,7 +79,7 @@ def _splits(option: DataOption) -> tuple[Data, Mapping[str, Samples]]:
 
 
 def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, Write]:
-    """The option that reads what is written, and what writes it. Raises ConfigurationError."""
+    """The option that reads the result, and the function that writes it. Raises ConfigurationError."""
     for kind, name, write in WRITERS:
         if isinstance(samples, kind) and to in (name, None):
             return name, write

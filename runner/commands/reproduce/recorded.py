@@ -1,4 +1,4 @@
-"""A finished run as it was recorded; whatever makes it no base for a comparison is an error."""
+"""A finished run as recorded; it is an error if it cannot serve as a base for a comparison."""
 
 from dataclasses import dataclass
 from pathlib import Path

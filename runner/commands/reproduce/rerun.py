@@ -67,7 +67,7 @@ class Rerun:
 
 @contextmanager
 def recorded_program(past: Past, overrides: list[str]) -> Iterator[Rerun]:
-    """The recorded commit with the recorded changes, in a worktree that is gone afterwards.
+    """The recorded commit with the recorded changes, in a temporary worktree.
 
     Raises ConfigurationError if there is no such commit, and for code that the user neither recorded with this run nor
     trusts.

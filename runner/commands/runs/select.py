@@ -18,9 +18,9 @@ COLUMNS: dict[str, Callable[[Summary], Any]] = {
 
 
 def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
-    """The runs that fit all of ``filters``, each ``key=value``: status, or any key of the run config.
+    """The runs that match all of ``filters``, each ``key=value``: status, or any key of the run config.
 
-    A list fits if the value is in it. Raises ConfigurationError for a status that there is not, and for keys that no
+    A list matches if it contains the value. Raises ConfigurationError for an unknown status, and for keys that no
     run has.
     """
     kept = list(runs)
@@ -38,7 +38,7 @@ def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
 
 
 def ordered(runs: Sequence[Summary], by: str | None) -> list[Summary]:
-    """The newest first; or by a metric, the best first; or by a column or a config key. What has none comes last.
+    """The newest first; or by a metric, the best first; or by a column or a config key. Runs without it come last.
 
     Raises ConfigurationError for what no run has.
     """

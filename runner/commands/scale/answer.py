@@ -31,7 +31,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Help:
-    """What would help most, of what could be twice as good."""
+    """The improvement that would help most, of several parts made twice as good."""
 
     what: str
     factor: Annotated[float, "how much faster updates would be"]

@@ -1,4 +1,4 @@
-"""What is predicted of a run for each number of devices, from what was measured."""
+"""Predicts a run for each number of devices, from the measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -24,7 +24,7 @@ class SavedTensors:
 
     @contextmanager
     def counting(self, model: nn.Module) -> Iterator[None]:
-        """A context that counts all but the parameters of ``model`` and what a strategy replaces them by meanwhile."""
+        """A context that counts all tensors except the parameters of ``model`` and their replacements by a strategy."""
         handles = [
             module.register_forward_pre_hook(self._note_weights)
             for module in model.modules()

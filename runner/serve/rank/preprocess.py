@@ -32,7 +32,7 @@ class Preprocess:
         self._entrance = InputTransform(CPU, torch.float32, False, mean, std)
 
     def __call__(self, image: Any) -> Tensor:
-        """Raises ConfigurationError for what is not an image, and where nobody knows how one becomes a sample."""
+        """Raises ConfigurationError if it is no image, or if no data set declares how one becomes a sample."""
         if isinstance(image, Tensor) and image.is_floating_point():
             return image.to(CPU, torch.float32)
         return self.normalized(self.sample(image))

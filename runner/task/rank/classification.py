@@ -94,7 +94,7 @@ class Classification(Task):
 def top_places(logits: Tensor, targets: Tensor) -> Tensor:
     """Samples whose class comes first, second, ... fifth: (5,). Of equal logits the first class leads.
 
-    logits: (N, classes); targets: (N,). Comparing is several times quicker than sorting (topk), and for NaN it says no.
+    logits: (N, classes); targets: (N,). Comparing is several times faster than sorting (topk), and counts NaN as wrong.
     """
     classes, own = logits.shape[1], targets[:, None]
     numbers, first = _numbers(classes, logits.device)

@@ -6,7 +6,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 
 class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
-    """Each class judged by itself, of class numbers too: the mean over samples and classes, or their sum.
+    """Each class on its own, also for class numbers: the mean over samples and classes, or their sum.
 
     Of class numbers the smoothing is that of torch's cross-entropy: a share of ``label_smoothing`` goes to all classes
     alike; of labels 0 and 1, (samples, classes), it goes half to each. ``sum_classes``: the sum over classes instead of

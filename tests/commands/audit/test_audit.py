@@ -156,7 +156,7 @@ def test_records_that_do_not_fit_together_are_named(tmp_path):
     assert ("resized", 21) in {(kind, update) for _, kind, update, _ in found(tmp_path)}
     for line in ("1,9,16,64,zz,160,,", "1,16,9,64,00,160,,", "1,9,16,64,00,99999999999999,,", "1,9"):
         table.write_text(content + line + "\n")
-        with pytest.raises(ConfigurationError, match=r"samples\.csv is damaged: line \d+ is no row"):
+        with pytest.raises(ConfigurationError, match=r"samples\.csv is damaged: line \d+ is not a row"):
             audit(str(tmp_path), reads_data=False)
     table.unlink()
     assert audit(str(tmp_path), reads_data=False).exit_code == ExitCode.UNDECIDED

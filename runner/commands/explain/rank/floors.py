@@ -56,7 +56,7 @@ def work(
 
 
 def endless(trainer: Trainer) -> Trainer:
-    """The trainer, which no longer ends by itself; its schedule stays as it is."""
+    """The trainer, changed so that it does not end by itself; its schedule is unchanged."""
     trainer.settings = replace(trainer.settings, epochs=ENDLESS, total_steps=ENDLESS, last_step=ENDLESS)
     return trainer
 

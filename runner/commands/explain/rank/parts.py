@@ -27,7 +27,7 @@ Part = Callable[[int], float]  # repeats a part of an update N times; returns th
 
 
 class Parts:
-    """A rank's updates, and what they consist of, each of which can be repeated alone."""
+    """A rank's updates, and their parts, each of which can be repeated alone."""
 
     def __init__(self, trainer: Trainer, run: RunConfig):
         self.trainer, self.update, self.parallel, self.run = trainer, trainer.update, trainer.update.parallel, run

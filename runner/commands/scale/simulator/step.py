@@ -1,4 +1,4 @@
-"""An update of one device, described as data: what is known of a run before anything is said of more devices."""
+"""An update of one device, described as data: the input of every prediction."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Streams that do one thing after another, as devices and networks do what is given to them."""
+"""Streams that do one thing after another: devices and networks."""
 
 from dataclasses import dataclass
 

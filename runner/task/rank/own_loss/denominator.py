@@ -23,7 +23,7 @@ class Declared(Protocol):
 def refuse_other_denominator(declared: Declared, loss: Tensor, logits: Tensor | None, labels: Tensor) -> None:
     """Raises ConfigurationError if the loss is a cross-entropy over something else than what is declared.
 
-    A loss that is no cross-entropy of the logits cannot be told, and is taken as declared. loss: (); logits: (N, V) or
+    Any other loss than a cross-entropy of the logits is taken as declared. loss: (); logits: (N, V) or
     (N, T, V); labels: (N,) or (N, T).
     """
     if logits is None or labels.is_floating_point() or logits.shape[:-1] != labels.shape or logits.ndim > 3:
