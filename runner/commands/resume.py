@@ -19,6 +19,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.kept_files import changed_files, find_where_started, kept
 from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.report.run_result import Result, result_if_any
+from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -55,6 +56,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
 
     None where this machine only took part in a run, and of a sweep without ``wants_answer``.
     """
+    scratch.sweep_all()  # a run that is already complete starts nothing that would
     if (arguments := command_of(Path(path))) is not None:
         if not Ledger(path).entries():
             print(f"{RunFolder(path)} was interrupted while it was being planned. Planning its jobs again.")

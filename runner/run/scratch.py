@@ -62,8 +62,14 @@ def kept(path: Path) -> int:
     return lock
 
 
+def sweep_all() -> None:
+    """Remove this user's folders whose process has ended, wherever such folders are made."""
+    for parent in {tempfile.gettempdir(), base()}:
+        sweep(Path(parent))
+
+
 def sweep(parent: Path) -> None:
-    """Remove this user's folders whose process has ended."""
+    """Remove this user's folders below ``parent`` whose process has ended."""
     for path in parent.glob("manyheads-*-*"):
         with suppress(OSError):
             if path.is_symlink() or path.lstat().st_uid != os.getuid():

@@ -3,9 +3,11 @@
 import re
 import shutil
 import sys
+import tempfile
 
 import pytest
 
+from manyheads.runner.commands.resume import resume
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import execute, held
 
@@ -43,6 +45,16 @@ def test_resuming_a_complete_run_changes_nothing(command, finished_run):
     assert done.code == 0, done.err
     assert "is already complete: 2 steps" in done.out
     assert contents(finished_run) == before
+
+
+def test_resuming_removes_what_killed_processes_left_in_temporary_folders(finished_run, tmp_path, monkeypatch):
+    of_killed, of_others = tmp_path / "manyheads-01234567-0", tmp_path / "manyheads-notes"
+    for path in (of_killed, of_others):
+        path.mkdir()
+        (path / "lock").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    resume(str(finished_run.path))
+    assert [*tmp_path.glob("manyheads-*")] == [of_others]
 
 
 @pytest.mark.parametrize(
