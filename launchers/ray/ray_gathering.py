@@ -34,7 +34,9 @@ END_SECONDS = 15.0
 
 
 class RayClient:
-    """``asked``: the bundles, as ``ray_driver`` reads them. Raises ConfigurationError without Ray.
+    """``asked``: the bundles, as ``ray_driver`` reads them.
+
+    Raises ConfigurationError if there is no such cluster, and RunFailed if the child process is killed.
 
     ``address``: of this machine in the cluster; ``is_placed``: whether all bundles have their devices; ``wanted``: what
     Ray says of those that do not; ``failure``: why the run cannot start.
@@ -45,15 +47,18 @@ class RayClient:
             # Ray's workers look for modules where the driver stands, before all others.
             program = Program([sys.executable, "-m", DRIVER], folder="/")
             self._process = program.start(stdin=PIPE, stdout=PIPE, stderr=file)
-        self._log = log
+        self._exited = f"the process that communicates with Ray has exited; see {log}"
         self.is_placed, self.wanted = False, "no answer yet"
         self.failure: str | None = None
         self._listener: threading.Thread | None = None
         self._say(asked)
         met = self._hear()
-        if met is None or "failure" in met:
+        if met is None:
             self.close()
-            raise ConfigurationError(met["failure"] if met else f"Ray cannot be reached; see {log}")
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=self._exited))
+        if "failure" in met:
+            self.close()
+            raise ConfigurationError(met["failure"])
         self.address: str = met["address"]
         self._listener = threading.Thread(target=self._listen, name="ray client", daemon=True)
         self._listener.start()
@@ -91,7 +96,7 @@ class RayClient:
             self.is_placed = said.get("is_placed", self.is_placed)
             self.wanted = said.get("wanted", self.wanted)
             self.failure = said.get("failure", self.failure)
-        self.failure = self.failure or f"the process that communicates with Ray has exited; see {self._log}"
+        self.failure = self.failure or self._exited
 
 
 LOOK_SECONDS = 0.2
