@@ -33,7 +33,10 @@ from tests import apex_library, browser, composing, longest_first, needs, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
-FAST = ("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.device=cpu", "trainer.log_every=1")
+FAST = (
+    *("trainer.max_steps=2", "data.batch_size=32", "model.width=2", "trainer.device=cpu", "trainer.log_every=1"),
+    "launcher.threads_per_rank=1",  # the cores are shared by several workers
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,6 +18,7 @@ from tests.tail import tail
 pytestmark = pytest.mark.processes
 HERE = Path(__file__).parent.parent  # where faulty.py is
 PLAIN = tuple(each for each in FAST if "width" not in each)
+ONE_THREAD = ("launcher.threads_per_rank=1",)  # the cores are shared by several tests
 LONGER = (  # 36 updates, and a checkpoint in the middle of an epoch
     *("trainer.epochs=3", "trainer.limit_train=12", "trainer.log_every=5", "checkpoint.every=10"),
     *("data.batch_size=48", "model.width=4"),
@@ -94,14 +95,14 @@ class TestAMixedSweep:
         assert logs[0]["weights_sha256"] is not None
 
 
-FOUR = ("parallel=single,ddp", "seed=1,2", "launcher.threads_per_rank=1", *LONGER)
+THREE = ("parallel=single,ddp,dp", *ONE_THREAD, *LONGER)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep of the four jobs to which nothing has happened; to be read only."""
+    """A sweep of the three jobs to which nothing has happened; to be read only."""
     path = tmp_path_factory.mktemp("whole") / "sweep"
-    assert sweep(path, *FOUR).code == 0
+    assert sweep(path, *THREE).code == 0
     return path
 
 
@@ -119,7 +120,7 @@ class TestGoingOn:
     def test_ends_with_the_same_results(self, tmp_path, parent, undisturbed, signum, code, jobs):
         path = tmp_path / "sweep"
         where = (f"hydra.sweep.dir={path}", f"hydra.launcher.jobs={jobs}")
-        running = parent(path / "1", "-m", *FOUR, *where)
+        running = parent(path / "1", "-m", *THREE, *where)
         running.wait_until(running.folder.last_checkpoint.exists)
         children = descendants(running.process.pid)
         running.process.send_signal(signum)
@@ -128,13 +129,13 @@ class TestGoingOn:
         assert {*states(path)} != {"completed"}
         done = resume(path)
         assert done.code == 0, done.err
-        assert "4 jobs: 4 completed" in done.err
+        assert "3 jobs: 3 completed" in done.err
         assert results(path) == results(undisturbed)
 
     def test_nothing_is_left_to_do(self, undisturbed):
-        before = [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "0123"]
+        before = [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "012"]
         assert resume(undisturbed).code == 0
-        assert [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "0123"] == before
+        assert [(undisturbed / job / "result.json").stat().st_mtime_ns for job in "012"] == before
 
     @pytest.mark.tail
     def test_killed_as_soon_as_its_ledger_names_every_job(self, tmp_path, parent):
@@ -165,7 +166,7 @@ class TestGoingOn:
 
     def test_of_a_sweep_that_is_running(self, tmp_path, parent):
         path = tmp_path / "sweep"
-        running = parent(path / "0", "-m", "seed=1,2", "trainer.epochs=1000", f"hydra.sweep.dir={path}")
+        running = parent(path / "0", "-m", "seed=1,2", *ONE_THREAD, "trainer.epochs=1000", f"hydra.sweep.dir={path}")
         running.wait_until(running.folder.heartbeat.exists)
         done = resume(path)
         assert (done.code, "is being run by another process" in done.err) == (2, True)
@@ -186,7 +187,7 @@ class TestLimits:
     def test_a_job_that_takes_too_long_fails(self, tmp_path):
         """A limit of the job's own counts for it; the sweep's is for the others."""
         path = tmp_path / "sweep"
-        jobs = ("trainer.max_steps=2,1000000", "launcher.timeout=4,null", "trainer.epochs=1000000")
+        jobs = ("trainer.max_steps=2,1000000", "launcher.timeout=4,null", "trainer.epochs=1000000", *ONE_THREAD)
         pairs = 'hydra.launcher.exclude=["trainer.max_steps=2,launcher.timeout=null", '
         pairs += '"trainer.max_steps=1000000,launcher.timeout=4"]'
         done = sweep(path, *jobs, pairs, "hydra.launcher.timeout=0.05")
@@ -194,7 +195,13 @@ class TestLimits:
         assert "took longer than launcher.timeout=0.05 minutes" in Ledger(path).entries()[1].reason
 
     def test_a_single_run_in_this_process_too(self, tmp_path):
-        command = (str(ROOT / "run.py"), "trainer.epochs=1000000", "launcher.timeout=0.05", "hydra.run.dir=run")
+        command = (
+            str(ROOT / "run.py"),
+            *ONE_THREAD,
+            "trainer.epochs=1000000",
+            "launcher.timeout=0.05",
+            "hydra.run.dir=run",
+        )
         done = execute(sys.executable, *command, cwd=tmp_path)
         assert (done.code, "launcher.timeout=0.05" in done.err) == (1, True)
         assert RunFolder(tmp_path / "run").read_result()["error"]["type"] == "TimedOut"
