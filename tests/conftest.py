@@ -29,7 +29,7 @@ from hydra.core.config_store import ConfigStore
 from manyheads.runner.option.locate import STARTED_IN
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.run_folder import RunFolder
-from tests import apex_library, browser, composing, longest_first, needs, zygote
+from tests import apex_library, browser, composing, longest_first, needs, object_storage, zygote
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "run.py"
@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(needs)
     config.pluginmanager.register(browser)
+    config.pluginmanager.register(object_storage)
     if not is_worker(config):
         composing.share()
     if getattr(config.option, "numprocesses", None) and not is_worker(config):

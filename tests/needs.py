@@ -27,6 +27,8 @@ LIBRARIES = {  # with what pip is given for them
     "flask": "mlflow",
     "lightning": "--group bench",
     "mlflow": "mlflow",
+    "moto": "--group ci",
+    "obstore": "--editable '.[storage]'",
     "pyarrow": "--editable '.[parquet]'",
     "ray": "--editable '.[ray]'",
     "sqlalchemy": "mlflow",

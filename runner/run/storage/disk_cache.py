@@ -1,0 +1,153 @@
+"""Parts of objects on the local disk, shared by all processes of this user; those not used for longest go first.
+
+An entry is complete whenever it has a name, so a process may be killed at any moment. What it holds is not trusted:
+whoever reads it compares checksums.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from manyheads.runner.errors import printable
+from manyheads.runner.run.files import in_turn
+from manyheads.runner.run.folder import aside
+from manyheads.runner.run.storage.wire import StorageError
+
+KEPT = 7 / 8  # of the bound, when there is no more room
+LEFT_SECONDS = 3600.0  # after which a file that is not complete is one of a process that was killed
+_DIGITS = 20
+_TMPFILE = getattr(os, "O_TMPFILE", 0)
+
+
+class Settings(NamedTuple):
+    """``folder``: of the entries; ``most``: bytes of all of them."""
+
+    folder: Path
+    most: int
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """The file of an entry. ``name``: hexadecimal digits."""
+    return folder / name[:2] / name
+
+
+def find(folder: Path, name: str) -> int | None:
+    """The descriptor of an entry, which then counts as just used; None if there is none."""
+    try:
+        handle = os.open(path_of(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with suppress(OSError):  # of a folder that can only be read
+        os.utime(handle)
+    return handle
+
+
+class DiskCache:
+    """The entries in a folder, for the processes that add to them."""
+
+    def __init__(self, settings: Settings):
+        self.folder, self.most = settings
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder = self.folder.resolve()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def find(self, name: str) -> int | None:
+        """As ``find``."""
+        return find(self.folder, name)
+
+    def drop(self, name: str) -> None:
+        """Remove an entry, which is not what it should be."""
+        with suppress(OSError):
+            path_of(self.folder, name).unlink()
+
+    def add(self, name: str, parts: Iterable[bytes]) -> int:
+        """Write an entry; returns its descriptor. Raises StorageError if it does not fit, and what ``parts`` raises."""
+        path = path_of(self.folder, name)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            handle, beside = _new(path)
+            try:
+                size = sum(_write(handle, part) for part in parts)
+                if size > self.most:
+                    raise StorageError(f"{size:,} bytes do not fit into a cache of {self.most:,}")
+                with in_turn(self.folder / "lock"):
+                    self._make_room(size)
+                    with suppress(FileExistsError):  # another process was faster
+                        _name(handle, beside, path)
+            except BaseException:
+                os.close(handle)
+                raise
+            finally:
+                if beside is not None:
+                    beside.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._failed(error) from None
+        return handle
+
+    def _make_room(self, size: int) -> None:
+        """Account for another entry. Others may do the same, but not at the same time."""
+        account = self.folder / "used"
+        try:
+            used = int(account.read_bytes()) + size
+        except (OSError, ValueError):
+            used = self.most + 1
+        if used > self.most:
+            used = self._evict(min(self.most - size, int(KEPT * self.most))) + size
+        account.write_bytes(b"%*d" % (_DIGITS, used))
+
+    def _evict(self, most: int) -> int:
+        """Remove the entries that were not used for longest until these bytes are left; returns what is left."""
+        found = []
+        for each in chain.from_iterable(_entries(folder.path) for folder in _entries(self.folder) if folder.is_dir()):
+            with suppress(OSError):
+                status = each.stat(follow_symlinks=False)
+                if each.name.startswith(".") and time.time() - status.st_mtime < LEFT_SECONDS:
+                    continue  # somebody still writes it
+                found.append((status.st_mtime_ns, status.st_size, each.path))
+        left = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if left <= most:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+                left -= size
+        return left
+
+    def _failed(self, error: OSError) -> StorageError:
+        return StorageError(f"the cache {printable(self.folder)} cannot be written ({error.strerror})")
+
+
+def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
+
+
+def _new(path: Path) -> tuple[int, Path | None]:
+    """The descriptor of a file without a name; with one, where the file system needs that."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    if _TMPFILE:
+        with suppress(OSError):
+            return os.open(path.parent, flags | _TMPFILE, 0o600), None
+    beside = path.with_name(aside(path.name))
+    return os.open(beside, flags | os.O_CREAT | os.O_EXCL, 0o600), beside
+
+
+def _write(handle: int, part: bytes) -> int:
+    view = memoryview(part)
+    while view:
+        view = view[os.write(handle, view) :]
+    return len(part)
+
+
+def _name(handle: int, beside: Path | None, path: Path) -> None:
+    if beside is not None:
+        os.link(beside, path)
+    else:  # which follows the link that stands for the file, as naming a folder makes it do
+        os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)

@@ -1,0 +1,142 @@
+"""Object storage as the rest of the project sees it: files that are fetched, and names of what there is."""
+
+import json
+import os
+import sys
+import tempfile
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from socket import socket
+from typing import IO, Any, NamedTuple
+
+import manyheads
+from manyheads.runner.run.program import Process, Program, stop
+from manyheads.runner.run.storage import disk_cache, wire
+from manyheads.runner.run.storage.address import Address
+from manyheads.runner.run.storage.wire import StorageError
+
+ENDING = 2.0  # seconds that the process may take to end by itself
+EXTRA = "the package obstore is not installed: pip install 'manyheads[storage]'"
+
+
+class Object(NamedTuple):
+    """What is stored under a name, below an address. ``tag``: changes with the content."""
+
+    name: str
+    size: int
+    tag: str
+
+
+def unavailable() -> str | None:
+    """Why object storage cannot be used here; None if it can."""
+    return None if find_spec("obstore") else EXTRA
+
+
+class Storage:
+    """What is below an address, through a process of its own, which forks of this one use as well.
+
+    ``retry_for``: seconds until a request that fails is given up; ``cache``: where parts of objects are kept. Must be
+    made in the main thread, with which the process ends. Raises StorageError.
+    """
+
+    def __init__(self, address: Address, *, retry_for: float, cache: disk_cache.Settings | None = None):
+        if reason := unavailable():
+            raise StorageError(reason)
+        self.address, self.cache = address, cache
+        self._owner = os.getpid()
+        self._channel, theirs = wire.pair()
+        code = str(Path(manyheads.__file__).parent.parent)
+        search = os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "manyheads.runner.run.storage.process", str(theirs.fileno())]
+        program = Program(command, {**os.environ, "PYTHONPATH": search, "PYTHONSAFEPATH": "1"})
+        with theirs:
+            self._process = program.start(keep=[theirs.fileno()])
+        self._end = weakref.finalize(self, _ended, self._channel, self._process, self._owner)
+        kept = {"cache": str(cache.folder), "most": cache.most} if cache else {"cache": None, "most": 0}
+        wire.send(self._channel, {"address": address.text, "retry_for": retry_for, **kept})
+        try:
+            wire.checked(wire.receive(self._channel)[0])
+        except StorageError:
+            self.close()
+            raise
+
+    def __enter__(self) -> "Storage":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+
+    def list(self) -> list[Object]:
+        """All objects, by name. Raises StorageError."""
+        with tempfile.TemporaryFile() as file:
+            self._ask({"do": "list"}, file)
+            file.seek(0)
+            return sorted(Object(*each) for each in json.load(file))
+
+    def read(self, name: str) -> bytes:
+        """A small object's content. Raises StorageError."""
+        with tempfile.TemporaryFile() as file:
+            self.save(name, file)
+            file.seek(0)
+            return file.read()
+
+    def save(self, name: str, file: IO[bytes]) -> None:
+        """Write an object's content to a file. Raises StorageError."""
+        self._ask({"do": "save", "name": name}, file)
+
+    def sha256(self, name: str) -> str:
+        """The sha256 of an object's content, all of which is read back. Raises StorageError."""
+        return str(self._ask({"do": "digest", "name": name})[0]["sha256"])
+
+    def store(self, name: str, file: IO[bytes]) -> None:
+        """Store a file under a name. Raises StorageError."""
+        self._ask({"do": "store", "name": name}, file)
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it exists. Raises StorageError."""
+        self._ask({"do": "remove", "name": name})
+
+    def part(self, name: str, start: int, stop: int, *, entry: str, again: bool = False) -> IO[bytes]:
+        """Bytes of an object from the cache, where they are called ``entry``; fetched if they are not there.
+
+        again: they are not what they should be, so fetch them again. Raises StorageError.
+        """
+        assert self.cache is not None
+        if not again and (handle := disk_cache.find(self.cache.folder, entry)) is not None:
+            return open(handle, "rb", buffering=0)
+        request = {"do": "range", "name": name, "start": start, "stop": stop, "entry": entry, "again": again}
+        return open(self._ask(request)[1][0], "rb", buffering=0)
+
+    def fetch_ahead(self, name: str, start: int, stop: int, *, entry: str) -> None:
+        """Have bytes of an object fetched into the cache, unless they are there, and do not wait for that."""
+        assert self.cache is not None
+        if not disk_cache.path_of(self.cache.folder, entry).exists():
+            request = {"do": "range", "name": name, "start": start, "stop": stop, "entry": entry, "again": False}
+            with suppress(OSError):  # whoever needs them is told
+                wire.send(self._channel, request)
+
+    def _ask(self, request: Any, file: IO[bytes] | None = None) -> tuple[Any, Sequence[int]]:
+        """The answer to a request, and descriptors that come with it. ``file``: passed along. Raises StorageError."""
+        own, theirs = wire.pair()
+        with own:
+            with theirs, suppress(OSError):  # if it has ended, there is no answer
+                wire.send(self._channel, request, [theirs.fileno(), *([file.fileno()] if file else [])])
+            try:
+                answer, found = wire.receive(own)
+            except OSError:
+                answer, found = None, []
+        return wire.checked(answer), found
+
+
+def _ended(channel: socket, process: Process, owner: int) -> None:
+    """End the process, unless this is a fork of the one that started it."""
+    channel.close()
+    if os.getpid() == owner:
+        stop(process, seconds=ENDING)

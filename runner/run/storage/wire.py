@@ -1,0 +1,59 @@
+"""What is said between a process and the one beside it that talks to object storage.
+
+Each request is one message on a socket that forks of the process share. It brings the end of a connection of its own,
+on which alone it is answered; if that ends without an answer, the other process has ended. Files are passed as open
+descriptors.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MOST = 2**17  # bytes of a message
+READY = "ready"
+
+
+class StorageError(Exception):
+    """Object storage did not do as asked; the message is the end of a sentence, and names no server."""
+
+
+class MissingObject(StorageError):
+    """There is no such object."""
+
+
+KINDS: Mapping[str, type[StorageError]] = {"missing": MissingObject, "other": StorageError}
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected ends, on which messages stay apart, and the end of one side is noticed on the other."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def send(channel: socket.socket, message: Any, files: Sequence[int] = ()) -> None:
+    """Send a message with open files. Raises OSError."""
+    socket.send_fds(channel, [json.dumps(message).encode()], files)
+
+
+def receive(channel: socket.socket) -> tuple[Any, list[int]]:
+    """The next message, None at the end, and the files that came with it. Raises OSError."""
+    content, files, _, _ = socket.recv_fds(channel, MOST, 4)
+    for each in files:
+        os.set_inheritable(each, False)
+    return (json.loads(content) if content else None), files
+
+
+def failure(error: StorageError) -> dict[str, str]:
+    """The answer for an error."""
+    kind = "missing" if isinstance(error, MissingObject) else "other"
+    return {"error": str(error), "kind": kind}
+
+
+def checked(answer: Any) -> Any:
+    """An answer. Raises the StorageError that it is of."""
+    if answer is None:
+        raise StorageError("the process that talks to object storage has ended unexpectedly")
+    if "error" in answer:
+        raise KINDS[answer["kind"]](answer["error"])
+    return answer
