@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.data.tar import index_file, table
-from manyheads.runner.data.tar.index import NAME, list_shards
+from manyheads.runner.config.lookup import read_option
+from manyheads.runner.data.tar import READING, index_file, stored, table
+from manyheads.runner.data.tar.index import NAME, Index, list_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working
+from manyheads.runner.run.storage.address import Address, place_of
 
 HELP = "index tar shards, so that their samples can be read in any order"
 
@@ -18,7 +20,7 @@ HELP = "index tar shards, so that their samples can be read in any order"
 class Indexed(Answer):
     """An index of tar shards, beside them."""
 
-    path: Path
+    path: Annotated[str, "of the index"]
     shards: int
     samples: int
     fields: Annotated[list[str], "what samples consist of: the parts of file names after the first dot"]
@@ -35,14 +37,18 @@ class Indexed(Answer):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("folder", help="the folder of the shards, *.tar")
+    parser.add_argument("folder", help="the folder of the shards, *.tar, or its address, s3://bucket/prefix")
     about = "read all shards, and compare every sample with its checksum whenever it is read"
     parser.add_argument("--contents", action="store_true", help=about)
 
 
 def run(arguments: argparse.Namespace) -> Indexed:
     """Write the index. Raises ConfigurationError for shards that are damaged."""
-    return write_index(Path(arguments.folder), contents=arguments.contents)
+    place = place_of(arguments.folder, key="folder")
+    if isinstance(place, Path):
+        return write_index(place, contents=arguments.contents)
+    with working("reading shards", kept="no index was written") as work:
+        return _answer(place, stored.write_index(place, own_reading(), work.advance))
 
 
 def write_index(root: Path, *, contents: bool) -> Indexed:
@@ -54,5 +60,15 @@ def write_index(root: Path, *, contents: bool) -> Indexed:
             index_file.write(index, root.resolve() / NAME)
         except OSError as error:
             raise ConfigurationError(f"{printable(root / NAME)} cannot be written: {error.strerror}.") from None
-    about = index.about
-    return Indexed(root / NAME, len(found), len(index.entries), list(about.fields), about.classes, about.checked)
+    return _answer(root, index)
+
+
+def own_reading() -> stored.Reading:
+    """How object storage is read by default."""
+    keys = read_option("data", "tar")
+    return stored.Reading.of(**{key: keys[key] for key in READING})
+
+
+def _answer(root: Path | Address, index: Index) -> Indexed:
+    about, path = index.about, str(root / NAME)
+    return Indexed(path, len(about.shards), len(index.entries), list(about.fields), about.classes, about.checked)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from manyheads.runner.data.partition import Partition
 from manyheads.runner.errors import ConfigurationError
@@ -27,6 +27,7 @@ from manyheads.runner.option.rules import (
     whole,
 )
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.storage.address import Address, is_address
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
@@ -51,6 +52,13 @@ class StoredFile(bytes):
     """The content of a file that is part of a larger one, such as an archive. ``origin``: says which, for messages."""
 
     origin: Callable[[], str]
+
+
+class Listing(NamedTuple):
+    """Objects with their names and sizes in bytes. ``digest``: changes with what is in any of them."""
+
+    objects: list[tuple[str, int]]
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -177,17 +185,19 @@ class DataOption(Option):
 
     ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
     ``repeating``: the key that repeats a run on other samples of the same data, whose results are averaged.
+    ``reads_storage``: whether ``root`` may be in object storage.
     """
 
     group = "data"
     derived = ("num_workers",)
-    without_effect = ("root", "num_workers", "fingerprint")
+    without_effect: ClassVar[tuple[str, ...]] = ("root", "num_workers", "fingerprint")
     tunable: ClassVar = {
         "num_workers": Tunable(DATA, _workers),
         "on_device": Tunable(DATA, _on_device, needs={"data.num_workers": 0}),
     }
     most_workers: ClassVar[int] = 16
     repeating: ClassVar[str] = "fold"
+    reads_storage: ClassVar[bool] = False
     rules: ClassVar = {
         "root": TEXT,
         "image_size": whole(1),
@@ -259,7 +269,7 @@ class DataOption(Option):
         )
 
     def resolved(self, run: RunConfig) -> RunConfig:
-        resolved: dict[str, Any] = {"root": os.path.abspath(os.path.expanduser(self.root))} if self.root else {}
+        resolved: dict[str, Any] = {"root": self._absolute(self.root)} if self.root else {}
         if self.section["num_workers"] == "auto":  # a core is left for the rank itself, where there are several
             cores = hardware.cores_for_each(run.launcher.nproc_per_node)
             most = 0 if self.on_device else self.most_workers
@@ -303,9 +313,24 @@ class DataOption(Option):
                 key=f"data.{given}",
             )
 
+    def _absolute(self, root: str) -> str:
+        """The root, wherever it is read. Raises ConfigurationError for object storage, if the option reads none."""
+        if not is_address(root):
+            return os.path.abspath(os.path.expanduser(root))
+        address = Address.of(root, key="data.root")
+        if not self.reads_storage and self.target.startswith("manyheads."):
+            raise ConfigurationError.at(
+                "data.root", address, f": data={self.name} reads local folders only. Copy it to one, or use data=tar."
+            )
+        return address.text
+
     def sources(self) -> dict[str, Path]:
         """Files and folders that the samples are read from, by the names used in the fingerprint."""
-        return {"root": Path(self.root)} if self.root else {}
+        return {"root": Path(self.root)} if self.root and not is_address(self.root) else {}
+
+    def listing(self) -> Listing | None:
+        """What samples are read from, if that is in object storage. Raises ConfigurationError."""
+        return None
 
 
 Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Dataset

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.errors import ConfigurationError
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
@@ -72,6 +73,12 @@ class ChosenSamples(Sequence[Any]):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def read_ahead(self) -> ReadAhead | None:
+        """How the items are read ahead."""
+        ahead: ReadAhead | None = getattr(self.items, "read_ahead", None)
+        return ahead and ahead.of(self.indices)
 
     @overload
     def __getitem__(self, index: int) -> Any: ...

@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.json_types import Fingerprint
 
 if TYPE_CHECKING:
@@ -27,12 +28,17 @@ def fingerprint(option: "DataOption") -> Fingerprint | None:
     """The fingerprint of the option's files; None if none can be read, or with data.fingerprint=none.
 
     ``sizes``: sha256 over the names, relative to the data's own folders, and sizes in bytes. ``contents``: sha256 over
-    names and bytes with data.fingerprint=contents, else None.
+    names and bytes with data.fingerprint=contents, else None; in object storage of the index with its checksums.
     """
     if option.fingerprint == "none":
         return None
     sources = option.sources()
-    with suppress(OSError):  # the run itself reports what it cannot read
+    with suppress(OSError, ConfigurationError):  # the run itself reports what it cannot read
+        if (listing := option.listing()) is not None:
+            lines = "".join(f"{name}\0{size}\n" for name, size in listing.objects)
+            sizes = hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()
+            total = sum(size for _, size in listing.objects)
+            return {"files": len(listing.objects), "bytes": total, "sizes": sizes, "contents": listing.digest}
         return _taken(tuple(sorted(sources.items())), reads_contents=option.fingerprint == "contents")
     return None
 

@@ -14,6 +14,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.locate import OPTION, TARGET, Section, targets
 from manyheads.runner.option.source_file import source_file
+from manyheads.runner.run.storage.address import is_address
 from manyheads.runner.trust import trust_store
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
 from manyheads.runner.trust.trust_store import Trust
@@ -58,6 +59,7 @@ def steering(config: Section, trust: Trust | None) -> Iterator[tuple[str, Any]]:
         names = set(STEERING.get(group) or own_steering(group))
         if group not in STEERING and may_declare(group, section.get(OPTION), trust):
             names |= declared_class(group, section).every("steering")
+        names |= {name for name, value in section.items() if is_address(value)}  # which would be asked, as the user
         yield from ((f"{key}.{name}", section[name]) for name in sorted(names) if section.get(name) is not None)
 
 

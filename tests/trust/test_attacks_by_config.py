@@ -53,6 +53,10 @@ WHOLE = {
         "entity": "evil"}}}, "logger.x.entity=evil"),
     "a class that declares a tracker": ({"logger": {"x": {"_option_": "my_package.Net",
         "_target_": "manyheads.runner.logger.mlflow.MLflow"}}}, "logger.x._option_=my_package.Net"),
+    "a bucket that is read as you": ({"data": {"_target_": "manyheads.runner.data.tar.Tar",
+        "_option_": "manyheads.runner.data.tar.TarOption", "root": "s3://evil/data", "name": "tar"}}, "data.root=s3://evil/data"),
+    "a folder that is written": ({"data": {"_target_": "manyheads.runner.data.tar.Tar", "root": "/data", "name": "tar",
+        "cache_folder": "/home/victim"}}, "data.cache_folder=/home/victim"),
     "what is trusted": ({"trust": ["os"]}, "only the user can say what is trusted, not a config"),
 }  # fmt: skip
 

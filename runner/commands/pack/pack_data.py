@@ -21,6 +21,7 @@ from manyheads.runner.run.files import make_folder, take_name, write_whole
 from manyheads.runner.run.folder import aside
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.storage.address import Address, is_address
 
 Write = Callable[[Mapping[str, Any], Path, Settings, Data], Written]
 WRITERS: Sequence[tuple[type, str, Write]] = [
@@ -32,6 +33,12 @@ NAME = "packed.json"  # how the shards came about
 
 def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings) -> Packed:
     """Write the samples of ``source`` into the new folder ``shards``. Raises ConfigurationError."""
+    if is_address(shards):
+        raise ConfigurationError.at(
+            "shards",
+            Address.of(shards, key="shards"),
+            ": shards are written into a folder. Name one, and copy all its files there, the hidden index too.",
+        )
     folder = Path(shards).absolute()
     if folder.exists():
         raise ConfigurationError.at("shards", shards, " already exists. Name a new folder.")

@@ -14,6 +14,7 @@ from manyheads.runner.data.rank.mixing import mixed
 from manyheads.runner.data.rank.prefetch import pinned, prefetch
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.workers import Workers
+from manyheads.runner.data.read_ahead import read_ahead
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 from manyheads.runner.task.rank.task import Task
@@ -85,11 +86,12 @@ class Loader:
 
         ``continues``: whether the next epoch follows, whose first batches loader processes then build at its end.
         """
-        requests = self.sampler.epoch(epoch, first_update)
+        requests = read_ahead(self.batches.dataset, self.sampler.epoch(epoch, first_update))
         if self._workers is None:
             yield from self._entered(map(_sound, map(self.batches.fetch, requests)))
         else:
-            following = copy(self.sampler).epoch(epoch + 1) if continues else ()
+            coming = copy(self.sampler).epoch(epoch + 1) if continues else iter(())
+            following = read_ahead(self.batches.dataset, coming)
             yield from self._entered(map(_sound, self._workers.fetch(requests, following)))
 
     def example(self) -> Batch:

@@ -21,6 +21,7 @@ from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
 from manyheads.runner.data.rank.jpeg import Size, decode
+from manyheads.runner.data.read_ahead import ReadAhead
 
 # Of all that Pillow reads: it would give PostScript, whatever the file is called, to Ghostscript, a program of its own.
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
@@ -54,6 +55,11 @@ class Photos:
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def read_ahead(self) -> ReadAhead | None:
+        """How the files are read ahead."""
+        return getattr(self.paths, "read_ahead", None)
 
     def resize(self, side: int | None) -> None:
         """Set the height and width of training samples, in pixels; None for ``image_size``."""

@@ -23,6 +23,7 @@ from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.rank import torchvision as torchvision_files
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
 from manyheads.runner.data.rank.rng import GENERATORS
+from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
 
@@ -178,6 +179,8 @@ class Subset(DatasetWrapper):
     def __init__(self, dataset: Dataset, chosen: np.ndarray):
         super().__init__(dataset)
         self.chosen = chosen
+        ahead: ReadAhead | None = getattr(dataset, "read_ahead", None)
+        self.read_ahead = ahead and ahead.of(chosen)
         if hasattr(dataset, "batch"):
             self.batch = self._batch
 

@@ -31,6 +31,7 @@ class Fields:
         classes: Sequence[str] | None,
     ):
         self.samples, self.wanted, self.classes = samples, wanted, classes
+        self.read_ahead = samples.read_ahead
         known = samples.index.about.fields
         self.decoders = {each: decoder_of(known[each], decoders) for _, columns in wanted for each in columns}
 

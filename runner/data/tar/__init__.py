@@ -1,24 +1,29 @@
 """data=tar: tar shards in webdataset's convention, read by random access: images, text, or several fields."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption, ImageFiles, Samples, StoredFile, TokenBlocks
+from manyheads.runner.data.data_option import Data, DataOption, ImageFiles, Listing, Samples, StoredFile, TokenBlocks
 from manyheads.runner.data.links import boundary, content_of
 from manyheads.runner.data.shard_names import chosen
 from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, Index, open_index, state_of
+from manyheads.runner.data.tar.stored import Reading, Shards, StoredSamples
 from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts, vocabulary
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.rules import AUTO, TEXT, either, list_of, whole
+from manyheads.runner.option.rules import AUTO, DURATION, TEXT, either, list_of, number, whole
 from manyheads.runner.run.progress import working
+from manyheads.runner.run.storage import storage
+from manyheads.runner.run.storage.address import Address, is_address, place_of
 
 IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp", "gif")
 TEXTS = ("txt", "text")
 CODE = ("pyd", "pickle", "pkl", "pth", "pt", "py", "joblib", "dill")  # what would run code when it is read
 SPLITS = ("train", "val", "test")
+READING = ("cache_folder", "cache_gb", "fetch_mb", "read_ahead", "retry_for")  # how object storage is read
 CLASS_NAMES = "classnames.txt"  # one a line, as beside the shards of CLIP benchmarks
 
 
@@ -26,10 +31,18 @@ class TarOption(DataOption):
     """Which shards train, validate and test, and which fields a sample has."""
 
     imports = ("manyheads.runner.data.rank.photos",)
+    reads_storage = True
+    steering = ("cache_folder",)
+    without_effect = READING
     rules: ClassVar = {
         **{f"{split}_shards": TEXT for split in SPLITS},
         "fields": either(AUTO, list_of(TEXT)),
         "block_size": whole(1),
+        "cache_folder": TEXT,
+        "cache_gb": number(above=0),
+        "fetch_mb": number(above=0),
+        "read_ahead": whole(0),
+        "retry_for": DURATION,
     }
     root: str
     decoders: Mapping[str, Any]
@@ -45,8 +58,31 @@ class TarOption(DataOption):
                     ": reading such a file may run what somebody else has put into it. If it is yours, name a "
                     f"class whose objects are called with its bytes: +data.decoders.{field}._target_=my_package.Read",
                 )
-        with working("looking into the shards", kept="no run was started") as work:
-            index = open_index(Path(self.root), work.advance)
+        with working("looking into the shards", kept="no run was started") as work, self._index(work.advance) as index:
+            self._check_shards(index)
+            kind_of(index, fields)
+
+    def listing(self) -> Listing | None:
+        if not is_address(self.root):
+            return None
+        with self._index() as index:
+            return Listing([(each.name, each.size) for each in index.about.shards], index.about.digest)
+
+    def unavailable(self) -> str | None:
+        return storage.unavailable() if is_address(self.section["root"]) else None
+
+    @contextmanager
+    def _index(self, advance: Callable[[], None] = lambda: None) -> Iterator[Index]:
+        place = place_of(self.root, key="data.root")
+        if isinstance(place, Path):
+            yield open_index(place, advance)
+            return
+        shards = Shards(place, Reading.of(**{key: self.section[key] for key in READING}))
+        with shards.storage:
+            yield shards.index()
+
+    def _check_shards(self, index: Index) -> None:
+        """Raises ConfigurationError for splits without shards, or that share some."""
         needed = ["train"] if self.partition is not None else ["train", "val"]
         shards = {split: {*self._shards(split, index, may_lack=split not in needed)} for split in SPLITS}
         for split, other in (("train", "val"), ("train", "test"), ("val", "test")):
@@ -56,7 +92,6 @@ class TarOption(DataOption):
                 raise ConfigurationError.at(
                     f"data.{key}", self.section[key], f": {name} is among data.{split}_shards too."
                 )
-        kind_of(index, fields)
 
     def _shards(self, split: str, index: Index, *, may_lack: bool) -> list[int]:
         names = [each.name for each in index.about.shards]
@@ -67,7 +102,8 @@ class Tar(Data):
     """Shards below ``root``; ``train_shards`` and so on are patterns of their names, with * and {a,b} or {000..123}.
 
     ``fields``: "auto" for images with classes (.cls), else text in blocks; or a list, for tuples of decoded fields.
-    ``decoders``: by field, what is called with its bytes; ``tokenizer``: as for data=text.
+    ``decoders``: by field, what is called with its bytes; ``tokenizer``: as for data=text; the last five: for
+    object storage, as ``Reading.of`` takes them.
     """
 
     mean = (0.485, 0.456, 0.406)
@@ -88,8 +124,20 @@ class Tar(Data):
         val_resize: int | None,
         tokenizer: Any,
         block_size: int,
+        cache_folder: str | None,
+        cache_gb: float,
+        fetch_mb: float,
+        read_ahead: int,
+        retry_for: float | str,
     ):
-        self.root, self.fields, self.decoders = Path(root), fields, decoders
+        self.root, self.fields, self.decoders = place_of(root, key="data.root"), fields, decoders
+        self._reading = {
+            "cache_folder": cache_folder,
+            "cache_gb": cache_gb,
+            "fetch_mb": fetch_mb,
+            "read_ahead": read_ahead,
+            "retry_for": retry_for,
+        }
         self.patterns = dict(zip(SPLITS, (train_shards, val_shards, test_shards), strict=True))
         self.image_size, self.train_size, self.resize = image_size, train_image_size, val_resize
         self.tokenizer = Bytes() if tokenizer is None else tokenizer
@@ -98,13 +146,25 @@ class Tar(Data):
     @cached_property
     def index(self) -> Index:
         """The index of all shards, opened when it is first needed."""
-        return open_index(self.root)
+        return open_index(self.root) if isinstance(self.root, Path) else self.shards.index()
+
+    @cached_property
+    def shards(self) -> Shards:
+        """The shards in object storage."""
+        assert isinstance(self.root, Address)
+        return Shards(self.root, Reading.of(**self._reading))  # type: ignore[arg-type]
 
     @cached_property
     def classes(self) -> list[str] | None:
         """The names of the classes, if they are beside the shards."""
         try:
-            text = content_of(self.root / CLASS_NAMES, within=boundary(self.root), most=2**24).decode()
+            if isinstance(self.root, Path):
+                content = content_of(self.root / CLASS_NAMES, within=boundary(self.root), most=2**24)
+            elif CLASS_NAMES in self.shards.objects:
+                content = self.shards.content_of(CLASS_NAMES)
+            else:
+                return None
+            text = content.decode()
         except (FileNotFoundError, ValueError):
             return None
         return [name.strip() for name in text.splitlines()]
@@ -152,7 +212,10 @@ class Tar(Data):
 
     def _own(self, split: str) -> members.Samples:
         names = [each.name for each in self.index.about.shards]
-        return members.Samples(self.index, chosen(split, self.patterns[split], names))
+        numbers = chosen(split, self.patterns[split], names)
+        if isinstance(self.root, Path):
+            return members.Samples(self.index, numbers)
+        return StoredSamples(self.index, numbers, self.shards)
 
     def _columns(self, fields: Sequence[str]) -> list[int]:
         known = self.index.about.fields
@@ -160,8 +223,10 @@ class Tar(Data):
 
     def _text(self, split: str) -> TokenBlocks:
         own = self._own(split)
-        shards = [self.root / self.index.about.shards[number].name for number in own.numbers]
-        states = [(str(each.absolute()), *state_of(each)) for each in shards]
+        states: list[Any] = [self.index.about.digest, own.numbers]
+        if isinstance(self.root, Path):
+            shards = [self.root / self.index.about.shards[number].name for number in own.numbers]
+            states = [(str(each.absolute()), *state_of(each)) for each in shards]
         texts = (_decoded(each) for each in members.Contents(own, self._columns(TEXTS)))
         key = "data.block_size"
         return blocks_of_texts(texts, self.tokenizer, self.block_size, about=["tar", states], of=split, key=key)

@@ -18,6 +18,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run.files import in_turn
+from manyheads.runner.run.storage.address import Address
 
 if TYPE_CHECKING:  # the parent of other runs starts without it
     import numpy as np
@@ -49,7 +50,8 @@ class About:
     """What an index says about its shards.
 
     ``checked``: what its checksums are of; ``classes``: one more than the highest class number, None if not every
-    sample has one; ``unlabelled``: the first sample that has none; ``state``: of each shard, for an index in the cache.
+    sample has one; ``unlabelled``: the first sample that has none; ``state``: of each shard, for an index in the cache;
+    ``digest``: the sha256 of all that is in the index, once it has been written.
     """
 
     shards: tuple[Shard, ...]
@@ -58,19 +60,21 @@ class About:
     classes: int | None
     unlabelled: str = ""
     state: tuple[tuple[int, ...], ...] = ()
+    digest: str = ""
 
 
 @dataclass(frozen=True)
 class Index:
     """``entries``: ENTRY (samples, fields), offset 0 for a missing field; ``targets``: class numbers (samples,)."""
 
-    root: Path
+    root: Path | Address
     about: About
     entries: "np.ndarray"
     targets: "np.ndarray | None"
 
     def files(self, number: int) -> Iterator[tuple[int, str]]:
         """Offset and name of each file in a shard, for messages; of as many as can still be read."""
+        assert isinstance(self.root, Path)
         path = self.root / self.about.shards[number].name
         with suppress(OSError, Unsound), opened(path, boundary(self.root)) as handle:
             for member in members(handle, os.fstat(handle).st_size):
@@ -93,7 +97,7 @@ def open_index(root: Path, advance: Advance = lambda: None) -> Index:
         beside = index_file.read(root, root / NAME, within=boundary(root))
         if beside is None:
             raise _outdated(root, f"{NAME} is damaged, or another version's")
-        _check(beside, found)
+        check_shards(beside, found)
         return beside
     make = energon.build if energon.has_index(root) else table.build
     cache = user_folder("cache")
@@ -141,7 +145,7 @@ def _states(index: Index) -> list[Found]:
     return [Found(each.name, each.size, state) for each, state in zip(shards, states, strict=False)]
 
 
-def _check(index: Index, found: list[Found]) -> None:
+def check_shards(index: Index, found: list[Found]) -> None:
     """Raises ConfigurationError unless the index beside the shards is of all of them, as they are."""
     here = {each.name: each.size for each in found}
     for number, shard in enumerate(index.about.shards):
@@ -154,6 +158,6 @@ def _check(index: Index, found: list[Found]) -> None:
         raise _outdated(index.root, f"the shard {printable(added[0])} was added after the others were indexed")
 
 
-def _outdated(root: Path, what: str) -> ConfigurationError:
+def _outdated(root: Path | Address, what: str) -> ConfigurationError:
     command = invocation.command("index", root)
     return ConfigurationError.at("data.root", root, f": {what}. If that is right, index again: {command}")

@@ -3,16 +3,18 @@
 It opens in a millisecond, however many samples there are, and its pages are shared by all processes.
 """
 
+import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from manyheads.runner.data.links import opened
 from manyheads.runner.data.tar.index import About, Index, Shard
 from manyheads.runner.run.files import whole_file
+from manyheads.runner.run.storage.address import Address
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +27,7 @@ MOST_HEAD = 2**28  # a shard takes some 100 bytes
 
 def write(index: Index, path: Path) -> None:
     """Write an index, complete or not at all. Raises OSError."""
-    head = json.dumps(asdict(index.about)).encode()
+    head = _head(replace(index.about, digest=_digest(index)))
     with whole_file(path) as file:
         file.write(MAGIC + len(head).to_bytes(8, "little") + head)
         file.write(bytes(_aligned(len(head)) - len(MAGIC) - 8 - len(head)))
@@ -43,7 +45,25 @@ def read(root: Path, path: Path, *, within: str | None = None) -> Index | None:
         return _read(root, file)
 
 
-def _read(root: Path, file: IO[bytes]) -> Index | None:
+def sound(root: Address, file: IO[bytes]) -> Index | None:
+    """The index in a file that is not trusted, in which every byte is as it was written; None if it is not."""
+    index = _read(root, file)
+    return index if index is not None and index.about.digest == _digest(index) else None
+
+
+def _digest(index: Index) -> str:
+    digest = hashlib.sha256(_head(replace(index.about, digest="")))
+    for each in (index.entries, index.targets):
+        if each is not None:
+            digest.update(each.astype(each.dtype.newbyteorder("<"), copy=False).tobytes())
+    return digest.hexdigest()
+
+
+def _head(about: About) -> bytes:
+    return json.dumps(asdict(about)).encode()
+
+
+def _read(root: Path | Address, file: IO[bytes]) -> Index | None:
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         if file.read(len(MAGIC)) != MAGIC:
             return None
@@ -67,7 +87,8 @@ def _about(head: Any) -> About:
         raise ValueError
     state = tuple(tuple(map(int, each)) for each in head["state"])
     classes = None if head["classes"] is None else int(head["classes"])
-    return About(shards, tuple(map(str, head["fields"])), str(head["checked"]), classes, str(head["unlabelled"]), state)
+    fields, checked, unlabelled = tuple(map(str, head["fields"])), str(head["checked"]), str(head["unlabelled"])
+    return About(shards, fields, checked, classes, unlabelled, state, str(head.get("digest", "")))
 
 
 def _aligned(head: int) -> int:

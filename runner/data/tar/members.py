@@ -5,10 +5,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, ClassVar, overload
 
 from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.links import MOST_BYTES, boundary, opened
+from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.tar.index import CONTENTS, HEADERS, Index
 from manyheads.runner.data.tar.table import crc
 from manyheads.runner.data.tar.walk import BLOCK, is_header
@@ -20,9 +22,12 @@ MOST_OPEN = 128  # files that a process keeps open
 class Samples:
     """The samples of some shards, one after the other. ``numbers``: of these shards in the index."""
 
+    read_ahead: ReadAhead | None = None  # a system reads ahead by itself
+    changed: ClassVar[str] = "has changed since it was indexed"
+
     def __init__(self, index: Index, numbers: Sequence[int]):
         self.index, self.numbers = index, tuple(numbers)
-        self.within = boundary(index.root)
+        self.within = boundary(index.root) if isinstance(index.root, Path) else None
         firsts = [0, *accumulate(each.samples for each in index.about.shards)]
         self._first = [firsts[number] for number in self.numbers]  # sample in the index
         self._starts = [0, *accumulate(index.about.shards[number].samples for number in self.numbers)]
@@ -50,12 +55,16 @@ class Samples:
             return None
         if size > MOST_BYTES:
             raise ConfigurationError(f"{self.name(sample, column)} has {size:,} bytes. Allowed: {MOST_BYTES:,}.")
-        block = os.pread(self._opened(number).handle, BLOCK + size, offset - BLOCK)
+        block = self._block(sample, column, offset, size, checksum)
         if not self._is_sound(block, size, checksum):
-            raise self.index.changed(number, f"has changed since it was indexed: see {self.name(sample, column)}")
+            raise self.index.changed(number, f"{self.changed}: see {self.name(sample, column)}")
         found = StoredFile(memoryview(block)[BLOCK:])
         found.origin = partial(self.name, sample, column)
         return found
+
+    def _block(self, sample: int, column: int, offset: int, size: int, checksum: int) -> bytes:
+        """The header and content of a field, which need not be what was indexed."""
+        return os.pread(self._opened(self.row(sample)[0]).handle, BLOCK + size, offset - BLOCK)
 
     def name(self, sample: int, column: int | None = None) -> str:
         """Shard, key and field of a file, for messages; by default of the first file that the sample has."""
@@ -75,6 +84,7 @@ class Samples:
         return is_header(block[:BLOCK], size)
 
     def _open(self, number: int) -> "_Handle":
+        assert isinstance(self.index.root, Path)
         path = self.index.root / self.index.about.shards[number].name
         try:
             with opened(path, self.within) as handle:
@@ -98,6 +108,7 @@ class Contents(Sequence[StoredFile]):
 
     def __init__(self, samples: Samples, columns: Sequence[int]):
         self.samples, self.columns = samples, tuple(columns)
+        self.read_ahead = samples.read_ahead
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -10,6 +10,7 @@ from manyheads.runner.data.tar.index import CLASS, CONTENTS, HEADERS, NONE, Abou
 from manyheads.runner.data.tar.index_file import ENTRY
 from manyheads.runner.data.tar.walk import Member, Unsound, members
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run.storage.address import Address
 
 Walk = Callable[[int, int], Iterator[Member]]  # of the descriptor and the size of a shard; may raise Unsound
 MOST_FIELDS = 32
@@ -47,26 +48,28 @@ class Table:
 
     def add_shard(self, root: Path, shard: Found, walk: Walk) -> None:
         """Add the samples of a shard. Raises ConfigurationError."""
-        first, path = len(self.targets), root / shard.name
+        with opened(root / shard.name, boundary(root)) as handle:
+            self.add_members(root, shard, walk, handle)
+
+    def add_members(self, root: object, shard: Found, walk: Walk, handle: int) -> None:
+        """Add the samples of a shard that is open. Raises ConfigurationError."""
+        first = len(self.targets)
         keys, key, own = set[str](), None, list[Member]()
-        with opened(path, boundary(root)) as handle:
-            try:
-                for member in walk(handle, shard.size):
-                    if member.key != key:
-                        self._add(own, handle, shard.name)
-                        own, key = [], member.key
-                        if key in keys:
-                            raise Unsound(
-                                f"the key {key!r} occurs twice, with other samples in between. Pack all files of a "
-                                "sample one after the other, as tar --sort=name does"
-                            )
-                        keys.add(key)
-                    own.append(member)
-                self._add(own, handle, shard.name)
-            except Unsound as error:
-                raise ConfigurationError.at(
-                    "data.root", root, f": the shard {printable(shard.name)}: {error}."
-                ) from None
+        try:
+            for member in walk(handle, shard.size):
+                if member.key != key:
+                    self._add(own, handle, shard.name)
+                    own, key = [], member.key
+                    if key in keys:
+                        raise Unsound(
+                            f"the key {key!r} occurs twice, with other samples in between. Pack all files of a "
+                            "sample one after the other, as tar --sort=name does"
+                        )
+                    keys.add(key)
+                own.append(member)
+            self._add(own, handle, shard.name)
+        except Unsound as error:
+            raise ConfigurationError.at("data.root", root, f": the shard {printable(shard.name)}: {error}.") from None
         self.shards.append(Shard(shard.name, shard.size, len(self.targets) - first))
 
     def _add(self, own: list[Member], handle: int, shard: str) -> None:
@@ -106,7 +109,7 @@ class Table:
             )
         return self.fields.setdefault(member.field, len(self.fields))
 
-    def index(self, root: Path) -> Index:
+    def index(self, root: Path | Address) -> Index:
         """What was added, as an index."""
         import numpy as np
 
