@@ -1,7 +1,7 @@
 """Parts of objects on the local disk, shared by all processes of this user; those not used for longest go first.
 
 An entry is complete whenever it has a name, so a process may be killed at any moment. What it holds is not trusted:
-whoever reads it compares checksums.
+its readers compare checksums.
 """
 
 import os

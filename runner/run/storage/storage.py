@@ -119,7 +119,7 @@ class Storage:
         assert self.cache is not None
         if not disk_cache.path_of(self.cache.folder, entry).exists():
             request = {"do": "range", "name": name, "start": start, "stop": stop, "entry": entry, "again": False}
-            with suppress(OSError):  # whoever needs them is told
+            with suppress(OSError):  # the request for them will say so
                 wire.send(self._channel, request)
 
     def _ask(self, request: Any, file: IO[bytes] | None = None) -> tuple[Any, Sequence[int]]:
