@@ -13,8 +13,10 @@ from manyheads.runner.config.freeze import checked, completed
 from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop import build
 from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.spikes import RollBack, Spike
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
@@ -68,15 +70,23 @@ def small(*overrides: str) -> dict[str, Any]:
 
 
 def attempt(
-    path: Path, config: dict[str, Any], *, state: dict[str, Any] | None = None, place: RankInfo = ALONE
+    path: Path,
+    config: dict[str, Any],
+    *,
+    state: dict[str, Any] | None = None,
+    place: RankInfo = ALONE,
+    parallel: Parallel | None = None,
 ) -> Session:
-    """One rank with everything in place, in the run folder ``path``. ``state``: as for build.build."""
+    """One rank with everything in place, in the run folder ``path``. ``state``: as for build.build.
+
+    ``parallel``: the rank's strategy if it has joined the others already.
+    """
     folder = RunFolder(path)
     if place.rank == 0:
         folder.write_config(config)
         Heartbeat.create(folder.heartbeat, ranks=place.world_size)
     run = RunConfig.of(config)
-    parallel = build.join(run, **place._asdict())
+    parallel = parallel or build.join(run, **place._asdict())
     parallel.gather("the folder is there")
     heartbeat = Heartbeat(folder.heartbeat, rank=place.rank)
     checkpoints = Checkpoints.of(folder, run.checkpoint)
@@ -96,12 +106,17 @@ def opened(path: Path, config: dict[str, Any]) -> Iterator[Trainer]:
 
 def train(path: Path, config: dict[str, Any], *, place: RankInfo = ALONE) -> Session:
     """A whole run, the rest of the one that ``path`` holds, or of the one that ``checkpoint.resume`` names."""
-    folder = RunFolder(path)
-    state = Checkpoints(folder, every=0, keep=0).last(otherwise=config["checkpoint"]["resume"])
-    run = attempt(path, config, state=state, place=place)
-    with closing(run.trainer):
-        run.train(seed=config["seed"], state=state)
-    return run
+    skipped: dict[int, Spike] = {}
+    parallel = None
+    while True:  # as in session.work, but for the session that is returned
+        state = Checkpoints(RunFolder(path), every=0, keep=0).last(otherwise=config["checkpoint"]["resume"])
+        run = attempt(path, config, state=state, place=place, parallel=parallel)
+        try:
+            with closing(run.trainer):
+                run.train(seed=config["seed"], state=state, skipped=skipped)
+            return run
+        except RollBack as back:
+            skipped, parallel = back.skipped, run.parallel
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:

@@ -27,6 +27,15 @@ class Noise:
         return self.images[index], self.targets[index]
 
 
+class Glaring(Noise):
+    """Noise whose training samples ``at`` are a thousand times as bright as others."""
+
+    def __init__(self, *, split: str, at: list[int], size: int = 160, nan: int = -1):
+        super().__init__(split=split, size=size, nan=nan)
+        if self.train:
+            self.images[at] *= 1000
+
+
 class Unreadable(Noise):
     """Noise whose sample 3 can't be read, in both splits."""
 

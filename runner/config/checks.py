@@ -72,6 +72,8 @@ def check_trainer(run: RunConfig) -> None:
         )
     if trainer.sam_rho is not None:
         _check_sam(run)
+    if trainer.on_spike is not None:
+        _check_spikes(run)
     _check_average(run)
 
 
@@ -94,6 +96,37 @@ def _check_average(run: RunConfig) -> None:
     if start is not None and start > run.trainer.epochs:
         raise ConfigurationError.at(
             "trainer.swa_start", start, f" is after the last of {run.trainer.epochs} epochs. Lower it."
+        )
+
+
+def _check_spikes(run: RunConfig) -> None:
+    action, parallel = run.trainer.on_spike, run.parallel
+    if parallel.outlives_ranks:
+        raise ConfigurationError.at(
+            "trainer.on_spike",
+            action,
+            f": replicas of parallel={parallel.name} that come and go cannot agree on what is unusual. Set it to null, "
+            "or parallel=ddp.",
+        )
+    if run.trainer.on_nan == "skip":
+        raise ConfigurationError(
+            f"trainer.on_nan=skip and trainer.on_spike={action}: the latter treats NaN and infinity as spikes. Set "
+            "trainer.on_nan=error.",
+            key="trainer.on_nan",
+            value="skip",
+        )
+    if action != "rollback":
+        return
+    if not parallel.is_exact:
+        raise ConfigurationError.at(
+            "trainer.on_spike",
+            action,
+            f": ranks of parallel={parallel.name} have weights of their own, to which they cannot return. Set it to "
+            "skip, or parallel=ddp.",
+        )
+    if run.checkpoint.every == 0:
+        raise ConfigurationError.at(
+            "trainer.on_spike", action, " returns to a checkpoint, and checkpoint.every=0 writes none. Set that."
         )
 
 

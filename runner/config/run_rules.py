@@ -125,6 +125,10 @@ RULES: dict[str, Rule] = {
     "trainer.compile_units": list_of(TEXT),
     "trainer.compile": choice("none", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
     "trainer.on_nan": choice("error", "skip"),
+    "trainer.on_spike": choice("error", "skip", "rollback"),
+    "trainer.spike_window": whole(10),
+    "trainer.spike_threshold": number(above=0),
+    "trainer.spike_span": whole(1),
     "trainer.device": choice("auto", "cuda", "cpu"),
     "checkpoint.every": Rule(
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",

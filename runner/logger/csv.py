@@ -10,6 +10,7 @@ STEP_COLUMNS = (
 MFU = "mfu"  # the last one of steps.csv, where it is known what the devices can compute: from 0 to 1
 TAKEN = ("epoch", "first", "step", "samples", "digest", "of", "bits", "again")  # of samples.csv
 SKIPPED = ("epoch", "step", "sample", "path", "reason")  # of skipped.csv
+SPIKES = ("epoch", "step", "spike", "reason", "loss", "loss_limit", "norm", "norm_limit", "samples")  # of spikes.csv
 
 
 def epoch_columns(train: Sequence[str], val: Sequence[str]) -> tuple[str, ...]:

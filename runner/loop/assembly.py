@@ -11,6 +11,7 @@ from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.loop.compile import compile_in_place, compile_units
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
+from manyheads.runner.loop.spikes import Spikes
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.rank.build_metrics import build_metrics
@@ -69,6 +70,7 @@ def assemble(
         on_nan=trainer.on_nan,
         sharpness=None if trainer.sam_rho is None else Sharpness(trainer.sam_rho, trainer.sam_every),
         phases=wrapped.phases,
+        spikes=Spikes.of(trainer, parallel),
         tta=trainer.tta,
         frozen_modules=frozen_norms(own) if run.parameters.freeze_batchnorm else (),
     )

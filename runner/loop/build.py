@@ -185,8 +185,13 @@ def build_reporter(
                 run.logger, LoggedRun(folder.path, dict(run.written), step, [*train, *val]), display
             )
             within = steps_of(run.trainer.evaluate_every) is not None
-            skips = run.data.on_corrupt == "skip"
-            known = {"within_epochs": within, "has_mfu": utilization is not None, "skips": skips}
+            skips, finds = run.data.on_corrupt == "skip", run.trainer.on_spike is not None
+            known = {
+                "within_epochs": within,
+                "has_mfu": utilization is not None,
+                "skips": skips,
+                "finds_spikes": finds,
+            }
             recorder = CSVWriter(folder, train=train, val=val, position=position, loggers=loggers, **known)
     if parallel.keeps_rows:
         recorder = Keeping(recorder)

@@ -3,6 +3,7 @@
 import logging
 import resource
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -16,8 +17,10 @@ from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.sample_record import SampleRecord
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.spikes import Spike
 from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.json_types import Numbers
 
 log = logging.getLogger(__name__)
@@ -127,6 +130,12 @@ class Reporter:
         if is_best:
             progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
         return row, is_best
+
+    def spike(self, progress: Progress, spike: Spike, passes: Sequence[ForwardResult]) -> None:
+        """A row of spikes.csv for the last update, which was skipped for this spike; all ranks call it."""
+        self.taken.spike(progress.epoch, progress.step, spike, passes)
+        is_itself = spike.step == progress.step
+        self.display.say(f"skipped: {spike}" if is_itself else f"skipped: update {progress.step}, which led to a spike")
 
     def evaluation(self, progress: Progress, measured: Numbers) -> tuple[Numbers, bool]:
         """A row of evaluations.csv, of one within an epoch, and whether it is the best so far."""

@@ -1,4 +1,4 @@
-"""The record of which samples the updates of a run took: samples.csv, and skipped.csv for those that are unreadable."""
+"""The record of samples: samples.csv (taken by updates), skipped.csv (unreadable), spikes.csv (of skipped updates)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,9 @@ from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.data.rank.taken import Seen
 from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.loop.log_windows import LogWindow
+from manyheads.runner.loop.spikes import Spike
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.passes import ForwardResult
 
 UPDATES = 50  # of a row; fewer at a checkpoint and at an epoch's end
 
@@ -53,6 +55,22 @@ class SampleRecord:
         everyone = {each for rank in self._parallel.gather(own) for each in rank}  # some of them read the same samples
         for epoch, (sample, path, reason) in sorted(everyone):
             self._recorder.skipped({"epoch": epoch, "step": step, "sample": sample, "path": path, "reason": reason})
+
+    def spike(self, epoch: int, step: int, spike: Spike, passes: Sequence[ForwardResult]) -> None:
+        """Write an update that was skipped for this spike, with its samples; all ranks call it."""
+        counted = [each.taken for each in passes if self._parallel.counts_samples]
+        own = [sample for taken in counted if taken and not isinstance(taken, Multiset) for sample in taken[1].tolist()]
+        samples = " ".join(str(each) for rank in self._parallel.gather(own) for each in rank)
+        self._recorder.spike(
+            {
+                "epoch": epoch + 1,
+                "step": step,
+                "spike": spike.step,
+                "reason": spike.reason,
+                **{name: getattr(spike, name) for name in ("loss", "loss_limit", "norm", "norm_limit")},
+                "samples": samples,
+            }
+        )
 
     def _write(self, epoch: int) -> None:
         if self._updates:

@@ -1,8 +1,10 @@
 """One session of a run: resume from the last checkpoint if there is one, train or evaluate, record the result."""
 
+import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from manyheads.runner.callbacks.callback import RunContext
@@ -16,6 +18,7 @@ from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
 from manyheads.runner.loop.final_test import tested
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.results import result_of, summary
+from manyheads.runner.loop.spikes import RollBack, Spike
 from manyheads.runner.loop.state import Rejoining, TrainingState, adapt_progress
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
@@ -26,6 +29,7 @@ from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import write
 
+NOTHING: Mapping[int, Spike] = MappingProxyType({})
 NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
 
 
@@ -39,11 +43,14 @@ class Session:
         self._is_described = False
         self._gradients = 0  # bytes
 
-    def train(self, *, seed: int, state: StateDict | None) -> None:
-        """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from."""
+    def train(self, *, seed: int, state: StateDict | None, skipped: Mapping[int, Spike] = NOTHING) -> None:
+        """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from.
+
+        ``skipped``: by update, the spike for which it is skipped. Raises RollBack if this is to be done again.
+        """
         try:
             with self._reported():
-                self._train(seed=seed, state=state)
+                self._train(seed=seed, state=state, skipped=skipped)
         finally:
             self.checkpoints.give_up()  # of what a failure has left in the air
             self.trainer.reporter.close()
@@ -63,11 +70,15 @@ class Session:
         try:
             with diagnosed(self.update, self.run):
                 yield
+        except RollBack as back:
+            self.wait_for_save()  # of the checkpoint to return to
+            self.trainer.reporter.display.say(str(back))
+            raise
         except BaseException as error:
             self.trainer.heartbeat.fail(error)
             raise
 
-    def _train(self, *, seed: int, state: StateDict | None) -> None:
+    def _train(self, *, seed: int, state: StateDict | None, skipped: Mapping[int, Spike]) -> None:
         trainer = self.trainer
         # What the model draws, as for dropout, differs between ranks that have different samples.
         seed_everything(seed + 1 + self.parallel.data_rank)
@@ -80,6 +91,8 @@ class Session:
         has_caught_up = self.rejoining.catch_up(self.checkpoints, seed=seed)
         if has_caught_up and trainer.done:
             self.save(best=False)
+        if self.update.spikes is not None:
+            self.update.spikes.skipped |= skipped
         if state is not None or has_caught_up:
             trainer.reporter.display.say(f"resuming from step {trainer.progress.step}")
         self.start()
@@ -160,6 +173,7 @@ class Session:
             callback.on_end(result)
 
     def _measure_gradients(self) -> None:
+        self.trainer.on_first_gradients = None
         model = self.parallel.unwrap(self.update.model)
         self._gradients = held_bytes(self.parallel.gradient_tensors(model, self.update.optimizer))
 
@@ -175,6 +189,18 @@ class Session:
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Do a rank's work: train, or only evaluate, as the config says. Raises ConfigurationError."""
+    skipped: dict[int, Spike] = {}
+    while True:
+        try:
+            return _session(run, parallel, folder, heartbeat, skipped)
+        except RollBack as back:
+            skipped = back.skipped
+        gc.collect()  # the model and all that refers to it, before there is another one
+
+
+def _session(
+    run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat, skipped: Mapping[int, Spike]
+) -> None:
     checkpoints = Checkpoints.of(folder, run.checkpoint)
     evaluate_only = run.trainer.evaluate_only
     state = None if evaluate_only else checkpoints.last(otherwise=run.checkpoint.resume, ranks=parallel)
@@ -185,4 +211,4 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
         if evaluate_only:
             session.evaluate()
         else:
-            session.train(seed=run.seed, state=state)
+            session.train(seed=run.seed, state=state, skipped=skipped)

@@ -53,7 +53,7 @@ class Trainer:
         self.update, self.train, self.settings = update, train, settings
         self.describe = describe
         self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
-        self.on_first_gradients: Callable[[], None] | None = None  # called once, in the session's first update
+        self.on_first_gradients: Callable[[], None] | None = None  # called in each update until it is None
         self.average = average
         self.progress = Progress()
         self.stop = Stop(heartbeat)
@@ -143,7 +143,6 @@ class Trainer:
         made = self.update(
             batches, number=self.progress.step, wants_norm=wants_norm, on_gradients=self.on_first_gradients
         )
-        self.on_first_gradients = None
         self.count(batches, made)
         if self.average is not None and not made.is_skipped:
             self.average.updated(self.progress.step)
@@ -231,6 +230,8 @@ class Trainer:
         self.progress.skipped += made.is_skipped
         self.progress.step += 1
         self.progress.epoch_step += 1
+        if made.spike is not None:  # on all ranks
+            self.reporter.spike(self.progress, made.spike, made.passes)
 
     def collect(self, *, whole: bool) -> None:
         """Exchange the closed windows, report them, and find out whether a rank was asked to stop.

@@ -17,6 +17,7 @@ from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
+from manyheads.runner.loop.spikes import Spike, Spikes
 from manyheads.runner.loop.views import averaged
 from manyheads.runner.optimizer.rank.freezing import Phases
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -29,12 +30,13 @@ class UpdateResult(NamedTuple):
     """The outcome of an update. ``passes``: the results of each micro-batch's forward pass.
 
     ``norm``: of the gradients over all parameters, 0 if it was not requested; ``is_skipped``: whether the weights were
-    left unchanged because the gradients were not finite.
+    left unchanged, because the gradients were not finite or for a ``spike``.
     """
 
     passes: list[ForwardResult]
     norm: Tensor | float
     is_skipped: bool
+    spike: Spike | None = None
 
 
 class Update:
@@ -43,7 +45,8 @@ class Update:
     ``scores``: the task, and what is measured. ``names``: of the parameters that the optimizer has on this rank.
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
     "error", or "skip" to skip updates whose gradients are not finite. ``frozen_modules``: which stay in evaluation
-    mode. ``sharpness``: for a second pass per update, if any; ``phases``: what is frozen in which epoch, if any.
+    mode. ``sharpness``: for a second pass per update, if any; ``phases``: what is frozen in which epoch, if any;
+    ``spikes``: judge each update, if it is to be.
     ``tta``: the views over which evaluations average the outputs.
     """
 
@@ -63,12 +66,14 @@ class Update:
         frozen_modules: Sequence[nn.Module] = (),
         sharpness: Sharpness | None = None,
         phases: Phases | None = None,
+        spikes: Spikes | None = None,
         tta: str = "none",
     ):
         self.model, self.scores, self.optimizer, self.schedule = model, scores, optimizer, schedule
         self.parallel, self.precision = parallel, precision
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
         self.names, self.frozen_modules, self.sharpness, self.phases = names, frozen_modules, sharpness, phases
+        self.spikes = spikes
         self.tta, self.parameters = tta, precision.parameters(optimizer)
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
 
@@ -86,7 +91,10 @@ class Update:
         unscaled, before they are clipped.
         """
         self.schedule.set(number)
-        buffers = [b.clone() for b in self.model.buffers()] if self.skips else []  # BatchNorm learns from bad data too
+        if self.spikes is not None and (spike := self.spikes.skipped.pop(number + 1, None)) is not None:
+            return self._leave_out(batches, spike)
+        may_skip = self.skips or self.spikes is not None
+        buffers = [b.clone() for b in self.model.buffers()] if may_skip else []  # BatchNorm learns from bad data too
         passes = self.compute_gradients(batches)
         if self.sharpness is not None and number % self.sharpness.every == 0:
             self._sam_second_pass(self.sharpness, batches)
@@ -94,9 +102,11 @@ class Update:
         self.precision.unscale(self.optimizer)
         if on_gradients is not None:
             on_gradients()
-        norm, is_skipped = self._step(buffers, wants_norm=wants_norm)
+        norm = self.gradient_norm() if wants_norm or may_skip or math.isfinite(self.clip_norm) else 0.0
+        spike = self._spike(number + 1, passes, norm)
+        is_skipped = self._step(buffers, norm, spike)
         self.breakdown.mark("stepped")
-        return UpdateResult(passes, norm, is_skipped)
+        return UpdateResult(passes, norm, is_skipped, spike)
 
     def compute_gradients(self, batches: list[Batch]) -> list[ForwardResult]:
         """Run forward and backward passes of these micro-batches, after which gradients are exchanged."""
@@ -186,19 +196,34 @@ class Update:
             self.compute_gradients(batches)
         self.restore_buffers(buffers)
 
-    def _step(self, buffers: list[Tensor], *, wants_norm: bool) -> tuple[Tensor | float, bool]:
-        """The gradients' norm, and whether the update was skipped. ``buffers``: the model's before the update."""
-        norm = self.gradient_norm() if wants_norm or self.skips or math.isfinite(self.clip_norm) else 0.0
+    def _leave_out(self, batches: list[Batch], spike: Spike) -> UpdateResult:
+        """An update whose batches are skipped, so that nothing is computed."""
+        for mark in ("exchanged", "stepped"):
+            self.breakdown.mark(mark)
+        nothing = torch.zeros(())
+        passes = [ForwardResult(nothing, 0, each.count, 0, None, (each.epoch, each.own_ids)) for each in batches]
+        return UpdateResult(passes, math.nan, True, spike)
+
+    def _spike(self, step: int, passes: list[ForwardResult], norm: Tensor | float) -> Spike | None:
+        if self.spikes is None:
+            return None
+        return self.spikes.judge(step, passes, torch.as_tensor(norm), is_scaled=self.precision.skips_overflow)
+
+    def _step(self, buffers: list[Tensor], norm: Tensor | float, spike: Spike | None) -> bool:
+        """Whether the update was skipped. ``buffers``: the model's before it; ``norm``: of its gradients."""
         if self.clip_value < math.inf:
             clip_grad_value_(self.parameters, self.clip_value)
-        is_skipped = self.skips and not bool(torch.isfinite(torch.as_tensor(norm)))
+        is_finite = not (self.skips or spike) or bool(torch.isfinite(torch.as_tensor(norm)))
+        is_skipped = not is_finite or spike is not None
         if is_skipped:
             self.restore_buffers(buffers)
-        if not is_skipped or self.precision.skips_overflow:
+        if is_skipped and is_finite:
+            self.precision.skip(self.optimizer)
+        elif not is_skipped or self.precision.skips_overflow:
             with self.parallel.stepping(self.optimizer):
                 self.precision.step(self.optimizer)
         self.precision.zero_grad(self.optimizer)
-        return norm, is_skipped
+        return is_skipped
 
     def restore_buffers(self, before: list[Tensor]) -> None:
         """Restore these values of the model's buffers."""

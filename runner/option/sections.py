@@ -1,7 +1,7 @@
 """The sections that every run config has, typed; conf/config.yaml has the default and the meaning of each key."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Self
 
 from manyheads.runner.errors import ConfigurationError
@@ -13,9 +13,13 @@ class FixedSection:
 
     @classmethod
     def of(cls, name: str, section: Mapping[str, Any]) -> Self:
-        """The section ``name`` as it is written. Raises ConfigurationError unless its keys are this class's fields."""
+        """The section ``name`` as it is written. Raises ConfigurationError unless its keys are this class's fields.
+
+        A field with a default is a key that earlier versions did not have, and what they did without it.
+        """
         known = {each.name for each in fields(cls)}
-        for key in (*(known - section.keys()), *(section.keys() - known)):
+        needed = {each.name for each in fields(cls) if each.default is MISSING}
+        for key in (*(needed - section.keys()), *(section.keys() - known)):
             what = "is missing" if key in known else "is not a key of the run config"
             message = f"{name}.{key} {what}, so this config was not frozen by this version."
             raise ConfigurationError(message, key=f"{name}.{key}")
@@ -80,6 +84,10 @@ class TrainerSection(FixedSection):
     detect_anomaly: bool
     on_nan: str
     device: str
+    on_spike: str | None = None
+    spike_window: int = 100
+    spike_threshold: float = 10
+    spike_span: int = 10
 
 
 @dataclass(frozen=True)

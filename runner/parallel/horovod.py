@@ -185,6 +185,11 @@ class HorovodOption(ParallelOption):
             yield f"trainer.clip_value={trainer.clip_value:g}: parallel.op=adasum can't clip. Set it to inf."
         if trainer.on_nan == "skip":
             yield "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error."
+        if trainer.on_spike is not None:
+            yield (
+                f"trainer.on_spike={trainer.on_spike}: parallel.op=adasum exchanges what its step has changed, when "
+                "nothing can be skipped any more. Set it to null, or op=average."
+            )
         if trainer.sam_rho is not None:
             yield (
                 f"trainer.sam_rho={trainer.sam_rho}: parallel.op=adasum does not have the gradients of all ranks. "

@@ -78,6 +78,7 @@ class RunFolder:
     evaluations = Inside("evaluations.csv")  # those within epochs, if there are any
     samples = Inside("samples.csv")  # which were taken
     skipped = Inside("skipped.csv")  # those that could not be read, where they may be skipped
+    spikes = Inside("spikes.csv")  # the updates that were skipped, where they may be
     gpu = Inside("gpu.csv")
     host = Inside("host.csv")
     tensorboard = Inside("tensorboard")
@@ -144,7 +145,7 @@ class RunFolder:
 
     def _tables(self) -> tuple[Path, ...]:
         """What the ranks write row by row, and cut where a run is resumed."""
-        return self.steps, self.epochs, self.evaluations, self.samples, self.skipped
+        return self.steps, self.epochs, self.evaluations, self.samples, self.skipped, self.spikes
 
     def is_planned(self) -> bool:
         """Whether a run was frozen here that has never been started, as a sweep does with all its jobs."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from manyheads.runner.commands.audit.records import Skipped
+from manyheads.runner.commands.audit.records import Skipped, SkippedUpdate
 from manyheads.runner.errors import ExitCode, printable
 from manyheads.runner.run.answer import Answer
 
@@ -46,6 +46,7 @@ class Audit(Answer):
     earlier: Annotated[str | None, "the checkpoint of another run, which has the records of the updates before"]
     findings: list[Finding]
     skipped: Annotated[list[Skipped], "samples that could not be read; the next readable one was used instead"]
+    skipped_updates: Annotated[list[SkippedUpdate], "updates whose samples changed no weight (trainer.on_spike)"]
     overlap: Annotated[Overlap | None, "null if no data were read"]
 
     @property
@@ -76,7 +77,17 @@ class Audit(Answer):
             for each in self.skipped[:SHOWN]
         ]
         lines += [f"... and {len(self.skipped) - SHOWN:,} more, in skipped.csv"] if len(self.skipped) > SHOWN else []
-        return [*lines, *self._of_overlap()]
+        return [*lines, *self._of_spikes(), *self._of_overlap()]
+
+    def _of_spikes(self) -> list[str]:
+        if not (found := self.skipped_updates):
+            return []
+        count = sum(len(each.samples) for each in found)
+        lines = [f"{len(found):,} updates were skipped (trainer.on_spike), so {count:,} samples changed no weight"]
+        for each in found[:SHOWN]:
+            cause = each.reason if each.spike == each.update else f"{each.reason} of update {each.spike}"
+            lines.append(f"epoch {each.epoch}: update {each.update} was skipped ({cause})")
+        return [*lines, *([f"... and {len(found) - SHOWN:,} more, in spikes.csv"] if len(found) > SHOWN else [])]
 
     def _of_overlap(self) -> list[str]:
         if (found := self.overlap) is None:

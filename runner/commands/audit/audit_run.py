@@ -10,7 +10,7 @@ from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.commands.audit.answer import Audit, Finding, Overlap
 from manyheads.runner.commands.audit.culprits import culprits
 from manyheads.runner.commands.audit.due import Due
-from manyheads.runner.commands.audit.records import Seen, Taken, read_skipped, read_taken
+from manyheads.runner.commands.audit.records import Seen, SkippedUpdate, Taken, read_skipped, read_spikes, read_taken
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.data.multiset import Multiset
 from manyheads.runner.machine.process import handled_by
@@ -33,6 +33,8 @@ def audit(path: str, *, reads_data: bool = True) -> Audit:
     result = folder.read_result() or {}
     steps = result.get("steps") or 0 if result.get("status") in ("completed", "interrupted") else 0
     findings = list(_compared(taken, seen, config, steps=steps))
+    if taken:
+        findings += _skipped_otherwise(read_spikes(folder), Due(config, taken[-1].size))
     overlap = _overlap(path) if reads_data else None
     if overlap is not None and overlap.common:
         findings.append(Finding("overlap", None, None, None, f"{overlap.common:,} samples are in both splits"))
@@ -57,6 +59,7 @@ def _answer(
         earlier=config["checkpoint"]["resume"] if taken and taken[0].first > 1 else None,
         findings=findings,
         skipped=read_skipped(folder),
+        skipped_updates=read_spikes(folder),
         overlap=overlap,
     )
 
@@ -84,6 +87,17 @@ def _is_due(row: Taken, due: Due) -> bool:
         return False
     expected = Multiset.of(due.drawn(row.epoch), due.samples(row.epoch, row.first, row.last))
     return (expected.count, expected.value) == (row.samples, row.digest)
+
+
+def _skipped_otherwise(skipped: Sequence[SkippedUpdate], due: Due) -> Iterator[Finding]:
+    """Samples that an update skipped, as its ranks noted it, but that were not due in it."""
+    for update in skipped:
+        begin = (update.epoch - 1) * due.updates
+        is_within = begin < update.update <= begin + due.updates
+        own = due.samples(update.epoch, update.update, update.update).tolist() if is_within else []
+        for sample in sorted({*update.samples} - {*own})[:1]:
+            text = f"epoch {update.epoch}: update {update.update} skipped sample {sample}, which was not due in it"
+            yield Finding("foreign", update.epoch, update.update, sample, text)
 
 
 def _not_once(epoch: int, due: Due) -> Iterator[Finding]:

@@ -1,15 +1,16 @@
-"""Reads what a run's ranks recorded of the samples that they took: samples.csv and skipped.csv."""
+"""Reads what a run's ranks recorded of the samples that they took: samples.csv, skipped.csv and spikes.csv."""
 
 import base64
 import binascii
 import csv
 import zlib
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.logger.csv import SKIPPED, TAKEN
+from manyheads.runner.logger.csv import SKIPPED, SPIKES, TAKEN
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -64,6 +65,17 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True)
+class SkippedUpdate:
+    """An update that was skipped because it, or one soon after it, stood out."""
+
+    epoch: Annotated[int, "counted from 1"]
+    update: Annotated[int, "of the run, counted from 1"]
+    spike: Annotated[int, "the update that stood out: this one, or a later one"]
+    reason: Annotated[str, "nan, loss or grad_norm"]
+    samples: Annotated[list[int], "their numbers in the training data, counted from 0"]
+
+
 def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
     """Both kinds of rows, in their order; none if the run has no such table. Raises ConfigurationError."""
     try:
@@ -79,7 +91,7 @@ def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
             if not (epoch > 0 and 0 < first <= last and 0 < size <= MOST_SAMPLES):
                 raise ValueError
             if row["bits"]:
-                again = tuple(int(each) for each in row["again"].split())
+                again = tuple(_numbers(row["again"]))
                 seen.append(Seen(epoch, first, last, size, row["bits"], again))
             else:
                 taken.append(Taken(epoch, first, last, size, int(row["samples"]), int(row["digest"], 16)))
@@ -100,3 +112,29 @@ def read_skipped(folder: RunFolder) -> list[Skipped]:
         return [Skipped(int(row["epoch"]), int(row["sample"]), row["path"], row["reason"]) for row in rows]
     except (ValueError, KeyError, TypeError, csv.Error):
         raise ConfigurationError(f"{folder.skipped} is damaged: a row lacks {', '.join(SKIPPED)}.") from None
+
+
+def read_spikes(folder: RunFolder) -> list[SkippedUpdate]:
+    """The updates that were skipped; none if the run skips none. Raises ConfigurationError."""
+    try:
+        lines = read_text(folder.spikes, most=MOST_TABLE_BYTES).splitlines()
+    except FileNotFoundError:
+        return []
+    try:
+        rows = [{name: row[name] for name in SPIKES} for row in csv.DictReader(lines)]
+        return [
+            SkippedUpdate(
+                epoch=int(row["epoch"]),
+                update=int(row["step"]),
+                spike=int(row["spike"]),
+                reason=row["reason"],
+                samples=_numbers(row["samples"]),
+            )
+            for row in rows
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
+        raise ConfigurationError(f"{folder.spikes} is damaged: a row lacks {', '.join(SPIKES)}.") from None
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split()]

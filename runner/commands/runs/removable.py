@@ -28,7 +28,17 @@ HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
     *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
-    *("evaluations.csv", "samples.csv", "skipped.csv", "model.json", "trackers", "pictures", "profile", SEAL),
+    *(
+        "evaluations.csv",
+        "samples.csv",
+        "skipped.csv",
+        "spikes.csv",
+        "model.json",
+        "trackers",
+        "pictures",
+        "profile",
+        SEAL,
+    ),
 }
 IN_SWEEP = {
     *(LEDGER, SEAL, "multirun.yaml", "run.log", "trackers.lock", "study.log"),

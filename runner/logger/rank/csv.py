@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.logger.csv import MFU, SKIPPED, STEP_COLUMNS, TAKEN, epoch_columns, evaluation_columns
+from manyheads.runner.logger.csv import MFU, SKIPPED, SPIKES, STEP_COLUMNS, TAKEN, epoch_columns, evaluation_columns
 from manyheads.runner.logger.logger import Logger
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, write_whole
@@ -37,6 +37,9 @@ class NullWriter:
     def skipped(self, row: Row) -> None:
         """One row of skipped.csv."""
 
+    def spike(self, row: Row) -> None:
+        """One row of spikes.csv."""
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         """A picture that a metric or a callback drew of the run after ``step`` updates; the last of a name stays."""
 
@@ -62,7 +65,8 @@ class CSVWriter(NullWriter):
     """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
 
     ``position``: where a checkpoint left the tables; rows after it are cut. ``within_epochs``: whether there will be
-    evaluations there. ``has_mfu``: whether steps have that; ``skips``: whether unreadable samples are skipped.
+    evaluations there. ``has_mfu``: whether steps have that; ``skips``: whether unreadable samples are skipped;
+    ``finds_spikes``: whether updates are.
 
     Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
     """
@@ -77,6 +81,7 @@ class CSVWriter(NullWriter):
         within_epochs: bool = False,
         has_mfu: bool = False,
         skips: bool = False,
+        finds_spikes: bool = False,
         loggers: Sequence[Logger] = (),
     ):
         columns = (*STEP_COLUMNS, *([MFU] if has_mfu else []))
@@ -89,6 +94,9 @@ class CSVWriter(NullWriter):
         self._skipped: CSVTable | None = None
         if skips:
             self._skipped = CSVTable(folder.skipped, SKIPPED, position.get("skipped", 0))
+        self._spikes: CSVTable | None = None
+        if finds_spikes:
+            self._spikes = CSVTable(folder.spikes, SPIKES, position.get("spikes", 0))
         self._pictures, self._loggers = folder.pictures, loggers
         self._flushed = -FLUSH_SECONDS
 
@@ -119,6 +127,10 @@ class CSVWriter(NullWriter):
         assert self._skipped is not None
         self._skipped.append(row)
 
+    def spike(self, row: Row) -> None:
+        assert self._spikes is not None
+        self._spikes.append(row)
+
     def picture(self, name: str, png: bytes, step: int) -> None:
         make_folder(self._pictures)
         write_whole(self._pictures / f"{name}.png", png)
@@ -142,7 +154,7 @@ class CSVWriter(NullWriter):
 
     def _tables(self) -> dict[str, "CSVTable"]:
         tables = {"steps": self._steps, "epochs": self._epochs, "evaluations": self._evaluations}
-        tables |= {"samples": self._taken, "skipped": self._skipped}
+        tables |= {"samples": self._taken, "skipped": self._skipped, "spikes": self._spikes}
         return {name: table for name, table in tables.items() if table is not None}
 
     def _flush(self) -> None:

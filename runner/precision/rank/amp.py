@@ -72,6 +72,9 @@ class AMP(Precision):
         self.scaler.update()
         self.master_weights.round()
 
+    def skip(self, optimizer: Optimizer) -> None:
+        self.scaler.update()  # which expects it after unscale_
+
     def zero_grad(self, optimizer: Optimizer) -> None:
         super().zero_grad(optimizer)
         self.master_weights.zero_grad()

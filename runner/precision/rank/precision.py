@@ -61,6 +61,9 @@ class Precision:
         """Change the weights, once the gradients are exchanged, unscaled and clipped."""
         optimizer.step()
 
+    def skip(self, optimizer: Optimizer) -> None:
+        """Called instead of ``step`` for an update that is skipped although its gradients are finite."""
+
     def zero_grad(self, optimizer: Optimizer) -> None:
         """Clear the gradients of the last update."""
         if getattr(optimizer.zero_grad, "__func__", None) is not Optimizer.zero_grad:  # a library's own

@@ -1,0 +1,162 @@
+"""Spikes: updates whose loss or gradient norm is far above those before. All ranks find them together.
+
+The limit is the median of the last updates plus a multiple of their median absolute deviation, neither of which a few
+outliers move. Source: Leys et al. 2013 (https://doi.org/10.1016/j.jesp.2013.03.013). Returning to a checkpoint and
+skipping the batches that led to a spike: Chowdhery et al. 2022, section 5.1 (https://arxiv.org/abs/2204.02311).
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.passes import ForwardResult
+
+NORMAL = 1.4826  # a normal distribution's standard deviation in units of its median absolute deviation
+LEAST = 0.01  # of the median: a deviation that is always usual, for values that hardly vary
+MOST = 10  # spikes within a window; more are no outliers, but a change for good
+
+
+class Spike(NamedTuple):
+    """An update that stands out. ``step``: its number, counted from 1.
+
+    ``loss``, ``norm``: of the global batch and its gradients; ``loss_limit``, ``norm_limit``: by the updates before,
+    inf if they were too few.
+    """
+
+    step: int
+    loss: float
+    loss_limit: float
+    norm: float
+    norm_limit: float
+
+    @property
+    def reason(self) -> str:
+        """What stands out: nan, loss or grad_norm; empty if nothing does."""
+        if not (math.isfinite(self.loss) and math.isfinite(self.norm)):
+            return "nan"
+        return "loss" if self.loss > self.loss_limit else "grad_norm" if self.norm > self.norm_limit else ""
+
+    def __str__(self) -> str:
+        if self.reason == "nan":
+            return f"in update {self.step} the loss is {self.loss:g}, and the norm of the gradients {self.norm:g}"
+        what, value, limit = ("loss", self.loss, self.loss_limit)
+        if self.reason == "grad_norm":
+            what, value, limit = ("norm of the gradients", self.norm, self.norm_limit)
+        return f"in update {self.step} the {what} is {value:.4g}, above {limit:.4g}, the limit by the updates before"
+
+
+class RollBack(Exception):
+    """For a spike, training returns to its last checkpoint. ``skipped``: by update, why it will be skipped then."""
+
+    def __init__(self, spike: Spike, skipped: dict[int, Spike]):
+        super().__init__(f"{spike}: returning to the last checkpoint")
+        self.skipped = skipped
+
+
+class Spikes:
+    """Compares each update with the last ``window`` ones; ``threshold``: in standard deviations above their median.
+
+    ``action``: "error", "skip" or "rollback"; ``span``: updates that are skipped after a return, up to the one with the
+    spike. ``skipped``: by update, the spike for which it is skipped without being computed.
+    """
+
+    def __init__(self, parallel: Parallel, *, action: str, window: int, threshold: float, span: int = 1):
+        self._parallel, self._action, self._threshold, self._span = parallel, action, threshold, span
+        self._window = window
+        self._losses, self._norms = deque[float](maxlen=window), deque[float](maxlen=window)
+        self._found: list[int] = []  # the updates with a spike
+        self.skipped: dict[int, Spike] = {}
+
+    @classmethod
+    def of(cls, trainer: TrainerSection, parallel: Parallel) -> "Spikes | None":
+        """Those that the config asks for; None if it does not."""
+        if trainer.on_spike is None:
+            return None
+        return cls(
+            parallel,
+            action=trainer.on_spike,
+            window=trainer.spike_window,
+            threshold=trainer.spike_threshold,
+            span=trainer.spike_span,
+        )
+
+    def judge(self, step: int, passes: Sequence[ForwardResult], norm: Tensor, *, is_scaled: bool) -> Spike | None:
+        """The spike for which update ``step`` is skipped, None for a usual one; all ranks call it, and find the same.
+
+        Costs a sum of three numbers over all ranks. ``is_scaled``: whether the precision skips updates whose gradients
+        overflow. Raises FloatingPointError, and RollBack.
+        """
+        loss, norm_value = self._common(passes, norm)
+        if loss is None or (is_scaled and math.isfinite(loss) and not math.isfinite(norm_value)):
+            return None
+        spike = Spike(step, loss, self._limit(self._losses), norm_value, self._limit(self._norms))
+        if not spike.reason:
+            self._losses.append(loss)
+            self._norms.append(norm_value)
+            return None
+        self._found = [*(each for each in self._found if each > step - self._window), step]
+        self._refuse(spike)
+        if self._action == "rollback":
+            self.skipped |= dict.fromkeys(range(step - self._span + 1, step + 1), spike)
+            raise RollBack(spike, self.skipped)
+        return spike
+
+    def _common(self, passes: Sequence[ForwardResult], norm: Tensor) -> tuple[float | None, float]:
+        """Mean loss and norm over all ranks, the same bits on each of them; None if the loss is of nothing.
+
+        So what is not a number on one rank is none on all.
+        """
+        counted = [each for each in passes if each.samples and self._parallel.counts_samples]
+        losses = [each.loss.double() * each.scale for each in counted]
+        whole = torch.stack(losses).sum() if losses else torch.zeros((), dtype=torch.float64, device=norm.device)
+        count = torch.tensor(float(sum(each.counted for each in counted)), dtype=torch.float64)
+        numbers = [each.detach().to(self._parallel.device, torch.float64) for each in (whole, count, norm)]
+        total, number, norms = self._parallel.reduce(torch.stack(numbers)).tolist()
+        return total / number if number else None, norms / self._parallel.world_size
+
+    def _limit(self, values: Sequence[float]) -> float:
+        return limit_of(values, self._threshold) if len(values) == self._window else math.inf
+
+    def _refuse(self, spike: Spike) -> None:
+        """Raises FloatingPointError for a spike that ends the run."""
+        if self._action == "error":
+            raise FloatingPointError(
+                f"{spike}. trainer.on_spike=skip skips such updates, rollback also returns to the last checkpoint; a "
+                "lower optimizer.lr, scheduler.warmup_epochs or trainer.clip_norm makes them rarer."
+            )
+        if len(self._found) > MOST:
+            raise FloatingPointError(
+                f"{spike}, and it is the {len(self._found)}th within {self._window} updates: these are no outliers. "
+                "Lower optimizer.lr, raise trainer.spike_threshold, or set trainer.on_spike=null."
+            )
+
+    # -- what a checkpoint holds ---------------------------------------------------------------------
+
+    def state_dict(self) -> StateDict:
+        """The updates so far, and those that are still to be skipped, as plain lists."""
+        ahead = [[step, *spike] for step, spike in self.skipped.items()]
+        return {"losses": [*self._losses], "norms": [*self._norms], "found": self._found, "skipped": ahead}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restore the result of ``state_dict``, also of another ``window``."""
+        for own, name in ((self._losses, "losses"), (self._norms, "norms")):
+            own.clear()
+            own.extend(state[name])
+        self._found = [*state["found"]]
+        self.skipped = {step: Spike(*spike) for step, *spike in state["skipped"]}
+
+
+def limit_of(values: Iterable[float], threshold: float) -> float:
+    """The median plus ``threshold`` standard deviations, which are estimated by the median absolute deviation."""
+    known = [*values]
+    middle = median(known)
+    spread = NORMAL * median(abs(value - middle) for value in known)
+    return middle + threshold * max(spread, LEAST * abs(middle))
