@@ -8,7 +8,7 @@ import pytest
 import manyheads
 from manyheads.launchers.load import GPU_COLUMNS, HOST_COLUMNS
 from manyheads.runner.commands import names
-from manyheads.runner.logger.csv import MFU, SKIPPED, STEP_COLUMNS, TAKEN, epoch_columns, evaluation_columns
+from manyheads.runner.logger.csv import MFU, SKIPPED, SPIKES, STEP_COLUMNS, TAKEN, epoch_columns, evaluation_columns
 from manyheads.runner.run.json_types import ResultJson
 from tests.conftest import ROOT
 from tests.docs import answers_reference, api_reference, commands_reference
@@ -19,6 +19,7 @@ TABLES = {
     "epochs.csv": epoch_columns(TRAIN, VAL),
     "evaluations.csv": evaluation_columns(VAL),
     "samples.csv, skipped.csv": TAKEN,
+    "spikes.csv": SPIKES,
     "host.csv, gpu.csv": (*HOST_COLUMNS, *GPU_COLUMNS),
 }
 
