@@ -1,8 +1,9 @@
 """Spikes: updates whose loss or gradient norm is far above those before. All ranks find them together.
 
 The limit is the median of the last updates plus a multiple of their median absolute deviation, neither of which a few
-outliers move. Source: Leys et al. 2013 (https://doi.org/10.1016/j.jesp.2013.03.013). Returning to a checkpoint and
-skipping the batches that led to a spike: Chowdhery et al. 2022, section 5.1 (https://arxiv.org/abs/2204.02311).
+outliers move, on a plain and on a logarithmic scale. Source: Leys et al. 2013
+(https://doi.org/10.1016/j.jesp.2013.03.013). Returning to a checkpoint and skipping the batches that led to a spike:
+Chowdhery et al. 2022, section 5.1 (https://arxiv.org/abs/2204.02311).
 """
 
 import math
@@ -21,6 +22,7 @@ from manyheads.runner.parallel.rank.passes import ForwardResult
 
 NORMAL = 1.4826  # a normal distribution's standard deviation in units of its median absolute deviation
 LEAST = 0.01  # of the median: a deviation that is always usual, for values that hardly vary
+MOST_EXPONENT = 700.0  # of what doubles can hold
 MOST = 10  # spikes within a window; more are no outliers, but a change for good
 
 
@@ -155,8 +157,18 @@ class Spikes:
 
 
 def limit_of(values: Iterable[float], threshold: float) -> float:
-    """The median plus ``threshold`` standard deviations, which are estimated by the median absolute deviation."""
+    """The median plus ``threshold`` standard deviations, or the same of the logarithms if that is higher.
+
+    Losses near zero, and norms of gradients, vary by factors: on a plain scale, usual values would stand out.
+    """
     known = [*values]
-    middle = median(known)
-    spread = NORMAL * median(abs(value - middle) for value in known)
-    return middle + threshold * max(spread, LEAST * abs(middle))
+    limit = _beyond(known, threshold, least=LEAST * abs(median(known)))
+    if min(known) <= 0:
+        return limit
+    return max(limit, math.exp(min(_beyond([*map(math.log, known)], threshold), MOST_EXPONENT)))
+
+
+def _beyond(values: Sequence[float], threshold: float, *, least: float = 0.0) -> float:
+    """The median plus standard deviations of at least ``least``, estimated by the median absolute deviation."""
+    middle = median(values)
+    return middle + threshold * max(NORMAL * median(abs(value - middle) for value in values), least)

@@ -86,7 +86,7 @@ class TrainerSection(FixedSection):
     device: str
     on_spike: str | None = None
     spike_window: int = 100
-    spike_threshold: float = 10
+    spike_threshold: float = 6
     spike_span: int = 10
 
 

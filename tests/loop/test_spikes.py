@@ -46,7 +46,12 @@ USUAL = [1.0, 1.2, 0.9, 1.1, 1.0, 0.8, 1.0, 1.1, 0.9, 1.0]
 
 
 def test_the_limit_is_the_median_plus_scaled_absolute_deviations():
-    assert limit_of([1, 2, 3, 4, 100], 2) == pytest.approx(3 + 2 * 1.4826)
+    assert limit_of([-1, 0, 1, 2, 100], 2) == pytest.approx(1 + 2 * 1.4826)
+    assert limit_of([100, 101, 102, 103, 1e9], 2) == pytest.approx(
+        102 + 2 * 1.4826, rel=1e-3
+    )  # so narrow, both are alike
+    assert limit_of([0.01, 0.1, 1, 10, 100], 2) == pytest.approx(10 ** (2 * 1.4826))
+    assert limit_of([1e-300, 1e300] * 5, 50) < math.inf
     assert limit_of([2.0] * 10, 5) == pytest.approx(2.1)  # of what never varies, a hundredth counts as usual
 
 
