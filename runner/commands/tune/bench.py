@@ -91,14 +91,14 @@ class Bench:
         times = [log_seconds(row) for row in own if row.purpose in before]
         return scale_of([one - other for one, other in pairwise(times)])
 
-    def fits(self, candidates: Sequence[Variant]) -> int:
-        """How many rounds of these candidates the rest of the budget allows."""
-        return self.budget.fits(candidates)
+    def share(self, candidates: Sequence[Variant]) -> float:
+        """The part of the budget that a run of each of these candidates takes."""
+        return sum(map(self.budget.seconds_of, candidates)) / self.budget.total
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
         """Each candidate once, in a drawn order; without those that failed. Raises BudgetSpent."""
         number = self._rounds[purpose]
-        if not self.fits(candidates):
+        if self.share(candidates) > self.left:
             raise BudgetSpent
         self._rounds[purpose] += 1
         say(f"{purpose} {number + 1}: {len(candidates)} configurations, {self.left:.0%} of the budget left")
@@ -145,7 +145,7 @@ class Bench:
 
         Raises BudgetSpent.
         """
-        if not self.fits([candidate] * COMPARED):
+        if self.share([candidate] * COMPARED) > self.left:
             raise BudgetSpent
         say(f"comparing the first updates of {arm_of(candidate)}")
         known = self._signature(candidate)

@@ -2,9 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.config.candidates import startup_of
@@ -12,8 +12,8 @@ from manyheads.runner.judge.rows import BASE as BASE_ARM
 from manyheads.runner.judge.rows import TRIAL, Row, Rows
 
 BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
+RECENT = 5  # runs of a configuration from which it is expected how long the next one takes
 BETWEEN_RUNS = "between"
-MOST = 10**6  # rounds, of a budget without an end
 
 
 @dataclass
@@ -40,12 +40,8 @@ class Budget:
         """Seconds."""
         return self.total - sum(self.by_purpose().values())
 
-    def fits(self, variants: Sequence[Variant]) -> int:
-        """How many times a run of each of them does."""
-        return max(0, int(min(self.left / sum(map(self.seconds_of, variants)), MOST)))
-
     def seconds_of(self, variant: Variant) -> float:
-        """How long a timed run of a configuration takes, from its start.
+        """How long a timed run of a configuration takes on average, from its start.
 
         Until one has run: of the user's own, and what its settings added to others at least, or are declared to add.
         """
@@ -54,9 +50,9 @@ class Budget:
             if "seconds" in row.findings and row.purpose != TRIAL:
                 took[variant_of(row.arm)].append(_duration(row))
         if variant in took or variant == BASE:
-            return median(took[variant][-5:] or [0.0])
-        own = median(took[BASE][-5:] or [0.0])
-        longer = {each: median(found[-5:]) - own for each, found in took.items()}
+            return fmean(took[variant][-RECENT:] or [0.0])
+        own = fmean(took[BASE][-RECENT:] or [0.0])
+        longer = {each: fmean(found[-RECENT:]) - own for each, found in took.items()}
         least = [
             min((longer[each] for each in took if setting in each), default=startup_of(setting)) for setting in variant
         ]

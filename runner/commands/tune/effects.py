@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from manyheads.runner.commands.tune.race import BASE, TIE, Times, Variant
-from manyheads.runner.judge.sequential import spread
+from manyheads.runner.judge.sequential import BISECTIONS, spread
 
 # Standard deviations of effects on the logarithm of seconds before anything is measured.
 OF_SETTING, OF_CONFIGURATION = 0.2, 0.1
-LEAST_NOISE = 0.01
-ENOUGH = 6  # differences between rounds from which the noise is estimated
+USUAL_NOISE = 0.1  # of a run; what it is may well differ from that by a factor of e
 DIGITS = 9  # beyond which numbers depend on the order of summation
 
 
@@ -74,10 +73,21 @@ def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarra
     return OF_SETTING**2 * has(some) @ has(others).T + OF_CONFIGURATION**2 * is_same
 
 
-def noise_of(rounds: Sequence[Times], *, otherwise: float) -> float:
-    """The deviation of a run within its round, as gains repeat themselves; ``otherwise``: if too few do."""
+def noise_of(rounds: Sequence[Times], *, floor: float) -> float:
+    """The most likely deviation of a run within its round, as gains repeat themselves.
+
+    ``floor``: what the user's own configuration differed by from itself. Before anything is measured, the logarithm of
+    the noise is normally distributed around that of USUAL_NOISE with deviation 1, so a few runs that happen to agree do
+    not prove that there is none.
+    """
     variants = {each: 0 for times in rounds for each in times if each != BASE}
     repeated = [[times[BASE] - times[each] for times in rounds if {each, BASE} <= times.keys()] for each in variants]
-    differences = [one - other for own in repeated for one, other in pairwise(own)]
     # A gain has the noise of two runs, and a difference of gains that of four.
-    return max(LEAST_NOISE, spread(differences) / 2 if len(differences) >= ENOUGH else otherwise)
+    found = [floor, *((one - other) / 2 for own in repeated for one, other in pairwise(own))]
+    size, measured = len(found), spread(found)
+    low, high = math.log(1e-4), math.log(10.0)
+    for _ in range(BISECTIONS):  # the derivative of the logarithm of the posterior density
+        middle = (low + high) / 2
+        rises = size * ((measured * math.exp(-middle)) ** 2 - 1) > middle - math.log(USUAL_NOISE)
+        low, high = (middle, high) if rises else (low, middle)
+    return math.exp(low)

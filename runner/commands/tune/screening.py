@@ -10,8 +10,9 @@ from manyheads.runner.commands.tune.effects import Gain, gains, noise_of, worth
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 
 SCREEN = "screen"  # what a round is for
-SCREENED = 0.35  # part of the budget that is left when screening ends,
-RESERVED = 14  # and runs at least: for comparing the fastest with the user's own, and a few rounds of both
+COMPARING = 8  # runs kept for comparing the updates of a candidate with those of the user's own, and proving it: 6 of
+# them, if they take as long as expected
+SCREENED = 0.35  # part of the budget that is left when screening ends, if that can bring a decision
 AT_ONCE = 3  # candidates of a round, beside the user's own configuration
 SURE, CLOSE = 2.0, 0.03  # nothing else may be so much faster, and so many deviations, for screening to end early
 COSTLY = 0.1  # part of the budget above which a run is too long to be tried
@@ -34,8 +35,8 @@ class Bench(Protocol):
         """The spread of the user's own configuration against itself."""
         ...
 
-    def fits(self, candidates: Sequence[Variant]) -> int:
-        """How many rounds of these candidates the rest of the budget allows."""
+    def share(self, candidates: Sequence[Variant]) -> float:
+        """The part of the budget that a run of each of these candidates takes."""
         ...
 
     def is_costly(self, candidate: Variant) -> bool:
@@ -83,14 +84,17 @@ class Space(Protocol):
 class Screening:
     """``own``: the class of what computes the same as the user's configuration.
 
+    ``deciding``: how many rounds of two candidates can bring a decision between them.
+
     Each round has what may be the fastest, if one is as optimistic about each as is little known of it: first what
-    differs from the user's own configuration in one setting, in the order of the space; as soon as one of these is
-    ahead, also what differs from that.
+    differs from the user's own configuration in one setting, in the order of the space; then also what differs in one
+    from any that is expected to be faster.
     """
 
     bench: Bench
     space: Space
     own: str
+    deciding: int
     rounds: list[Times] = field(default_factory=list)
     failed: set[Variant] = field(default_factory=set)
     _pool: dict[Variant, None] = field(default_factory=dict)  # what may be measured next
@@ -99,15 +103,15 @@ class Screening:
     def run(self) -> None:
         with suppress(BudgetSpent):
             self._add_around(BASE)
-            while self._has_time() and (picked := self._picked()):
+            while (picked := self._picked()) and self._leaves_enough(picked):
                 self._measure(picked)
-                for leaders in self.fastest(1).values():
-                    self._add_around(*leaders)
+                for faster in self.fastest(len(self.once)).values():
+                    self._add_around(*faster)
 
     @property
     def noise(self) -> float:
         """The deviation of a run within its round."""
-        return noise_of(self.rounds, otherwise=self.bench.scale / sqrt(2))
+        return noise_of(self.rounds, floor=self.bench.scale / sqrt(2))
 
     def gains(self, among: Iterable[Variant], *, later: Sequence[Times] = ()) -> Mapping[Variant, Gain]:
         """What is expected after all rounds, and ``later`` ones."""
@@ -132,8 +136,13 @@ class Screening:
                 found[name].append(each)
         return found
 
-    def _has_time(self) -> bool:
-        return self.bench.left > SCREENED and self.bench.fits([BASE]) >= RESERVED + 1 + AT_ONCE
+    def _leaves_enough(self, picked: Sequence[Variant]) -> bool:
+        """Whether there is time for a decision after a round of these, or at least, in small budgets, for comparing."""
+        leader = next(iter(self.fastest(1)[self.own]), BASE)
+        comparing = [leader] * COMPARING
+        can_decide = self.bench.share(comparing + [BASE, leader] * self.deciding) <= SCREENED
+        left = self.bench.left - self.bench.share([BASE, *picked])
+        return left > (SCREENED if can_decide else self.bench.share(comparing))
 
     def _picked(self) -> list[Variant]:
         """What is measured next; of other classes at most one, if it may be faster than all of the own class."""

@@ -11,13 +11,12 @@ from statistics import median
 
 from manyheads.runner.commands.tune.effects import Gain, worth
 from manyheads.runner.commands.tune.race import BASE, Race, Times, Variant
-from manyheads.runner.commands.tune.screening import Bench, BudgetSpent, Screening, Space
+from manyheads.runner.commands.tune.screening import COMPARING, Bench, BudgetSpent, Screening, Space
 
 DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # what a round is for
 FINALISTS = 4  # of each class
 FRESH_ROUNDS = 5
 MOST_ROUNDS = 60
-COMPARING = 4  # rounds that take as long as comparing the updates of all that run in them, and proving them
 SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
 LIKELY = 1.3  # deviations by which a gain is expected to be above 0 (90 %) to be taken for one until it is known better
 CONTRADICTED = 2.0  # standard errors by which the race may lie below what is expected
@@ -77,7 +76,8 @@ class Search:
     _precisions: Mapping[Variant, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.screening = Screening(self.bench, self.space, self.own)
+        deciding = math.ceil(SPARE * Race(self.bench.scale, self.alpha, 2).least_rounds)
+        self.screening = Screening(self.bench, self.space, self.own, deciding)
         self._race = Race(self.bench.scale, self.alpha, 1)
 
     def run(self) -> None:
@@ -122,8 +122,8 @@ class Search:
 
     def _fits(self, alive: Mapping[str, list[Variant]]) -> bool:
         running = _together(alive)
-        needed = COMPARING + SPARE * self._race_of(alive).least_rounds + FRESH_ROUNDS
-        return self.bench.fits(running) >= needed
+        rounds = math.ceil(SPARE * self._race_of(alive).least_rounds) + FRESH_ROUNDS
+        return self._has_time(running[1:] * COMPARING + running * rounds)
 
     def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
         """By class as it was found by comparing the first updates; the next fastest for each that is refused."""
@@ -153,7 +153,7 @@ class Search:
         left[self.own].insert(0, BASE)
         everyone = {name: [*each] for name, each in left.items()}
         spare = FRESH_ROUNDS if race.count > 2 else 0
-        while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self.bench.fits(_together(left)) > spare:
+        while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self._has_time(_together(left) * (1 + spare)):
             self._round(DECIDE, _together(left))
             for name, own in left.items():
                 own = [each for each in own if each not in self.screening.failed]
@@ -162,6 +162,9 @@ class Search:
             if all(self._is_decided(own, everyone[name]) for name, own in left.items() if own):
                 break
         return left
+
+    def _has_time(self, candidates: Sequence[Variant]) -> bool:
+        return self.bench.share(candidates) <= self.bench.left
 
     def _round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
         self._race.rounds.append(times := self.bench.round(purpose, candidates))
@@ -182,9 +185,10 @@ class Search:
     def _choice(self, name: str, candidates: Sequence[Variant]) -> Choice:
         race, works = self._race, [each for each in candidates if each not in {BASE, *self.screening.failed}]
         expected = {BASE: Gain(0.0, 0.0), **self.screening.gains(works, later=race.rounds)}
-        ahead = chosen = max(expected, key=lambda each: worth(each, expected[each]))
-        if chosen != BASE and not (race.shows(chosen, BASE) or self._is_likely(chosen, expected[chosen])):
-            chosen = BASE
+        faster = [each for each in works if race.shows(each, BASE) or self._is_likely(each, expected[each])]
+        ahead, chosen = (
+            max(among, key=lambda each: worth(each, expected[each])) for among in (expected, [BASE, *faster])
+        )
         fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
         fresh = fresh or race.gains(chosen, BASE)
         bounded = [each for each in candidates if math.isfinite(race.interval(chosen, each).low)]

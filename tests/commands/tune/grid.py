@@ -4,13 +4,14 @@
     python -m tests.commands.tune.grid small_cnn --numerics
 
 writes grids/small_cnn.json next to this file. Runs are those of a tuning (the same ranks, updates and timers), recorded
-in its ledger under outputs/grids/, so that an interrupted measurement continues. ``--numerics`` then compares the first
-updates of each configuration with those of the first one, which needs no idle machine.
+in its ledger under outputs/grids/, so that an interrupted measurement continues, and ``--rounds`` adds to those there
+are. ``--numerics`` then compares the first updates of each configuration with those of the first one, which needs no
+idle machine.
 """
 
+import argparse
 import json
 import platform
-import sys
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -24,7 +25,7 @@ from PIL import Image
 from manyheads.launchers.warm_server import several
 from manyheads.runner.commands.tune.bench import Bench
 from manyheads.runner.commands.tune.budget import Budget, arm_of
-from manyheads.runner.commands.tune.race import Variant
+from manyheads.runner.commands.tune.race import Times, Variant
 from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.commands.tune.tune import SERVERS
 from manyheads.runner.config.command_line import CommandLine
@@ -74,7 +75,12 @@ AXES: dict[str, dict[str, list[str]]] = {
 
 
 def main() -> None:
-    name, *options = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=MODELS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--numerics", action="store_true")
+    asked = parser.parse_args()
+    name = asked.name
     if name == "resnet18":
         _photos()
     line, origin = resolve_origin(CommandLine.of(MODELS[name], None))
@@ -88,12 +94,12 @@ def main() -> None:
     bench = Bench(runs, space.run, name, Budget(runs.ledger, float("inf")), space.refused)
     with several(SERVERS):
         bench.prepare()
-        _record(name, bench, variants, compares=bool(options))
+        rounds = [bench.round(GRID, variants) for _ in range(asked.rounds)]
+        _record(name, bench, variants, rounds, compares=asked.numerics)
 
 
-def _record(name: str, bench: Bench, variants: Sequence[Variant], *, compares: bool) -> None:
+def _record(name: str, bench: Bench, variants: Sequence[Variant], rounds: Sequence[Times], *, compares: bool) -> None:
     runs = bench.runs
-    rounds = [bench.round(GRID, variants) for _ in range(ROUNDS)]
     classes = {arm_of(each): bench.numerics(each) for each in variants} if compares else {}
     rows = [row for row in runs.ledger.rows() if row.purpose == GRID and row.state == COMPLETED]
     content: dict[str, Any] = {

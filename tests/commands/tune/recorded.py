@@ -3,9 +3,9 @@
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from statistics import fmean, median
 
@@ -17,6 +17,8 @@ from manyheads.runner.commands.tune.space import OF_STRATEGY, STRATEGY
 from manyheads.runner.commands.tune.trial import SAME
 from manyheads.runner.judge.rounds import scale_of
 
+ROUNDS = 3  # whose time is that of a grid, however many were recorded
+STALL = 2.0
 FOLDER = Path(__file__).parent / "grids"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
@@ -29,17 +31,21 @@ class BudgetTooSmall(Exception):
 class Grid:
     """``axes``: by key its values, the user's own first.
 
-    By configuration: ``means``: of the logarithm of the seconds of an update, which count as the truth; ``residuals``:
-    of its recorded rounds around it; ``seconds``: of its recorded runs; ``classes``: of its numerics. ``drifts``: by
-    recorded round, how much slower all configurations were than on average.
+    By configuration: ``levels``: means of the logarithm of the seconds of an update, which count as the truth;
+    ``residuals``: of its recorded rounds around it; ``seconds``: of those runs; ``classes``: of its numerics.
+    ``drifts``: by recorded round, how much slower all configurations were than on average. ``stalls``: what runs lost
+    that took more than STALL times as long as usual, which is the machine's doing and may happen to any of them; they
+    are left out elsewhere. ``stalled``: the part of all runs that these are.
     """
 
     axes: Mapping[str, Sequence[str]]
-    means: Mapping[Variant, float]
+    levels: Mapping[Variant, float]
     residuals: Mapping[Variant, Sequence[float]]
     seconds: Mapping[Variant, Sequence[float]]
     classes: Mapping[Variant, str | None]
     drifts: Sequence[float]
+    stalls: Sequence[float]
+    stalled: float
 
     @classmethod
     def read(cls, name: str) -> "Grid":
@@ -47,38 +53,48 @@ class Grid:
         content = json.loads((FOLDER / f"{name}.json").read_text())
         count = max(map(len, content["log_seconds"].values()))
         times = {variant_of(arm): own for arm, own in content["log_seconds"].items() if len(own) == count}
-        means = {each: fmean(own) for each, own in times.items()}
-        drifts = [fmean(own[number] - means[each] for each, own in times.items()) for number in range(count)]
-        wider = math.sqrt(count / (count - 1))  # others would lie less close to the mean of these
-        residuals = {
-            each: [wider * (time - means[each] - drift) for time, drift in zip(own, drifts, strict=True)]
+        calm = {each: [time < median(own) + math.log(STALL) for time in own] for each, own in times.items()}
+        levels = {each: fmean(compress(own, calm[each])) for each, own in times.items()}
+        drifts = [
+            fmean(own[number] - levels[each] for each, own in times.items() if calm[each][number])
+            for number in range(count)
+        ]
+        apart = {
+            each: [time - levels[each] - drift for time, drift in zip(own, drifts, strict=True)]
             for each, own in times.items()
         }
+        wider = math.sqrt(count / (count - 1))  # others would lie less close to the mean of these
+        residuals = {each: [wider * one for one in compress(own, calm[each])] for each, own in apart.items()}
+        stalls = [
+            one for each, own in apart.items() for one, is_calm in zip(own, calm[each], strict=True) if not is_calm
+        ]
         seconds = {variant_of(arm): own for arm, own in content["run_seconds"].items()}
+        seconds |= {each: [*compress(seconds[each], calm[each])] for each in times}
         classes = {each: content["numerics"].get(arm_of(each), SAME) for each in times} | {BASE: SAME}
-        return cls(content["axes"], means, residuals, seconds, classes, drifts)
+        stalled = len(stalls) / (count * len(times))
+        return cls(content["axes"], levels, residuals, seconds, classes, drifts, stalls, stalled)
 
     @property
     def total_seconds(self) -> float:
-        """What it took to record it."""
-        return sum(map(sum, self.seconds.values()))
+        """What it took to record three rounds of it."""
+        return ROUNDS * sum(fmean(own) for own in self.seconds.values() if own)
 
-    def best(self, among: Sequence[Variant]) -> Variant:
+    def best(self, among: Collection[Variant]) -> Variant:
         """The fastest of some configurations."""
-        return min(among, key=lambda each: self.means[each])
+        return min(among, key=lambda each: self.levels[each])
 
     def of_class(self, name: str | None) -> list[Variant]:
         """All configurations of a class of numerics."""
-        return [each for each in self.means if self.classes[each] == name]
+        return [each for each in self.levels if self.classes[each] == name]
 
-    def regret(self, chosen: Variant, among: Sequence[Variant]) -> float:
+    def regret(self, chosen: Variant, among: Collection[Variant]) -> float:
         """By which part of its seconds ``chosen`` is slower than the best of the others."""
-        return abs(math.expm1(min(0.0, self.means[self.best(among)] - self.means[chosen])))
+        return abs(math.expm1(min(0.0, self.levels[self.best(among)] - self.levels[chosen])))
 
-    def with_mean(self, variant: Variant, mean: float, numerics: str | None) -> "Grid":
+    def with_level(self, variant: Variant, level: float, numerics: str | None) -> "Grid":
         """The same grid, but for one configuration."""
-        means, classes = {**self.means, variant: mean}, {**self.classes, variant: numerics}
-        return replace(self, means=means, classes=classes)
+        levels, classes = {**self.levels, variant: level}, {**self.classes, variant: numerics}
+        return replace(self, levels=levels, classes=classes)
 
     # -- the space ---------------------------------------------------------------------------------------
 
@@ -136,17 +152,17 @@ class Resampled:
     def left(self) -> float:
         return 1 - self.spent / self._budget
 
-    def fits(self, candidates: Sequence[Variant]) -> int:
-        return max(0, int((self._budget - self.spent) / sum(map(self._seconds_of, candidates))))
+    def share(self, candidates: Sequence[Variant]) -> float:
+        return sum(map(self._seconds_of, candidates)) / self._budget
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
-        if not self.fits(candidates):
+        if self.share(candidates) > self.left:
             raise BudgetSpent
         drift = self._random.choice(self._grid.drifts)
         times = {each: drift + self._run(each) for each in candidates}
         if purpose == SCREEN and BASE in times:
             self._own.append(times[BASE])
-        return {each: time for each, time in times.items() if each in self._grid.means}
+        return {each: time for each, time in times.items() if each in self._grid.levels}
 
     def expected(self, candidate: Variant) -> str:
         return self._grid.classes.get(candidate) or SAME
@@ -167,7 +183,7 @@ class Resampled:
     def _examine(self, what: str, variant: Variant, runs: int) -> None:
         """Runs that are made once for each configuration. Raises BudgetSpent."""
         if variant not in self._examined[what]:
-            if not self.fits([variant] * runs):
+            if self.share([variant] * runs) > self.left:
                 raise BudgetSpent
             self._examined[what].add(variant)
             for _ in range(runs):
@@ -175,17 +191,19 @@ class Resampled:
 
     def _run(self, variant: Variant) -> float:
         """The logarithm of the seconds of an update, for what a run costs; infinite if it fails."""
-        took = self._slower * self._random.choice(self._grid.seconds[variant] or self._grid.seconds[BASE])
+        grid, drawn = self._grid, self._random
+        lost = drawn.choice(grid.stalls) if drawn.random() < grid.stalled else 0.0
+        took = self._slower * math.exp(lost) * drawn.choice(grid.seconds[variant] or grid.seconds[BASE])
         self._took.setdefault(variant, []).append(took)
         self.spent += took
-        return self._log_seconds(variant) if variant in self._grid.means else math.inf
+        return self._log_seconds(variant) + lost if variant in grid.levels else math.inf
 
     def _log_seconds(self, variant: Variant) -> float:
-        residual = self._random.choice(self._grid.residuals[variant])
-        return self._grid.means[variant] + self._noise * self._slower * residual + math.log(self._slower)
+        residual = self._noise * self._slower * self._random.choice(self._grid.residuals[variant])
+        return self._grid.levels[variant] + residual + math.log(self._slower)
 
     def _seconds_of(self, variant: Variant) -> float:
-        return median(self._took.get(variant, self._took[BASE])[-5:])
+        return fmean(self._took.get(variant, self._took[BASE])[-5:])
 
     @property
     def _slower(self) -> float:

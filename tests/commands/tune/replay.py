@@ -52,7 +52,7 @@ def replayed(grid: Grid, budget: float, *, seed: int, **how: float) -> list[Repl
 def _replay(grid: Grid, choice: Choice, time: float) -> Replay:
     chosen = choice.candidate
     is_true = grid.regret(chosen, choice.decided) <= choice.regret + 1e-12
-    gain = grid.means[BASE] - grid.means[chosen]
+    gain = grid.levels[BASE] - grid.levels[chosen]
     covers = choice.low - 1e-12 <= gain <= choice.high + 1e-12
     regret = grid.regret(chosen, grid.of_class(choice.numerics))
     return Replay(choice.numerics, chosen, regret, choice.regret, len(choice.decided), is_true, covers, time)
@@ -82,8 +82,8 @@ def planted(
     others = [each for each in grid.of_class(SAME) if each != BASE and (each in neighbours or not near)]
     for seed in range(count):
         variant = random.Random(seed).choice(others)
-        best = grid.means[grid.best([each for each in grid.of_class(SAME) if each != variant])]
-        with_gain = grid.with_mean(variant, best + math.log1p(-gain), numerics)
+        best = grid.levels[grid.best([each for each in grid.of_class(SAME) if each != variant])]
+        with_gain = grid.with_level(variant, best + math.log1p(-gain), numerics)
         chosen += any(each.candidate == variant for each in replayed(with_gain, budget, seed=seed))
     return chosen / count
 

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from manyheads.runner.commands.tune.effects import OF_CONFIGURATION, OF_SETTING, gains, noise_of, worth
+from manyheads.runner.commands.tune.effects import OF_CONFIGURATION, OF_SETTING, USUAL_NOISE, gains, noise_of, worth
 from manyheads.runner.commands.tune.race import BASE
 
 A, B, BOTH = ("a=1",), ("b=1",), ("a=1", "b=1")
@@ -63,9 +63,16 @@ def test_it_is_the_posterior_of_the_model():
 
 def test_the_noise_is_how_well_gains_repeat_themselves():
     drawn = random.Random(2)
-    rounds = [{each: number + drawn.gauss(0, 0.1) for each in (BASE, A, B)} for number in range(200)]
-    assert noise_of(rounds, otherwise=9.0) == pytest.approx(0.1, rel=0.15)
-    assert noise_of(rounds[:3], otherwise=9.0) == 9.0
+    for noise in (0.003, 0.1, 0.3):
+        rounds = [{each: number + drawn.gauss(0, noise) for each in (BASE, A, B)} for number in range(200)]
+        assert noise_of(rounds, floor=9.0) == pytest.approx(noise, rel=0.15)
+
+
+def test_two_runs_that_happen_to_agree_are_no_proof_that_there_is_no_noise():
+    assert 0.02 < noise_of([], floor=0.0001) < USUAL_NOISE
+    assert noise_of([], floor=0.2) > USUAL_NOISE
+    again = [{BASE: 0.0, A: -0.3, B: -0.2}] * 10
+    assert noise_of(again, floor=0.0001) < 0.02
 
 
 def test_each_override_has_to_pay():

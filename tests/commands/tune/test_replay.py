@@ -1,10 +1,12 @@
 """The search on recorded grids, a short version of ``python -m tests.commands.tune.replay``."""
 
+import math
+
 import pytest
 
 from manyheads.runner.commands.tune.race import BASE
 from manyheads.runner.commands.tune.trial import SAME
-from tests.commands.tune.recorded import NAMES, BudgetTooSmall, Grid
+from tests.commands.tune.recorded import NAMES, STALL, BudgetTooSmall, Grid
 from tests.commands.tune.replay import planted, replayed, searches
 
 COUNT = 25
@@ -16,15 +18,17 @@ def grid(request):
 
 
 def test_grids_are_whole(grid):
-    assert {*grid.means} <= {*grid.seconds}
-    assert len(grid.seconds) == 60
+    assert {*grid.levels} <= {*grid.seconds}
+    assert len(grid.seconds) >= 57
     reached, pending = {BASE}, [BASE]
     while pending:
         found = [other for step in grid.axes for other in grid.alternatives(pending[0], step) if other not in reached]
         reached |= {*found}
         pending = [*pending[1:], *found]
     assert reached == {*grid.seconds}
-    assert all(len(each) == len(grid.drifts) == 3 for each in grid.residuals.values())
+    assert all(1 < len(each) <= len(grid.drifts) for each in grid.residuals.values())
+    assert all(math.log(STALL) / 2 < each < 4 for each in grid.stalls)
+    assert grid.stalled < 0.03
 
 
 HOW = {"as recorded": {}, "noisier": {"noise": 2.0}, "busy in the middle": {"load": 3.0}}

@@ -55,11 +55,11 @@ class Bench:
     def left(self):
         return 1 - self.done / self.runs if self.runs else 0.0
 
-    def fits(self, candidates):
-        return (self.runs - self.done) // len(candidates)
+    def share(self, candidates):
+        return len(candidates) / self.runs if self.runs else 1.0
 
     def round(self, purpose, candidates):
-        if not self.fits(candidates):
+        if self.done + len(candidates) > self.runs:
             raise BudgetSpent
         self.done += len(candidates)
         self.asked.append((purpose, tuple(candidates)))
@@ -178,7 +178,7 @@ def test_the_stated_regret_is_true():
     for seed in range(40):
         drawn = random.Random(seed)
         known = {f"{key}_{each}": drawn.gauss(0, 0.05) for key, own in SETTINGS.items() for each in own[1:]}
-        bench = Bench(gains(**known), noise=0.05, seed=seed, runs=250)
+        bench = Bench(gains(**known), noise=0.05, seed=seed, runs=120)
         [choice] = found(bench).choices
         best = min(map(bench.truth, choice.decided))
         wrong += 1 - math.exp(best - bench.truth(choice.candidate)) > choice.regret + 1e-12

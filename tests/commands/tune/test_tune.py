@@ -54,15 +54,33 @@ def halved(arm):
     return 0.01 if FASTER in arm else 0.02
 
 
-def test_the_fastest_is_found_and_written_as_an_experiment(project, monkeypatch, capsys):
-    played(monkeypatch, seconds=halved)
-    answer = tuned("name=mine")
-    (choice,) = answer.choices
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A tuning of ``name=mine`` that has found FASTER."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("project"))
+        made = played(patch, seconds=halved)
+        answer = tuned("name=mine")
+        assert made[0].configs
+        return answer
+
+
+@pytest.fixture
+def there(finished, monkeypatch):
+    """The folder of that tuning, which is asked again without any runs."""
+    made = played(monkeypatch, stop=0)
+    monkeypatch.chdir(finished.folder.parents[2])
+    yield finished.folder.parents[2]
+    assert not [config for each in made for config in each.configs]
+
+
+def test_the_fastest_is_found_and_written_as_an_experiment(finished, there, capsys):
+    (choice,) = finished.choices
     assert choice.change == FASTER
     assert choice.low < 2 < choice.high
     assert choice.speedup == pytest.approx(2, rel=0.02)
-    assert answer.written == project / "conf" / "experiment" / "tuned_mine.yaml"
-    answer.show()
+    assert finished.written == there / "conf" / "experiment" / "tuned_mine.yaml"
+    finished.show()
     shown = capsys.readouterr().out
     assert f"same numerics: {FASTER}\n  2.0" in shown
     assert "wrote conf/experiment/tuned_mine.yaml" in shown
@@ -70,13 +88,11 @@ def test_the_fastest_is_found_and_written_as_an_experiment(project, monkeypatch,
     assert "mark your configs as your own" in shown
 
 
-def test_the_experiment_composes_to_the_same_run(project, monkeypatch):
-    played(monkeypatch, seconds=halved)
-    answer = tuned()
-    seal.trust(project / "conf", None)
-    line, origin = resolve_origin(CommandLine.of([f"experiment={answer.written.stem}"], None))
+def test_the_experiment_composes_to_the_same_run(finished, there):
+    seal.trust(there / "conf", None)
+    line, origin = resolve_origin(CommandLine.of([f"experiment={finished.written.stem}"], None))
     alone = run_config(list(line.overrides), line, origin)
-    line, origin = resolve_origin(CommandLine.of([*SMALL, FASTER], None))
+    line, origin = resolve_origin(CommandLine.of([*SMALL, "name=mine", FASTER], None))
     assert alone.written == run_config(list(line.overrides), line, origin).written
 
 
@@ -97,6 +113,8 @@ def test_nothing_is_written_where_nothing_is_faster(project, monkeypatch, capsys
     answer.show()
     assert answer.written is None
     assert not (project / "conf").exists()
+    reply = to_json(Reply("0.1.0", "tune", 0, answer, None))
+    assert [*Draft202012Validator(schema_of_command("tune")).iter_errors(reply)] == []
     assert "same numerics: your configuration\n  nothing was shown to be faster" in capsys.readouterr().out
 
 
@@ -108,13 +126,8 @@ def test_a_gain_of_one_round_alone_is_no_answer(project, monkeypatch):
     assert choice.change == ""
 
 
-def test_asked_again_it_continues(project, monkeypatch):
-    first = played(monkeypatch, seconds=halved)
-    answer = tuned()
-    again = played(monkeypatch, seconds=halved)
-    assert tuned() == answer
-    assert first[0].configs
-    assert not again[0].configs
+def test_asked_again_it_answers_the_same(finished, there):
+    assert tuned("name=mine") == finished
 
 
 def test_interrupted_it_says_what_it_knows_and_continues(project, monkeypatch, capsys):
@@ -138,11 +151,9 @@ def test_no_other_configuration_works(project, monkeypatch):
     assert answer.refused[FASTER] == "failed: planted"
 
 
-def test_another_question_needs_another_folder(project, monkeypatch):
-    played(monkeypatch, seconds=halved)
-    tuned("hydra.sweep.dir=here")
-    with pytest.raises(ConfigurationError, match="here holds another tuning"):
-        tuned("hydra.sweep.dir=here", "optimizer.lr=1")
+def test_another_question_needs_another_folder(finished, there):
+    with pytest.raises(ConfigurationError, match="holds another tuning"):
+        tuned(f"hydra.sweep.dir={finished.folder}", "optimizer.lr=1")
 
 
 @pytest.mark.parametrize(
@@ -163,11 +174,8 @@ def test_what_cannot_be_asked_is_refused_with_its_key(project, monkeypatch, over
     assert not (project / "outputs").exists()
 
 
-@pytest.mark.parametrize("seconds", [halved, lambda arm: 0.02])
-def test_the_answer_is_of_its_schema(project, monkeypatch, seconds):
-    played(monkeypatch, seconds=seconds)
-    answer = tuned()
-    reply = to_json(Reply("0.1.0", "tune", 0, answer, None))
+def test_the_answer_is_of_its_schema(finished):
+    reply = to_json(Reply("0.1.0", "tune", 0, finished, None))
     assert [*Draft202012Validator(schema_of_command("tune")).iter_errors(reply)] == []
     assert all(math.isfinite(each) for each in reply["result"]["screened"].values())
 

@@ -10,12 +10,13 @@ from tests.commands.tune.test_tune import FASTER, halved, played, tuned
 EVIL = "<script>alert(1)</script>"
 
 
-@pytest.fixture
-def page(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
     """Of a tuning in which one configuration is faster, and another one fails."""
-    monkeypatch.chdir(tmp_path)
-    played(monkeypatch, seconds=halved, fails=lambda purpose, arm: EVIL if "accumulation=8" in arm else None)
-    return tuned().page
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("project"))
+        played(patch, seconds=halved, fails=lambda purpose, arm: EVIL if "accumulation=8" in arm else None)
+        return tuned().page
 
 
 def test_it_has_every_configuration_and_every_round(page):
