@@ -69,18 +69,20 @@ def run(arguments: argparse.Namespace) -> Initialized:
             write_whole(path, text)
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from None
-    _trust(folder, may_ask=not arguments.yes)
-    return Initialized(drafted.name, True, names, list(drafted.notes), commands(drafted))
+    notes = [*drafted.notes, *_trust(folder, may_ask=not arguments.yes)]
+    return Initialized(drafted.name, True, names, notes, commands(drafted))
 
 
-def _trust(folder: Path, *, may_ask: bool) -> None:
-    """Ask whether the folder of configs, everything in it included, is the user's own."""
+def _trust(folder: Path, *, may_ask: bool) -> list[str]:
+    """Ask whether the folder of configs, everything in it included, is the user's own. Returns what is left to do."""
     looks = look(folder)
     for line in (line for each in looks for line in each.lines):
         tell(line)
     if may_ask and is_confirmed("Trust it as your own?"):
         for each in looks:
             each.trust()
-    else:
-        tell("Configs that you do not trust are not read. To trust them:")
-        print(f"  {invocation.command('trust', folder)}")
+        return []
+    tell("Configs that you do not trust are not read. To trust them:")
+    command = invocation.command("trust", folder)
+    print(f"  {command}")
+    return [f"The experiment is not read before its owner has trusted it: {command}"]

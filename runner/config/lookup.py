@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config.code_files import absolute, project_of
-from manyheads.runner.errors import ConfigurationError, UnknownName
+from manyheads.runner.errors import ConfigurationError, UnknownName, printable
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.option.locate import Section
 from manyheads.runner.run import yaml_text
+from manyheads.runner.run.seal import is_own_place
+from manyheads.runner.trust.trust_store import conf_of
 from manyheads.runner.wording import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -155,8 +157,18 @@ def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> UnknownName:
     """The error for a name that is not an option of the group."""
     known = options(group, folders)
-    message = f"{group}={name}: there is no such option.{nearest(name, known)} Allowed: {', '.join(known)}."
+    hint = _unread(group, name) or nearest(name, known)
+    message = f"{group}={name}: there is no such option.{hint} Allowed: {', '.join(known)}."
     return UnknownName(message, key=group, value=name, allowed=known)
+
+
+def _unread(group: str, name: str) -> str:
+    """A sentence if the working directory's own conf/ has the option, but was not read; else empty."""
+    conf = conf_of(Path.cwd())
+    if conf is None or is_own_place(conf.resolve()) or not (conf / group / f"{name}.yaml").is_file():
+        return ""
+    where = printable(os.path.relpath(conf / group / f"{name}.yaml"))
+    return f" {where} was not read, since its folder is not trusted as your own."
 
 
 def unknown_key(key: str, folders: Folders = OWN, allowed: Iterable[str] | None = None) -> str:

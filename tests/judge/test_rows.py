@@ -75,5 +75,5 @@ def test_a_row_with_other_types_is_refused(wrong):
 def test_a_row_of_no_arm_or_purpose_of_a_judgement_is_none_of_its_rows(rows, wrong):
     rows.write(replace(row(7), **wrong))
     asked = {"content": question().to_json()}
-    with pytest.raises(ConfigurationError, match="run 7 is of no arm, or for no purpose"):
+    with pytest.raises(ConfigurationError, match="run 7 has an unknown arm or purpose"):
         read({"lines": [asked, *rows.lines()[1:]]})

@@ -68,7 +68,7 @@ DEEP = {
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_more_levels_than_anybody_writes_are_refused_at_once(text: str) -> None:
     began = time.process_time()
-    with pytest.raises(ValueError, match="more than 100 lists and mappings in each other"):
+    with pytest.raises(ValueError, match="nested more than 100 levels deep"):
         yaml_text.parse(text)
     assert time.process_time() - began < 1  # libyaml alone takes a second for 20,000, and four times as long for twice
 

@@ -101,7 +101,7 @@ def test_an_untrusted_conf_in_the_working_directory_is_not_read(run_here, here, 
     (here / "conf" / "experiment" / "x.yaml").write_text("# @package _global_\n" + text)
     done = run_here("experiment=x")
     assert done.code == 2
-    assert "experiment=x: there is no such option" in done.err
+    assert "experiment=x: there is no such option. conf/experiment/x.yaml was not read" in done.err
     assert done.err.startswith("conf was not read, since you have not marked it as your own")
     assert not (here / "imported").exists()
 

@@ -18,6 +18,10 @@ OWN = "custom"
 AUTOMATIC = ("num_classes",)  # arguments that a run passes if the class takes them
 SPLIT = "manyheads_data.py"
 MOST_SHOWN = 12
+TODO = "# TODO: give each split its own samples; it is train, val or test"
+SETTINGS = (
+    "The script's optimizer, learning rate, batch size and length are not read: set optimizer=..., optimizer.lr, ..."
+)
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,14 @@ def _choose(what: str, found: list[Found], folder: Path, *, typed: str | None) -
 
 def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -> Draft:
     conf, name = conf_of(folder) or folder / "conf", net.name.lower()
+    notes = [SETTINGS] if found.scripts else []
     groups: Values = {"model": _section(net, folder, found, without=AUTOMATIC)}
     files: dict[Path, str] = {}
     if samples is not None:
         target, written = _data(samples, folder)
         files |= written
+        if (content := written.get(folder / SPLIT)) and TODO in content:
+            notes.append(f"Every split has all samples: let data() in {SPLIT} return those of its argument split.")
         groups["data"] = {
             **_section(samples, folder, found, without=("split", "train")),
             "_target_": target,
@@ -95,7 +102,7 @@ def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -
     for each in (path, *files):
         if each.exists():
             raise ConfigurationError(f"{each} already exists. Edit it, or remove it first.")
-    notes = [
+    notes += [
         f"Importing {each.path.relative_to(folder)} runs its script: move {each.name} to another file, and name that."
         for each in (net, samples)
         if each is not None and not each.is_importable
@@ -130,7 +137,7 @@ def _data(samples: Found, folder: Path) -> tuple[str, dict[Path, str]]:
         return f"{samples.path.relative_to(folder)}:{samples.name}", {}
     module = ".".join(samples.path.relative_to(folder).with_suffix("").parts)
     chosen = ', train=split == "train"' if "train" in samples.arguments else ""
-    note = "" if chosen else "  # TODO: give each split its own samples; it is train, val or test"
+    note = "" if chosen else f"  {TODO}"
     content = (
         f"from {module} import {samples.name}\n\n\n"
         f"def data(split, **options):{note}\n    return {samples.name}(**options{chosen})\n"

@@ -1,12 +1,13 @@
 """``manyheads init``: what it finds in a repository without running it, and the experiment that it writes."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from manyheads.runner.commands.new.draft_experiment import draft
+from manyheads.runner.commands.new.draft_experiment import SETTINGS, draft
 from manyheads.runner.commands.new.repository import explore
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -89,8 +90,15 @@ def test_the_experiment(repository):
     assert {"override /task": "own_loss"} in config["defaults"]
     assert (module, schema) == (repository / "manyheads_data.py", repository / "conf/schema.json")
     assert 'return Images(**options, train=split == "train")' in function
-    assert not drafted.notes
+    assert drafted.notes == (SETTINGS,)
     assert not experiment.exists()
+
+
+def test_a_data_set_without_splits_is_noted(repository):
+    (repository / "data.py").write_text(DATA.replace("train, ", ""))
+    drafted = draft(repository, model="net.py:Net")
+    assert drafted.notes[1].startswith("Every split has all samples")
+    assert "# TODO" in drafted.files[repository / "manyheads_data.py"]
 
 
 def test_what_is_wrong_is_said(repository, tmp_path_factory):
@@ -123,9 +131,11 @@ def test_its_experiment_trains_once_it_is_trusted(tmp_path):
         "    def forward(self, images):\n        return self.layer(images.flatten(1))\n"
     )
     own = [sys.executable, "-m", "manyheads.runner"]
-    done = execute(*own, "init", "--yes", "--data", "none", cwd=tmp_path)
+    done = execute(*own, "init", "--yes", "--data", "none", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert "experiment=net" in done.out
+    found = json.loads(done.out)["result"]
+    assert "experiment=net" in found["commands"][0]
+    assert found["notes"][-1].startswith("The experiment is not read before its owner has trusted it")
     assert not is_own_place(tmp_path / "conf")
     words = ("experiment=net", "data=synthetic", "data.image_size=8", "hydra.run.dir=run")
     overrides = [each for each in FAST if "width" not in each]

@@ -128,7 +128,7 @@ def test_photos_without_validation_samples_are_packed_whole(tmp_path):
 
 
 def test_what_cannot_be_packed_leaves_nothing(photos, packed, tmp_path):
-    with pytest.raises(ConfigurationError, match=r"shards=.*shards exists already"):
+    with pytest.raises(ConfigurationError, match=r"shards=.*shards already exists"):
         pack(photos, packed[0])
     with pytest.raises(ConfigurationError, match="data=digits can't be packed. Allowed: images in files"):
         pack("data=digits", tmp_path / "new")

@@ -73,5 +73,5 @@ def _rank(number: int) -> int:
 def test_one_that_does_not_begin_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     alone = typed("parallel=single", "data=digits", "trainer.device=cpu")
-    with quota_or_skip(0.5), pytest.raises(RunFailed, match="does not begin"), fillers(alone, 1):
+    with quota_or_skip(0.5), pytest.raises(RunFailed, match="did not start"), fillers(alone, 1):
         raise AssertionError

@@ -104,7 +104,7 @@ def test_a_link_out_of_somebody_elses_folder_is_not_followed(project, monkeypatc
     played(monkeypatch, seconds=halved)
     assert tuned().written is None
     assert not [*elsewhere.rglob("*")]
-    assert "leads out of" in capsys.readouterr().err
+    assert "points outside" in capsys.readouterr().err
 
 
 def test_nothing_is_written_where_nothing_is_faster(project, monkeypatch, capsys):
