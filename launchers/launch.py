@@ -13,6 +13,7 @@ from manyheads.launchers.environment import PROJECT, environment, flight_recorde
 from manyheads.launchers.events import events
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
 from manyheads.launchers.load import gpu_load, host_load
+from manyheads.launchers.mirroring import mirrored
 from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
 from manyheads.launchers.result import finish
@@ -145,7 +146,11 @@ def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried:
         common = folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main
         job = Job(*common, run=run, is_untried=is_untried)
         log.info("%s: %d x %s by %s", folder, launcher.ranks, run.parallel.name, launcher.name)
-        with publishers(folder, run.logger, variables, signals) if main == TRAIN else nullcontext():
+        trains = main == TRAIN
+        with (
+            mirrored(folder, run, variables, signals) if trains else nullcontext(),
+            publishers(folder, run.logger, variables, signals) if trains else nullcontext(),
+        ):
             try:
                 gpus = hardware.gpu_indices()[: run.gpus_here]
                 watched = host_load(folder.host) if main == TRAIN else nullcontext()

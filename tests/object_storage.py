@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -19,7 +20,8 @@ BUCKET = "bucket"
 UNAVAILABLE = 503
 Fault = int | Callable[[bytes], bytes]  # a status, before anything is done; or what becomes of the answer's body
 STARTING = 60.0  # seconds
-LOGIN = {"AWS_ACCESS_KEY_ID": "own-id", "AWS_SECRET_ACCESS_KEY": "own-secret", "AWS_REGION": "us-east-1"}
+SECRETS = secrets.token_hex(10), secrets.token_hex(20)  # which no file has by chance
+LOGIN = {"AWS_ACCESS_KEY_ID": SECRETS[0], "AWS_SECRET_ACCESS_KEY": SECRETS[1], "AWS_REGION": "us-east-1"}
 
 
 class Asked(NamedTuple):

@@ -9,6 +9,7 @@ from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.errors import ConfigurationError, ExitCode, complain, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working
+from manyheads.runner.run.storage.address import is_address
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.trust.trust_store import split_typed
 
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
     parser.add_argument("trust", nargs="*", help="trust=[my_package]: allow its code in configs from others")
     parser.add_argument("--format", required=True, choices=FORMATS, help="of the file")
-    parser.add_argument("--out", help="the file; by default in the run's folder")
+    parser.add_argument("--out", help="the file; by default in the run's folder, of one in object storage here")
     add_weights(parser)
 
 
@@ -61,8 +62,10 @@ def run(arguments: argparse.Namespace) -> Exported:
         from manyheads.runner.serve.rank.trained import load
 
         trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
-        out = Path(arguments.out) if arguments.out else trained.folder / f"model{FORMATS[arguments.format].suffix}"
-        about = (str(trained.folder), trained.which, arguments.format)
+        run, suffix = arguments.run_folder, FORMATS[arguments.format].suffix
+        place = Path(f"{trained.folder.name}{suffix}") if is_address(run) else trained.folder / f"model{suffix}"
+        out = Path(arguments.out) if arguments.out else place
+        about = (run if is_address(run) else str(trained.folder), trained.which, arguments.format)
         try:
             difference = export(trained, arguments.format, out)
         except Differs as error:

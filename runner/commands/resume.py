@@ -8,9 +8,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.mirroring import store_rest
 from manyheads.launchers.nodes.joining import join
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
+from manyheads.runner.checkpoint.mirror.fetch import fetch
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.commands.runs.train_longer import command, continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
@@ -23,6 +25,7 @@ from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.storage.address import Address, is_address
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
 
@@ -57,6 +60,8 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     None where this machine only took part in a run, and of a sweep without ``wants_answer``.
     """
     scratch.sweep_all()  # a run that is already complete starts nothing that would
+    if is_address(path):
+        path = str(_fetched(path))
     if (arguments := command_of(Path(path))) is not None:
         if not Ledger(path).entries():
             print(f"{RunFolder(path)} was interrupted while it was being planned. Planning its jobs again.")
@@ -71,6 +76,8 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         longer = command(folder, folder.read_config())
         print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         print(f"To train longer, in a new folder: {longer}")
+        refuse_untrusted_run(folder, packages)
+        store_rest(folder, RunConfig.read(folder))
         return Result.of(path)
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
@@ -87,6 +94,19 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         reason.answer = result_if_any(folder.path)
         raise
     return Result.of(path)
+
+
+def _fetched(address: str) -> Path:
+    """The new folder into which a run was fetched from object storage. Raises ConfigurationError."""
+    source = Address.of(address, key="run")
+    folder = Path("outputs", source.name).absolute()
+    if folder.exists():
+        raise ConfigurationError(
+            f"{RunFolder(folder)} already exists. Resume that, or move it away to fetch {source} anew.", key="run"
+        )
+    fetch(source, folder)
+    print(f"fetched {source} into {RunFolder(folder)}")
+    return folder
 
 
 def _resume_sweep(sweep: Path, packages: Sequence[str], *, wants_answer: bool) -> ComparedRuns | None:

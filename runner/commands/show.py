@@ -3,10 +3,13 @@
 import argparse
 from pathlib import Path
 
+from manyheads.runner.checkpoint.mirror.fetch import at_hand, without_checkpoints
 from manyheads.runner.checkpoint.page import CheckpointPage
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.runs.show_run import RunPage, run_page
 from manyheads.runner.run.checkpoint_places import is_checkpoint
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.storage.address import is_address
 
 HELP = "show all about one run: where it came from, how it ended, what to do next"
 
@@ -22,4 +25,7 @@ def run(arguments: argparse.Namespace) -> RunPage | CheckpointPage:
         from manyheads.runner.checkpoint.rank.listing import contents
 
         return contents(Path(arguments.run_folder))
-    return run_page(arguments.run_folder)
+    if not is_address(arguments.run_folder):
+        return run_page(arguments.run_folder)
+    with at_hand(arguments.run_folder, without_checkpoints) as folder:
+        return run_page(str(folder)).placed(str(RunFolder(folder)), arguments.run_folder)

@@ -3,11 +3,13 @@
 import math
 from pathlib import Path
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine.software import too_old
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.run.checkpoint_places import is_checkpoint
+from manyheads.runner.run.storage import storage
+from manyheads.runner.run.storage.address import Address
 
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record them
 
@@ -185,6 +187,8 @@ def check_fresh_start(run: RunConfig, *, what: str) -> None:
 def with_checkpoint(run: RunConfig) -> RunConfig:
     """The config with absolute paths of checkpoints. Raises ConfigurationError if one is missing, or they conflict."""
     checkpoint, evaluate_only = run.checkpoint, run.trainer.evaluate_only
+    if checkpoint.mirror is not None:
+        _check_mirror(checkpoint.mirror)
     if evaluate_only and checkpoint.load is None:
         raise ConfigurationError.at(
             "trainer.evaluate_only", True, " evaluates a checkpoint. Set checkpoint.load=<run>/checkpoints/best.pt."
@@ -206,3 +210,10 @@ def with_checkpoint(run: RunConfig) -> RunConfig:
                 )
             absolute[key] = str(path)
     return run.changed(checkpoint=absolute) if absolute else run
+
+
+def _check_mirror(mirror: str) -> None:
+    """Raises ConfigurationError for what is not an address, and Unavailable if it cannot be reached from here."""
+    Address.of(mirror, key="checkpoint.mirror")
+    if reason := storage.unavailable():
+        raise Unavailable.at("checkpoint.mirror", mirror, f": {reason}.")

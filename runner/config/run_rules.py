@@ -141,6 +141,8 @@ RULES: dict[str, Rule] = {
     "checkpoint.keep_hours": number(at_least=0),
     "checkpoint.load": TEXT,
     "checkpoint.resume": TEXT,
+    "checkpoint.mirror": TEXT,
+    "checkpoint.mirror_wait": DURATION,
     "checkpoint.monitor": text("auto, or a column that an evaluation measures, such as val_loss", r"auto|val_[\s\S]*"),
 }
 

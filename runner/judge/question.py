@@ -116,7 +116,7 @@ class Question:
         config = self.base if arm == BASE else self.changed
         if not self.is_about_speed and purpose in (FLOOR, ROUND):
             config = {**config, "seed": seed(self.draw, purpose, round, place)}
-        config = {**config, "logger": {}, "checkpoint": {**config["checkpoint"], "every": "0"}}
+        config = {**config, "logger": {}, "checkpoint": {**config["checkpoint"], "every": "0", "mirror": None}}
         if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
             last = WARM_UP + updates
             trainer = {**config["trainer"], "evaluate_every": 0, "stop_after": last, "test": False}

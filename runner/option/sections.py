@@ -104,3 +104,5 @@ class CheckpointSection(FixedSection):
     strict: bool
     resume: str | None
     monitor: str
+    mirror: str | None = None  # of runs that were recorded before there was one
+    mirror_wait: float | str = "10m"

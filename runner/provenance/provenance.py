@@ -39,6 +39,7 @@ WITHOUT_EFFECT = frozenset(
     {
         *(*ABOUT, *ENTRIES, "trainer.log_every"),
         *(f"checkpoint.{key}" for key in ("every", "format", "asynchronous", "keep", "keep_every", "keep_hours")),
+        *("checkpoint.mirror", "checkpoint.mirror_wait"),
     }
 )
 

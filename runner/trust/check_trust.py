@@ -19,8 +19,9 @@ from manyheads.runner.trust import trust_store
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
 from manyheads.runner.trust.trust_store import Trust
 
-# Of sections that are not options: the user's own files, whose weights would end up in somebody else's folder.
-STEERING = {"checkpoint": ("load", "resume")}
+# Of sections that are not options: the user's own files, whose weights would end up in somebody else's folder, and
+# where a copy of all of them would go.
+STEERING = {"checkpoint": ("load", "resume", "mirror")}
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 

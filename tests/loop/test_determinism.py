@@ -42,7 +42,9 @@ OWNERS = {
     "data.fingerprint": ("data=digits", "data.image_size=8", "trainer.max_steps=5"),
     "parallel.timeout": ("parallel=ddp",),
 }
-ELSEWHERE = ("data.root", "launcher.", "logger")  # no images with a root; the rank is in the test's own process
+# No images with a root; the rank is in the test's own process; tests with object storage compare weights themselves.
+STORAGE = ("checkpoint.mirror", "data.cache_", "data.fetch_mb", "data.read_ahead", "data.retry_for")
+ELSEWHERE = ("data.root", "launcher.", "logger", *STORAGE)
 
 
 @pytest.fixture(autouse=True)

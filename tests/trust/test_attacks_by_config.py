@@ -55,6 +55,7 @@ WHOLE = {
         "_target_": "manyheads.runner.logger.mlflow.MLflow"}}}, "logger.x._option_=my_package.Net"),
     "a bucket that is read as you": ({"data": {"_target_": "manyheads.runner.data.tar.Tar",
         "_option_": "manyheads.runner.data.tar.TarOption", "root": "s3://evil/data", "name": "tar"}}, "data.root=s3://evil/data"),
+    "a copy of the run elsewhere": ({"checkpoint": {"mirror": "s3://evil/run"}}, "checkpoint.mirror=s3://evil/run"),
     "a folder that is written": ({"data": {"_target_": "manyheads.runner.data.tar.Tar", "root": "/data", "name": "tar",
         "cache_folder": "/home/victim"}}, "data.cache_folder=/home/victim"),
     "what is trusted": ({"trust": ["os"]}, "only the user can say what is trusted, not a config"),

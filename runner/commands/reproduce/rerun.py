@@ -24,10 +24,11 @@ from manyheads.runner.report.rounding import STEADY_STEPS, ComparedValue
 from manyheads.runner.report.run_result import result_if_any
 from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.checkpoint_places import by_step
+from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.program import DISCARD
 from manyheads.runner.run.progress import each
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import RunFolder, run_config
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
 
@@ -44,7 +45,9 @@ class Rerun:
         script = self.root / "run.py"
         train = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
         saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
-        command = [sys.executable, *train, *saved, *overrides, f"hydra.run.dir={quoted(folder)}"]
+        own = run_config(read_bytes(self.saved), self.saved)
+        apart = ["checkpoint.mirror=null"] if own.get("checkpoint", {}).get("mirror") else []  # it is the other run's
+        command = [sys.executable, *train, *saved, *apart, *overrides, f"hydra.run.dir={quoted(folder)}"]
         environment = {**os.environ, "PYTHONPATH": self._path()}
         return run_command(command, environment, stdout=DISCARD if quiet else None)
 

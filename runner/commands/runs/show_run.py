@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from rich.console import Console
@@ -63,6 +63,12 @@ class RunPage(Answer):
     files: Annotated[dict[str, int], "bytes of each file and folder in the run's folder"]
     next: list[NextCommand]
     about: Annotated[dict[str, str], TEXT_ONLY]
+
+    def placed(self, folder: str, address: str) -> "RunPage":
+        """The page of a run in object storage, of which there was a copy in ``folder``."""
+        commands = [NextCommand(each.what, each.command.replace(folder, address)) for each in self.next]
+        about = {name: text.replace(folder, address) for name, text in self.about.items()}
+        return replace(self, folder=address, next=commands, about=about)
 
     def show(self) -> None:
         grid = Table.grid(padding=(0, 2))

@@ -33,7 +33,7 @@ def needing_most(run: RunConfig, updates: int) -> RunConfig:
         "max_time": None,
         "swa_start": None,
     }
-    checkpoint = {"every": "1epoch", "keep": 0, "keep_every": 0, "keep_hours": 0}
+    checkpoint = {"every": "1epoch", "keep": 0, "keep_every": 0, "keep_hours": 0, "mirror": None}
     changed = run.changed(trainer=trainer, checkpoint=checkpoint, parameters={"freeze_epochs": []})
     return RunConfig.of({**changed.written, "logger": {}})
 

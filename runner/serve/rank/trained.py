@@ -11,6 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from manyheads.runner.checkpoint.mirror.fetch import at_hand, with_weights
 from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.checkpoint.rank.load import load as load_checkpoint
 from manyheads.runner.data.data_option import Data
@@ -111,14 +112,18 @@ class Trained:
 
 
 def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()) -> Trained:
-    """The trained model of a run folder. The run's data is not needed.
+    """The trained model of a run folder, also of one in object storage. The run's data is not needed.
 
     which: "best" or "last" weights; by default the best, if there are any. trust: packages whose code may run, for
     somebody else's run (docs/security.md). Weights are read as data.
 
     Raises ConfigurationError for a folder without a run or weights, for untrusted code, and for a missing class.
     """
-    folder = RunFolder(run)
+    with at_hand(run, with_weights(which)) as folder:
+        return _load(RunFolder(folder), which, trust)
+
+
+def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained:
     packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)

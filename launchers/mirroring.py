@@ -1,0 +1,114 @@
+"""The copy of a run in object storage, kept by a process beside it (``mirror_main``)."""
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from manyheads.launchers.mirror_main import FAILED, MAIN, OVER, READY, REFUSED
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, warn
+from manyheads.runner.machine import invocation
+from manyheads.runner.option.rules import seconds
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.ledger import NAME as LEDGER
+from manyheads.runner.run.program import PIPE, Process, Program, stop
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.storage.address import Address
+
+GRACE = 5.0  # seconds beyond those that the process has been given
+STARTING = 5.0  # seconds that training waits at most to hear that the address is another run's
+SHOWN = 3
+log = logging.getLogger(__name__)
+
+
+def address_of(folder: RunFolder, mirror: str) -> Address:
+    """Where a run is copied to: the address in its config; for a job of a sweep, below it, under the job's name."""
+    address = Address.of(mirror, key="checkpoint.mirror")
+    return address / folder.path.name if (folder.path.parent / LEDGER).is_file() else address
+
+
+@contextmanager
+def mirrored(
+    folder: RunFolder, run: RunConfig, variables: Mapping[str, str], signals: Sequence[int] = ()
+) -> Iterator[None]:
+    """Copy the run meanwhile, if its config names an address, and what is left afterwards.
+
+    ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
+
+    Raises ConfigurationError if the address holds another run, and RunFailed for a run that went well, but whose last
+    checkpoint could not be stored.
+    """
+    mirror, wait = run.checkpoint.mirror, run.checkpoint.mirror_wait
+    if mirror is None or run.trainer.evaluate_only:
+        yield
+        return
+    follower = _Follower(folder, address_of(folder, mirror), wait, variables)
+    try:
+        yield
+    except BaseException:
+        if said := follower.finish(signals):
+            warn(said)
+        raise
+    if said := follower.finish(signals):
+        raise RunFailed(Failure(type=Kind.PROGRAM_FAILED, message=f"the run is complete, but {said}"))
+
+
+def store_rest(folder: RunFolder, run: RunConfig) -> None:
+    """Copy what is not stored yet of a run that has ended. Raises as ``mirrored``."""
+    with mirrored(folder, run, {}):
+        pass
+
+
+class _Follower:
+    """The process, and the last that it said."""
+
+    def __init__(self, folder: RunFolder, address: Address, wait: float | str, variables: Mapping[str, str]):
+        self._folder, self._address = folder, address
+        self._most = (seconds(wait) or 0.0) + GRACE
+        command = [sys.executable, "-m", MAIN, str(folder.path), str(address), str(wait)]
+        self._process = Program(command, {**os.environ, **variables}).start(stdin=PIPE, stdout=PIPE)
+        self._last: dict[str, Any] = {}
+        self._is_ready = threading.Event()
+        self._listening = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+        self._listening.start()
+        self._is_ready.wait(STARTING)
+        if self._last.get("state") == REFUSED:
+            self._stop()
+            raise ConfigurationError(str(self._last["error"]), key="checkpoint.mirror", value=str(address))
+
+    def finish(self, signals: Sequence[int] = ()) -> str:
+        """Have it store what is left; returns what is not stored then, in words, or nothing."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        before, end = len(signals), time.monotonic() + self._most
+        while self._listening.is_alive() and time.monotonic() < end and len(signals) == before:
+            self._listening.join(0.05)
+        self._stop()
+        if self._last.get("state") == OVER and not self._last["lacks"]:
+            log.info("%s: stored in %s", self._folder, self._address)
+            print(f"stored in {self._address}")
+            return ""
+        lacks = self._last.get("lacks") or []
+        files = ", ".join(lacks[:SHOWN]) + (f" and {len(lacks) - SHOWN} more files" if len(lacks) > SHOWN else "")
+        why = self._last.get("error") or "its process has ended"
+        again = invocation.command("resume", self._folder)
+        return f"{self._address} does not hold {files or 'all of it'}: {why.rstrip('.')}. To store the rest: {again}"
+
+    def _listen(self, process: Process) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._last = json.loads(line)
+            if self._last["state"] == FAILED:
+                log.warning("%s: %s", self._address, self._last["error"])
+                warn(f"checkpoints are not stored in {self._address}: {self._last['error']}. Training continues.")
+            if self._last["state"] in (READY, REFUSED, FAILED):
+                self._is_ready.set()
+        self._is_ready.set()
+
+    def _stop(self) -> None:
+        stop(self._process, seconds=GRACE)

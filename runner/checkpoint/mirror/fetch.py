@@ -1,0 +1,99 @@
+"""Brings a run back from object storage: files whose digests are those of the marker, or none at all."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from manyheads.runner.checkpoint.mirror.manifest import NAME, Copy, Manifest
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run import scratch
+from manyheads.runner.run.files import make_folder, sync_folder, take_name
+from manyheads.runner.run.folder import aside
+from manyheads.runner.run.progress import working
+from manyheads.runner.run.storage.address import Address, is_address
+from manyheads.runner.run.storage.storage import Storage
+from manyheads.runner.run.storage.wire import MissingObject, StorageError
+
+RETRY_SECONDS = 60.0
+CHECKPOINTS = "checkpoints/"
+Choice = Callable[[Collection[str]], Collection[str]]  # which files of a run are needed, by their paths in it
+
+
+def everything(paths: Collection[str]) -> Collection[str]:
+    """All of them."""
+    return paths
+
+
+def without_checkpoints(paths: Collection[str]) -> Collection[str]:
+    """What is known of a run, without its weights."""
+    return [each for each in paths if not each.startswith(CHECKPOINTS)]
+
+
+def with_weights(which: str | None) -> Choice:
+    """What the trained model takes. ``which``: "best" or "last" weights; None for the best, if there are any."""
+
+    def choose(paths: Collection[str]) -> Collection[str]:
+        best = [each for each in paths if each.startswith(f"{CHECKPOINTS}best")]
+        last = [each for each in paths if each.startswith(CHECKPOINTS) and each not in best]
+        return [*without_checkpoints(paths), *(best if best and which != "last" else last)]
+
+    return choose
+
+
+def fetch(address: Address, folder: Path) -> None:
+    """Bring a run into a new folder, complete or not at all. Raises ConfigurationError."""
+    make_folder(folder.parent)
+    beside = folder.with_name(aside(folder.name))
+    try:
+        _fetch(address, beside, everything)
+        sync_folder(beside)
+        take_name(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def at_hand(run: str | Path, choose: Choice = everything) -> Iterator[str | Path]:
+    """The folder of a run; for an address one that is removed afterwards. Raises ConfigurationError."""
+    if not is_address(run):
+        yield run
+        return
+    address = Address.of(str(run), key="run")
+    with scratch.folder() as own:
+        folder = own / address.name
+        _fetch(address, folder, choose)
+        yield folder
+
+
+def _fetch(address: Address, folder: Path, choose: Choice) -> None:
+    """Write the chosen files into a new folder. Raises ConfigurationError."""
+    try:
+        with Storage(address, retry_for=RETRY_SECONDS) as storage:
+            manifest = Manifest.parse(storage.read(NAME), of=address)
+            files = {path: manifest.files[path] for path in choose(manifest.files)}
+            folder.mkdir(mode=0o777)
+            with working(f"fetching {address}", len(files), kept="nothing was fetched") as work:
+                for path, copy in files.items():
+                    _write(storage, address, copy, folder / path)
+                    work.advance()
+    except MissingObject:
+        raise ConfigurationError(f"{address} holds no run: {NAME}, which is stored last, is missing.") from None
+    except StorageError as error:
+        raise ConfigurationError(f"{address} cannot be read: {error}.") from None
+
+
+def _write(storage: Storage, address: Address, copy: Copy, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "x+b") as file:
+        try:
+            storage.save(copy.object, file)
+        except MissingObject:
+            raise StorageError(f"{printable(copy.object)} is missing, which {NAME} names") from None
+        file.seek(0)
+        if hashlib.file_digest(file, "sha256").hexdigest() != copy.sha256:
+            raise ConfigurationError(f"{address}: {printable(copy.object)} is not what was stored: its sha256 differs.")
+        os.fsync(file.fileno())
+        os.utime(file.fileno(), ns=(copy.mtime_ns, copy.mtime_ns))

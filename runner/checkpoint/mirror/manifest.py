@@ -1,0 +1,87 @@
+"""``mirror.json``, the marker: which objects are the files of a run. What it does not name does not count.
+
+It is written last, as one object, so the copy of a run is always that of one moment. Objects have the digest of their
+content in their names, so that none is ever written over.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from manyheads.runner.errors import ConfigurationError
+
+NAME = "mirror.json"
+FORMAT = 1
+MOST_FILES = 100_000
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_OBJECT = re.compile(r"files/[\s\S]+\.[0-9a-f]{16}")
+
+
+class Copy(NamedTuple):
+    """A file of the run: its size in bytes, its sha256, when it was written, and the object with its content."""
+
+    size: int
+    sha256: str
+    mtime_ns: int
+    object: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``run``: the sha256 of the run's config, by which runs differ; ``files``: by their paths in the run's folder."""
+
+    run: str
+    files: Mapping[str, Copy]
+
+    def content(self) -> bytes:
+        """As it is stored."""
+        about = {"format": FORMAT, "run": self.run, "files": {path: [*each] for path, each in self.files.items()}}
+        return json.dumps({**about, "sha256": _digest(about)}, indent=1).encode()
+
+    @classmethod
+    def parse(cls, content: bytes, *, of: object) -> "Manifest":
+        """What somebody has stored. Raises ConfigurationError unless all of it is as it was written, and is safe."""
+        try:
+            about = json.loads(content)
+            digest = about.pop("sha256")
+            if about["format"] != FORMAT or digest != _digest(about) or len(about["files"]) > MOST_FILES:
+                raise ValueError
+            files = {path: _copy(path, *each) for path, each in about["files"].items()}
+            return cls(str(about["run"]), files)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise ConfigurationError(f"{of}: {NAME} is damaged, or another version's.") from None
+
+    @property
+    def objects(self) -> set[str]:
+        """The names of the objects that it needs."""
+        return {each.object for each in self.files.values()}
+
+
+def object_name(path: str, sha256: str) -> str:
+    """What the object for a file is called."""
+    return f"files/{path}.{sha256[:16]}"
+
+
+def is_object(name: str) -> bool:
+    """Whether a mirror may have stored something under this name."""
+    return _OBJECT.fullmatch(name) is not None
+
+
+def _copy(path: Any, size: Any, sha256: Any, mtime_ns: Any, name: Any) -> Copy:
+    """An entry. Raises ValueError for one that would lead elsewhere, or that nobody has written."""
+    texts = all(isinstance(each, str) and each.isprintable() for each in (path, sha256, name))
+    numbers = all(type(each) is int and 0 <= each < 2**63 for each in (size, mtime_ns))
+    if not texts or not numbers or not _SHA256.fullmatch(sha256) or not is_object(name):
+        raise ValueError
+    for each in (path, name):
+        if each != str(PurePosixPath(each)) or each.startswith("/") or {"..", "."} & {*PurePosixPath(each).parts}:
+            raise ValueError
+    return Copy(size, sha256, mtime_ns, name)
+
+
+def _digest(about: Any) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,134 @@
+"""Copies a run's folder as it is now, file by file, and has the copy count when all of it is stored and read back."""
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import PurePath
+from typing import IO, NamedTuple
+
+from manyheads.runner.checkpoint.mirror.manifest import NAME, Copy, Manifest, is_object, object_name
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.storage.storage import Storage
+from manyheads.runner.run.storage.wire import MissingObject, StorageError
+
+CHECKPOINTS = "checkpoints"
+WITHOUT = ("logs/heartbeat", "logs/mirror.log")  # of the processes, not of the run
+MOST_OPEN = 512  # files of checkpoints
+
+
+class _State(NamedTuple):
+    """What a file that is never written in place is known by."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+class Mirror:
+    """The copy of one run. ``stored``: what it holds, None before it is known."""
+
+    def __init__(self, folder: RunFolder, storage: Storage):
+        self.folder, self.storage = folder, storage
+        self.run = hashlib.sha256(folder.config_content()).hexdigest()
+        self.stored: Manifest | None = None
+        self._digests: dict[_State, str] = {}
+
+    def look(self) -> None:
+        """Read what is stored already. Raises StorageError, and ConfigurationError if it is another run's."""
+        self.stored = self._read()
+        if self.stored.run != self.run:
+            raise ConfigurationError.at(
+                "checkpoint.mirror", self.storage.address, " holds another run. Set it to an address of its own."
+            )
+
+    def update(self) -> None:
+        """Store what is new, then the marker, then remove what that no longer names. Raises StorageError, OSError."""
+        if self.stored is None:
+            self.look()
+        assert self.stored is not None
+        known = {each.sha256: each.object for each in self.stored.files.values()}
+        files = {}
+        with ExitStack() as stack:
+            for path, file, mtime_ns in self._opened(stack):
+                files[path] = self._stored(path, file, mtime_ns, known)
+                known[files[path].sha256] = files[path].object
+        manifest = Manifest(self.run, files)
+        content = manifest.content()
+        if manifest.files != self.stored.files:
+            with tempfile.TemporaryFile() as marker:
+                marker.write(content)
+                marker.flush()
+                self.storage.store(NAME, marker)
+            if self.storage.read(NAME) != content:
+                raise StorageError(f"{NAME} is stored with another content")
+        self.stored = manifest
+        self._clear()
+
+    def lacks(self) -> list[str]:
+        """The files that are not stored as they are now, for the user."""
+        stored = self.stored.files if self.stored else {}
+        return [path for path, status in self._paths() if not _same(stored.get(path), status)]
+
+    def _read(self) -> Manifest:
+        try:
+            return Manifest.parse(self.storage.read(NAME), of=self.storage.address)
+        except MissingObject:
+            return Manifest(self.run, {})
+
+    def _paths(self) -> Iterator[tuple[str, os.stat_result]]:
+        """The files of the run, checkpoints first: what belongs to one is written before it, and stays."""
+        with Folder(self.folder.path) as held:
+            found = [(path, status) for path, status in held.walk() if stat.S_ISREG(status.st_mode)]
+        for path, status in sorted(found, key=lambda each: (each[0].parts[0] != CHECKPOINTS, each[0])):
+            if str(path) not in WITHOUT and not any(part.endswith(".aside") for part in path.parts):
+                yield str(path), status
+
+    def _opened(self, stack: ExitStack) -> Iterator[tuple[str, IO[bytes], int]]:
+        """The files, open; those of checkpoints all at once, so that all are those of one moment."""
+        with Folder(self.folder.path) as held:
+            paths = [path for path, _ in self._paths()]
+            of_checkpoints = [path for path in paths if PurePath(path).parts[0] == CHECKPOINTS]
+            open_now = [(path, stack.enter_context(held.open(path))) for path in of_checkpoints[:MOST_OPEN]]
+            for path, file in open_now:
+                yield path, file, os.fstat(file.fileno()).st_mtime_ns
+            for path in [*of_checkpoints[MOST_OPEN:], *(path for path in paths if path not in {*of_checkpoints})]:
+                with suppress(FileNotFoundError), held.open(path) as file, tempfile.TemporaryFile() as copy:
+                    shutil.copyfileobj(file, copy)  # it may grow meanwhile
+                    yield path, copy, os.fstat(file.fileno()).st_mtime_ns
+
+    def _stored(self, path: str, file: IO[bytes], mtime_ns: int, known: Mapping[str, str]) -> Copy:
+        """Store a file, unless its content is ``known`` to be there, by its digest.
+
+        Raises StorageError if what is read back is something else.
+        """
+        file.seek(0)
+        status = os.fstat(file.fileno())
+        state = _State(status.st_ino, status.st_size, status.st_mtime_ns)
+        digest = self._digests.get(state) or hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        if path.startswith(f"{CHECKPOINTS}/"):
+            self._digests[state] = digest
+        name = known.get(digest) or object_name(path, digest)
+        if digest not in known:
+            self.storage.store(name, file)
+            if self.storage.sha256(name) != digest:
+                self.storage.remove(name)
+                raise StorageError(f"{path} is stored with another content")
+        return Copy(status.st_size, digest, mtime_ns, name)
+
+    def _clear(self) -> None:
+        """Remove the objects that the marker does not name, such as those of an upload that was killed."""
+        assert self.stored is not None
+        needed = self.stored.objects
+        for each in self.storage.list():
+            if is_object(each.name) and each.name not in needed:
+                self.storage.remove(each.name)
+
+
+def _same(stored: Copy | None, status: os.stat_result) -> bool:
+    return stored is not None and (stored.size, stored.mtime_ns) == (status.st_size, status.st_mtime_ns)
