@@ -16,7 +16,7 @@ HELD = {  # colours that are told apart by those who see fewer, too
     "gradients": "#56b4e9",
     "optimizer": "#009e73",
     "masters": "#117733",
-    "buffers": "#999999",
+    "buffers": "#666666",
     "activations": "#e69f00",
     "working": "#f3d9a4",
 }

@@ -14,7 +14,7 @@ class LocalSGDOption(ReplicasOption):
     """Replicas that differ between averagings, so that it computes something else than one process does."""
 
     rules: ClassVar = {"period": whole(1), "start": whole(0)}
-    color = "#999933"
+    color = "#8c6238"
     is_exact = False
     period: int
 

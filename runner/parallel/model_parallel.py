@@ -214,7 +214,7 @@ class MeshOption(ParallelOption):
         "stages": Tunable(COMMUNICATION, never("where stages begin is a matter of the model")),
         "stages_per_rank": Tunable(COMMUNICATION, never("it needs another schedule, such as interleaved")),
     }
-    color = "#882255"
+    color = "#9933ff"
     changes_gradients: ClassVar = {"param_dtype": "none", "reduce_dtype": "none"}
     mixes_communication = True
     remainder: ClassVar[str | None] = None
@@ -287,7 +287,7 @@ class MeshOption(ParallelOption):
 class FSDPOption(MeshOption):
     """Shards, and perhaps several copies of all of them."""
 
-    color = "#d55e00"
+    color = "#662200"
     remainder = "shard"
 
 
@@ -301,5 +301,5 @@ class TensorOption(MeshOption):
 class PipelineOption(MeshOption):
     """Stages, and perhaps several pipelines of them."""
 
-    color = "#009e73"
+    color = "#46008c"
     remainder = "pipeline"

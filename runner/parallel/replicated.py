@@ -35,7 +35,7 @@ class ReplicatedOption(ParallelOption):
 
     rules: ClassVar = {"trusted_network": BOOLEAN, "ranks_per_replica": whole(1), "inside": choice("ddp", "fsdp")}
     steering: ClassVar[tuple[str, ...]] = ("trusted_network",)
-    color = "#44aa99"
+    color = "#581466"
     outlives_ranks = True
     trusted_network: bool
     ranks_per_replica: int

@@ -8,8 +8,8 @@ from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.keys import as_numbers, told
 from manyheads.runner.report.rows import ReportRow
 
-# Colours that colour-blind readers can distinguish (Okabe and Ito), for options that declare none.
-OTHERS = ("#cc79a7", "#56b4e9", "#8c6d1f", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56646e")
+# Colours that colour-blind readers can distinguish (after Okabe and Ito), for options that declare none.
+OTHERS = ("#cc79a7", "#56b4e9", "#662200", "#009e73", "#e69f00", "#0072b2", "#d55e00", "#56646e")
 SCALE = ("#3f57c8", "#1f8fb0", "#2f9e62", "#b58a00", "#d9602b", "#b8325e")  # from a key's lowest to its highest value
 DASHES = ("solid", "dash", "dot", "dashdot")
 

@@ -34,7 +34,7 @@ COLORS = {
     "compute": "#0072b2",
     "communication": "#cc79a7",
     "optimizer": "#009e73",
-    "logging": "#999999",
+    "logging": "#444444",
 }
 ALONE = {
     LOADER: COLORS["data"],
