@@ -178,7 +178,7 @@ TUNABLE: dict[str, Tunable] = {
     "trainer.compile_units": Tunable(COMPUTE, _units),
     "trainer.grad_accumulation": Tunable(COMPUTE, _micro_batches),
     "trainer.recompute": Tunable(COMPUTE, never("recomputing saves memory, and takes time")),
-    "trainer.deterministic": Tunable(COMPUTE, never("it is only set on purpose; without it torch chooses what is fastest")),
+    "trainer.deterministic": Tunable(COMPUTE, never("it is set on purpose; without it torch chooses the fastest")),
     "trainer.detect_anomaly": Tunable(COMPUTE, always(False)),
     "trainer.device": Tunable(COMPUTE, never("the speed of another device is another question")),
 }
