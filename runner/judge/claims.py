@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from manyheads.runner.judge.aims import Aim
 from manyheads.runner.judge.numerics import Numerics, Tolerances, class_of, exact_difference, explained
@@ -20,16 +20,15 @@ KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
 class Effect:
     """The effect of the change on one aim, as the rounds show it.
 
-    ``scale``: of the noise floor; ``floor``, ``differences``: by round; ``low``, ``high``: the interval, None while it
-    is unbounded.
+    Gains are in the metric's unit; of seconds they are logarithms of base's divided by the change's. More is better.
     """
 
-    on: str
-    scale: float
-    floor: tuple[float, ...]
-    differences: tuple[float, ...]
-    low: float | None
-    high: float | None
+    on: Annotated[str, "the aim: speed, a metric, or seconds to a target"]
+    scale: Annotated[float, "the noise floor: by how much base typically differs from itself"]
+    floor: Annotated[tuple[float, ...], "gain of base over base, by round"]
+    differences: Annotated[tuple[float, ...], "gain of the change over base, by round"]
+    low: Annotated[float | None, "lower end of the gain's interval; null while it is unbounded"]
+    high: Annotated[float | None, "upper end; null while it is unbounded"]
 
     @property
     def is_worse(self) -> bool:
@@ -39,21 +38,16 @@ class Effect:
 
 @dataclass(frozen=True)
 class Claims:
-    """The verdict of a judgement, and the numbers that it follows from.
+    """The verdict of a judgement, and the numbers that it follows from."""
 
-    ``reasons``: why it was refused or what failed; ``numerics``: the class; ``largest``: relative difference over the
-    compared steps; ``exact``: the same in double precision, if that was compared; ``effects``: by aim; ``lost``: rounds
-    in which one arm failed, by arm; ``interrupted``: runs.
-    """
-
-    verdict: str
-    reasons: tuple[str, ...] = ()
-    numerics: str | None = None
-    largest: float | None = None
-    exact: float | None = None
-    effects: tuple[Effect, ...] = ()
-    lost: tuple[int, int] = (0, 0)
-    interrupted: int = 0
+    verdict: Annotated[str, "keep, discard, undecided or refused"]
+    reasons: Annotated[tuple[str, ...], "why it was refused, or what failed"] = ()
+    numerics: Annotated[str | None, "whether both arms compute the same; null if that was not compared"] = None
+    largest: Annotated[float | None, "largest relative difference over the compared steps"] = None
+    exact: Annotated[float | None, "the same in double precision, if that was compared"] = None
+    effects: Annotated[tuple[Effect, ...], "one for each aim"] = ()
+    lost: Annotated[tuple[int, int], "rounds in which only base, or only the change, failed"] = (0, 0)
+    interrupted: Annotated[int, "runs that never ended, whose rounds were repeated"] = 0
 
     def to_json(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = _plain(asdict(self))
