@@ -3,40 +3,33 @@
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
-from typing import Any
 
-from manyheads.runner.commands.explain.explain_run import RANK, measured
 from manyheads.runner.commands.explain.limits import Limit, Seconds
 from manyheads.runner.commands.tune.budget import Budget, arm_of, log_seconds
-from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
-from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
+from manyheads.runner.commands.tune.proof import PROOF
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import COSTLY, SCREEN, BudgetSpent
-from manyheads.runner.commands.tune.trial import SAME, SHARES, Refused, Trial, gradients_of
-from manyheads.runner.config.candidates import startup_of
+from manyheads.runner.commands.tune.trial import SAME, SHARES, Refused, gradients_of
+from manyheads.runner.commands.tune.tuning_runs import LIMITS, TuningRuns
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.judgement import remove_steps
 from manyheads.runner.judge.question import TRIAL_UPDATES
-from manyheads.runner.judge.rounds import scale_of, updates_of
+from manyheads.runner.judge.rounds import scale_of
 from manyheads.runner.judge.rows import BASE as BASE_ARM
-from manyheads.runner.judge.rows import CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
-from manyheads.runner.judge.runs import Purpose, Runs
+from manyheads.runner.judge.rows import COMPLETED, EXACT, FACTS, FLOOR, STEPS, TRIAL, Row
+from manyheads.runner.judge.runs import Runs
 from manyheads.runner.judge.task import BATCH_STATISTICS
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.progress import say
 
-PATIENCE = 10  # times the seconds of a run of the user's own configuration after which another one has failed,
-LEAST_PATIENCE, LONGEST = 120.0, 0.1  # and these in addition, or this part of the budget
 LEAST_RUNS = 30  # a tuning that can make fewer cannot tell anything
+LEAST_SECONDS = 0.2  # that starting ranks takes on any machine
 COMPARED = 5  # runs that comparing the first updates of a configuration takes at most
 LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
-LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
 
 
 @dataclass
@@ -54,23 +47,31 @@ class Bench:
     refused: dict[str, str]
     _rounds: Counter[str] = field(default_factory=Counter)
     _classes: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # that were found by comparing
+    _tuning: TuningRuns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tuning = TuningRuns(self.runs, self.run, self.budget)
 
     def prepare(self) -> None:
         """Measure how long an update of the user's own configuration takes.
 
         Raises what it fails with, and ConfigurationError if the budget is too small.
         """
+        self._check_budget(LEAST_SECONDS)
         say("your own configuration")
-        self._start(purposes.facts(), BASE)
-        self._start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
+        self._tuning.start(purposes.facts(), BASE)
+        self._tuning.start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
+        self._check_budget(self._tuning.seconds_of_timed)
         for place in range(2):
-            self._start(purposes.pace(FLOOR, self._updates()), BASE, 0, place)
-        seconds, left = self.budget.seconds_of(BASE), self.budget.left
-        if LEAST_RUNS * seconds > left:
-            needed = self.budget.total - left + LEAST_RUNS * seconds
+            self._tuning.start(purposes.pace(FLOOR, self._tuning.updates()), BASE, 0, place)
+
+    def _check_budget(self, seconds: float) -> None:
+        """Refuse a budget in which nothing could be decided. ``seconds``: what a run takes, at least."""
+        if LEAST_RUNS * seconds > self.budget.left:
+            needed = self.budget.total - self.budget.left + LEAST_RUNS * seconds
             raise ConfigurationError(
-                f"--budget: a run takes {seconds:.1f} s, and a tuning makes at least {LEAST_RUNS}. Allow at least "
-                f"{math.ceil(needed)} s.",
+                f"--budget: a run takes at least {seconds:.1f} s, and a tuning makes at least {LEAST_RUNS}. Allow at "
+                f"least {math.ceil(needed)} s.",
                 key="--budget",
             )
 
@@ -103,8 +104,8 @@ class Bench:
         self._rounds[purpose] += 1
         say(f"{purpose} {number + 1}: {len(candidates)} configurations, {self.left:.0%} of the budget left")
         found = {}
-        for place, each in enumerate(self._drawn(purpose, number, candidates)):
-            row = self._start(purposes.pace(purpose, self._updates()), each, number, place)
+        for place, each in enumerate(_in_drawn_order(candidates, f"{self.draw} {purpose} {number}", self._launcher_of)):
+            row = self._tuning.start(purposes.pace(purpose, self._tuning.updates()), each, number, place)
             if reason := self._fault(row):
                 self.refused[arm_of(each)] = reason
             else:
@@ -123,9 +124,9 @@ class Bench:
         """The class of what the candidate computes, as its options declare it, or as another one like it was found."""
         known = self._signature(candidate)
         if known not in self._classes:
-            found = self._trial(candidate).expected
+            found = self._tuning.trial(candidate).expected
             # Ranks have shares of their own, but there is no BatchNorm.
-            found = SAME if found == SHARES and not self._facts[BATCH_STATISTICS] else found
+            found = SAME if found == SHARES and not self._tuning.facts[BATCH_STATISTICS] else found
             if known == self._signature(BASE):  # of which one that is refused says nothing
                 return found
             self._classes[known] = found
@@ -149,7 +150,7 @@ class Bench:
             raise BudgetSpent
         say(f"comparing the first updates of {arm_of(candidate)}")
         known = self._signature(candidate)
-        found = self._asked(candidate, self._trial(candidate).examine, FACTS, STEPS, EXACT)
+        found = self._asked(candidate, self._tuning.trial(candidate).examine, FACTS, STEPS, EXACT)
         if found is not None or known != self._signature(BASE):
             self._classes[known] = found
         return found
@@ -167,10 +168,10 @@ class Bench:
 
     def is_proved(self, candidate: Variant) -> bool:
         """Whether it also evaluates and writes a checkpoint. Raises BudgetSpent."""
-        if self.budget.left < self.budget.seconds_of(candidate) + self._seconds_of_proof:
+        if self.budget.left < self.budget.seconds_of(candidate) + self._tuning.seconds_of_proof:
             raise BudgetSpent
         say(f"updates, an evaluation and a checkpoint of {arm_of(candidate)}")
-        row = self._start(PROOF, candidate)
+        row = self._tuning.start(PROOF, candidate)
         if row.state != COMPLETED:
             self.refused[arm_of(candidate)] = f"failed: {row.reason}"
         return row.state == COMPLETED
@@ -182,53 +183,13 @@ class Bench:
             if self.budget.left < LIMITS_SECONDS + 2 * self.budget.seconds_of(each):
                 return {}
             say(f"measuring what limits {arm_of(each)}")
-            row = self._start(LIMITS, each)
+            row = self._tuning.start(LIMITS, each)
             if row.state == COMPLETED:
                 found[each] = Limit.of({name: Seconds.of(times) for name, times in row.findings["floors"].items()})
         return found
 
-    def _start(self, purpose: Purpose, variant: Variant, round: int = 0, place: int = 0) -> Row:
-        """The run as it is recorded, or else started now."""
-        asked = (purpose.name, arm_of(variant), round, place)
-        for row in self.runs.ledger.rows():
-            if (row.purpose, row.arm, row.round, row.place) == asked and row.state in (COMPLETED, FAILED):
-                break
-        else:
-            row = self.runs.start(
-                self._config(purpose.name, variant), purpose, arm=arm_of(variant), round=round, place=place
-            )
-        self.budget.count([row])
-        return row
-
-    def _config(self, purpose: str, variant: Variant) -> Section:
-        if purpose == FACTS:
-            return self._trial(variant).question.config(FACTS, CHANGE)
-        per_epoch = self._facts["per_epoch"]
-        if purpose == LIMITS.name:
-            config = measured(self.run(variant)).written
-        elif purpose == PROOF.name:
-            config = needing_most(self.run(variant), self._updates_of_proof(per_epoch)).written
-        else:
-            updates = TRIAL_UPDATES if purpose == TRIAL else self._updates()
-            config = self._trial(variant).question.config(ROUND, CHANGE, updates=updates, per_epoch=per_epoch)
-        if variant == BASE or config["launcher"]["timeout"] is not None:
-            return config
-        return {**config, "launcher": {**config["launcher"], "timeout": self._patience(purpose, variant) / 60}}
-
-    def _patience(self, purpose: str, variant: Variant) -> float:
-        """Seconds after which a run has failed, the same for all that should take equally long."""
-        beside = self._seconds_of_proof if purpose == PROOF.name else 0.0
-        floor = median((row.ended or row.began) - row.began for row in self.runs.ledger.rows() if row.purpose == FLOOR)
-        longer = 2 * sum(map(startup_of, variant))
-        return PATIENCE * (floor + beside) + max(longer, min(LEAST_PATIENCE, LONGEST * self.budget.total))
-
-    @property
-    def _facts(self) -> Mapping[str, Any]:
-        """Of the user's own configuration."""
-        return next(row.findings for row in self.runs.ledger.rows() if row.purpose == FACTS)
-
-    def _trial(self, variant: Variant) -> Trial:
-        return Trial(self.runs, arm_of(variant), self.run(BASE), self.run(variant))
+    def _launcher_of(self, variant: Variant) -> object:
+        return self.run(variant).written["launcher"]
 
     def _signature(self, variant: Variant) -> tuple[object, ...]:
         """What the class of numerics follows from, but for cheats."""
@@ -236,30 +197,17 @@ class Bench:
         shares = run.data_shares, run.parallel.sync_batchnorm, run.trainer.grad_accumulation
         return run.precision.name, *shares, gradients_of(run)
 
-    def _updates(self) -> int:
-        """How many updates a run times: the same number for every configuration."""
-        return updates_of(self.runs.ledger.rows())
 
-    @property
-    def _seconds_of_proof(self) -> float:
-        """At most, if it is as fast as the user's own: for its updates, and as many batches of an evaluation."""
-        return 2 * SHARE * self.budget.total
+def _in_drawn_order(
+    candidates: Sequence[Variant], draw: str, launcher_of: Callable[[Variant], object]
+) -> list[Variant]:
+    """An order in which each of any two is as likely to be the first.
 
-    def _updates_of_proof(self, per_epoch: int) -> int:
-        floor = [math.exp(log_seconds(row)) for row in self.runs.ledger.rows() if row.purpose == FLOOR]
-        return updates_of_proof(self.budget.total, median(floor), per_epoch)
+    Those with the same launcher run one after another: their ranks are forked from one process, which takes seconds
+    to start anew for others.
+    """
 
-    def _drawn(self, purpose: str, number: int, candidates: Sequence[Variant]) -> list[Variant]:
-        """An order in which each of any two is as likely to be the first.
+    def coin(about: object) -> str:
+        return hashlib.sha256(f"{draw} {about}".encode()).hexdigest()
 
-        Those with the same launcher run one after another: their ranks are forked from one process, which takes seconds
-        to start over for others.
-        """
-
-        def coin(about: object) -> str:
-            return hashlib.sha256(f"{self.draw} {purpose} {number} {about}".encode()).hexdigest()
-
-        def key(variant: Variant) -> tuple[str, str]:
-            return coin(self.run(variant).written["launcher"]), coin(arm_of(variant))
-
-        return sorted(candidates, key=key)
+    return sorted(candidates, key=lambda each: (coin(launcher_of(each)), coin(arm_of(each))))

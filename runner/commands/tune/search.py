@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 
+from manyheads.runner.commands.tune.choice import Choice, Outcome
 from manyheads.runner.commands.tune.effects import Gain, worth
 from manyheads.runner.commands.tune.race import BASE, Race, Times, Variant
 from manyheads.runner.commands.tune.screening import COMPARING, Bench, BudgetSpent, Screening, Space
@@ -19,41 +20,7 @@ FRESH_ROUNDS = 5
 MOST_ROUNDS = 60
 SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
 LIKELY = 1.3  # deviations by which a gain is expected to be above 0 (90 %) to be taken for one until it is known better
-CONTRADICTED = 2.0  # standard errors by which the race may lie below what is expected
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The fastest configuration of a class of numerics; the user's own if no other one is likely to be faster.
-
-    ``gain``: of the logarithm of seconds over the user's own configuration, in ``rounds`` after it was chosen; as
-    expected, if there are none; ``low``, ``high``: its interval over all rounds since it was screened; ``regret``: the
-    fraction of its seconds by which the fastest of ``decided`` configurations may be faster; ``unproven``: what is
-    expected to be faster, but may not be.
-    """
-
-    numerics: str
-    candidate: Variant
-    gain: float
-    rounds: int
-    low: float
-    high: float
-    regret: float
-    decided: frozenset[Variant]
-    unproven: Variant | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """``choices``: by class, the user's own class first.
-
-    ``screened``, ``precisions``: gains over the user's own configuration in a single round, of all that were measured,
-    and of the fastest in other precisions.
-    """
-
-    choices: tuple[Choice, ...]
-    screened: Mapping[Variant, float]
-    precisions: Mapping[Variant, float]
+CONTRADICTED = 3.0  # standard errors by which the race may lie below what is expected
 
 
 @dataclass

@@ -11,9 +11,10 @@ from manyheads.runner.commands.explain.limits import Limit
 from manyheads.runner.commands.tune.answer import Tuned
 from manyheads.runner.commands.tune.bench import Bench
 from manyheads.runner.commands.tune.budget import Budget
+from manyheads.runner.commands.tune.choice import Choice
 from manyheads.runner.commands.tune.experiment import write
 from manyheads.runner.commands.tune.race import BASE, Variant
-from manyheads.runner.commands.tune.search import Choice, Search
+from manyheads.runner.commands.tune.search import Search
 from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.commands.tune.terms import ANY, Terms
 from manyheads.runner.commands.tune.trial import SAME

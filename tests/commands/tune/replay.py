@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
+from manyheads.runner.commands.tune.choice import Choice
 from manyheads.runner.commands.tune.race import BASE, Variant
-from manyheads.runner.commands.tune.search import Choice, Search
+from manyheads.runner.commands.tune.search import Search
 from manyheads.runner.commands.tune.trial import SAME
 from tests.commands.tune.recorded import NAMES, BudgetTooSmall, Grid, Resampled
 

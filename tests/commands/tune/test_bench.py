@@ -211,12 +211,21 @@ def test_a_round_that_does_not_fit_is_not_begun(tmp_path):
     assert made.left >= 0
 
 
-def test_a_budget_that_is_too_small_is_refused_at_once(tmp_path):
+def test_a_budget_that_is_too_small_is_refused_after_a_few_updates(tmp_path):
     made = bench(Played(tmp_path), budget=30.0)
     with pytest.raises(ConfigurationError, match=rf"makes at least {LEAST_RUNS}\. Allow at least \d+ s") as error:
         made.prepare()
     assert error.value.key == "--budget"
-    assert len(made.runs.ledger.rows()) <= 4
+    assert [row.purpose for row in made.runs.ledger.rows()] == [FACTS, TRIAL]
+    enough = int(str(error.value).split()[-2])
+    bench(Played(tmp_path), budget=enough + 1).prepare()
+
+
+def test_a_budget_that_is_too_small_on_any_machine_is_refused_before_anything_starts(tmp_path):
+    made = bench(Played(tmp_path), budget=5.0)
+    with pytest.raises(ConfigurationError, match="Allow at least 6 s"):
+        made.prepare()
+    assert made.runs.ledger.rows() == []
 
 
 def test_what_limits_is_measured_if_there_is_time(prepared, tmp_path):

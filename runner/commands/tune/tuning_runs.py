@@ -1,0 +1,97 @@
+"""The runs of a tuning: which config each has, how long it may take; they are read from the ledger or started."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from manyheads.runner.commands.explain.explain_run import RANK, measured
+from manyheads.runner.commands.tune.budget import Budget, arm_of, log_seconds
+from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
+from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
+from manyheads.runner.commands.tune.race import BASE, Variant
+from manyheads.runner.commands.tune.trial import Trial
+from manyheads.runner.config.candidates import startup_of
+from manyheads.runner.judge.question import TRIAL_UPDATES
+from manyheads.runner.judge.rounds import updates_of
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, Row
+from manyheads.runner.judge.runs import Purpose, Runs
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
+
+PATIENCE = 10  # times the seconds of a run of the user's own configuration after which another one has failed,
+LEAST_PATIENCE, LONGEST = 120.0, 0.1  # and these in addition, or this part of the budget
+LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
+
+
+@dataclass
+class TuningRuns:
+    """``run``: composes a configuration."""
+
+    runs: Runs
+    run: Callable[[Variant], RunConfig]
+    budget: Budget
+
+    def start(self, purpose: Purpose, variant: Variant, round: int = 0, place: int = 0) -> Row:
+        """The run as it is recorded, or else started now."""
+        asked = (purpose.name, arm_of(variant), round, place)
+        for row in self.runs.ledger.rows():
+            if (row.purpose, row.arm, row.round, row.place) == asked and row.state in (COMPLETED, FAILED):
+                break
+        else:
+            row = self.runs.start(
+                self._config(purpose.name, variant), purpose, arm=arm_of(variant), round=round, place=place
+            )
+        self.budget.count([row])
+        return row
+
+    def _config(self, purpose: str, variant: Variant) -> Section:
+        if purpose == FACTS:
+            return self.trial(variant).question.config(FACTS, CHANGE)
+        per_epoch = self.facts["per_epoch"]
+        if purpose == LIMITS.name:
+            config = measured(self.run(variant)).written
+        elif purpose == PROOF.name:
+            config = needing_most(self.run(variant), self._updates_of_proof(per_epoch)).written
+        else:
+            updates = TRIAL_UPDATES if purpose == TRIAL else self.updates()
+            config = self.trial(variant).question.config(ROUND, CHANGE, updates=updates, per_epoch=per_epoch)
+        if variant == BASE or config["launcher"]["timeout"] is not None:
+            return config
+        return {**config, "launcher": {**config["launcher"], "timeout": self._patience(purpose, variant) / 60}}
+
+    def _patience(self, purpose: str, variant: Variant) -> float:
+        """Seconds after which a run has failed, the same for all that should take equally long."""
+        beside = self.seconds_of_proof if purpose == PROOF.name else 0.0
+        floor = median((row.ended or row.began) - row.began for row in self.runs.ledger.rows() if row.purpose == FLOOR)
+        longer = 2 * sum(map(startup_of, variant))
+        return PATIENCE * (floor + beside) + max(longer, min(LEAST_PATIENCE, LONGEST * self.budget.total))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Of the user's own configuration."""
+        return next(row.findings for row in self.runs.ledger.rows() if row.purpose == FACTS)
+
+    def trial(self, variant: Variant) -> Trial:
+        return Trial(self.runs, arm_of(variant), self.run(BASE), self.run(variant))
+
+    def updates(self) -> int:
+        """How many updates a run times: the same number for every configuration."""
+        return updates_of(self.runs.ledger.rows())
+
+    @property
+    def seconds_of_timed(self) -> float:
+        """What a timed run of the user's own configuration takes, as far as the trial tells."""
+        trial = next(row for row in self.runs.ledger.rows() if row.purpose == TRIAL and row.state == COMPLETED)
+        took, seconds = (trial.ended or trial.began) - trial.began, trial.findings["seconds"]
+        return float(took + (self.updates() / trial.findings["updates"] - 1) * seconds)
+
+    @property
+    def seconds_of_proof(self) -> float:
+        """At most, if it is as fast as the user's own: for its updates, and as many batches of an evaluation."""
+        return 2 * SHARE * self.budget.total
+
+    def _updates_of_proof(self, per_epoch: int) -> int:
+        floor = [math.exp(log_seconds(row)) for row in self.runs.ledger.rows() if row.purpose == FLOOR]
+        return updates_of_proof(self.budget.total, median(floor), per_epoch)
