@@ -52,6 +52,7 @@ def uninterrupted(tmp_path_factory) -> dict:
     return RunFolder(folder / "run").read_result()
 
 
+@pytest.mark.tail
 def test_a_run_whose_machine_is_lost_is_resumed_from_its_copy_to_the_bit(s3, tmp_path, uninterrupted):
     name, here, there = f"{tmp_path.name}/lost", tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -83,6 +84,19 @@ def test_a_run_whose_machine_is_lost_is_resumed_from_its_copy_to_the_bit(s3, tmp
     assert (refused.code, "outputs/lost already exists" in refused.err) == (2, True)
 
 
+def test_a_run_is_stored_with_its_result_and_its_weights_are_loaded_from_there(s3, tmp_path):
+    address = f"s3://bucket/{tmp_path.name}/run"
+    done = train("trainer.epochs=1", "hydra.run.dir=run", f"checkpoint.mirror={address}", cwd=tmp_path)
+    assert (done.code, f"stored in {address}" in done.out) == (0, True), done.err
+    files = stored(s3, f"{tmp_path.name}/run").files
+    assert {"run.yaml", "seal.json", "result.json", "steps.csv", "checkpoints/last.pt", "checkpoints/best.pt"} <= {
+        *files
+    }
+    weights = [weights_sha256(load(place).model.state_dict()) for place in (address, tmp_path / "run")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.tail
 def test_a_server_that_is_away_ends_no_training_and_what_is_missing_is_stored_later(s3, tmp_path):
     name = f"{tmp_path.name}/away"
     address = f"s3://bucket/{name}"
@@ -104,8 +118,6 @@ def test_a_server_that_is_away_ends_no_training_and_what_is_missing_is_stored_la
     assert "/manyheads-" not in json.dumps(page)
     done = manyheads("export", address, "--format", "safetensors", cwd=tmp_path)
     assert (done.code, (tmp_path / "away.safetensors").is_file()) == (0, True), done.err
-    loaded = load(address).model.state_dict()
-    assert weights_sha256(loaded) == weights_sha256(load(tmp_path / "run").model.state_dict())
     again = train(*words[:1], "seed=2", "hydra.run.dir=other", *words[2:], cwd=tmp_path)
     assert (again.code, f"{address} holds another run" in again.err) == (2, True), again.err
     for path in (tmp_path / "run").rglob("*"):

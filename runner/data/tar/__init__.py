@@ -1,5 +1,6 @@
 """data=tar: tar shards in webdataset's convention, read by random access: images, text, or several fields."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -13,8 +14,9 @@ from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, Index, open_index, state_of
 from manyheads.runner.data.tar.stored import Reading, Shards, StoredSamples
 from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts, vocabulary
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.rules import AUTO, DURATION, TEXT, either, list_of, number, whole
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.progress import working
 from manyheads.runner.run.storage import storage
 from manyheads.runner.run.storage.address import Address, is_address, place_of
@@ -61,6 +63,15 @@ class TarOption(DataOption):
         with working("looking into the shards", kept="no run was started") as work, self._index(work.advance) as index:
             self._check_shards(index)
             kind_of(index, fields)
+        if is_address(self.root):
+            self._warn_of_small_cache(index)
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = super().resolved(run)
+        folder = self.section["cache_folder"]
+        return (
+            run if folder is None else run.changed(data={"cache_folder": os.path.abspath(os.path.expanduser(folder))})
+        )
 
     def listing(self) -> Listing | None:
         if not is_address(self.root):
@@ -70,6 +81,14 @@ class TarOption(DataOption):
 
     def unavailable(self) -> str | None:
         return storage.unavailable() if is_address(self.section["root"]) else None
+
+    def _warn_of_small_cache(self, index: Index) -> None:
+        size, most = sum(each.size for each in index.about.shards) / 1e9, self.section["cache_gb"]
+        if size > most and self.order != "blocks":
+            warn(
+                f"data.cache_gb={most:g} is less than the {size:,.1f} GB of the shards, so each epoch fetches most "
+                "of them again, in no order. Raise it, set data.order=blocks, or lower data.fetch_mb."
+            )
 
     @contextmanager
     def _index(self, advance: Callable[[], None] = lambda: None) -> Iterator[Index]:

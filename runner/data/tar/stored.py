@@ -29,7 +29,7 @@ from manyheads.runner.run.storage.disk_cache import Settings
 from manyheads.runner.run.storage.storage import Object, Storage
 from manyheads.runner.run.storage.wire import StorageError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
 
 TRIES = 3  # of content that does not fit its checksum
@@ -165,10 +165,13 @@ class StoredSamples(Samples):
     changed = "has changed since it was indexed, or does not arrive as it is stored"
 
     def __init__(self, index: Index, numbers: Sequence[int], shards: Shards):
+        import numpy as np
+
         super().__init__(index, numbers)
         self.shards = shards
         self.read_ahead = ReadAhead(shards.reading.ahead, self._fetch_ahead)
         self._firsts = [0, *accumulate(each.samples for each in index.about.shards)]
+        self._offsets = np.asarray(index.entries)["offset"]  # mapped as before
         self._range = lru_cache(MOST_KNOWN)(self._found_range)
 
     def name(self, sample: int, column: int | None = None) -> str:
@@ -218,8 +221,7 @@ class StoredSamples(Samples):
 
     def _start(self, row: int) -> int:
         """Where the header of a sample's first field is."""
-        offsets = self.index.entries[row]["offset"]
-        return int(offsets[offsets > 0].min()) - BLOCK
+        return min(offset for offset in self._offsets[row].tolist() if offset) - BLOCK
 
 
 def write_index(address: Address, reading: Reading, advance: Advance) -> Index:

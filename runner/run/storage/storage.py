@@ -56,8 +56,9 @@ class Storage:
             self._process = program.start(keep=[theirs.fileno()])
         self._end = weakref.finalize(self, _ended, self._channel, self._process, self._owner)
         kept = {"cache": str(cache.folder), "most": cache.most} if cache else {"cache": None, "most": 0}
-        wire.send(self._channel, {"address": address.text, "retry_for": retry_for, **kept})
         try:
+            with suppress(OSError):  # it has ended, as its answer will say
+                wire.send(self._channel, {"address": address.text, "retry_for": retry_for, **kept})
             wire.checked(wire.receive(self._channel)[0])
         except StorageError:
             self.close()
@@ -117,7 +118,7 @@ class Storage:
     def fetch_ahead(self, name: str, start: int, stop: int, *, entry: str) -> None:
         """Have bytes of an object fetched into the cache, unless they are there, and do not wait for that."""
         assert self.cache is not None
-        if not disk_cache.path_of(self.cache.folder, entry).exists():
+        if not os.path.exists(disk_cache.path_of(self.cache.folder, entry)):
             request = {"do": "range", "name": name, "start": start, "stop": stop, "entry": entry, "again": False}
             with suppress(OSError):  # the request for them will say so
                 wire.send(self._channel, request)

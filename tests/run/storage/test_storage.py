@@ -3,10 +3,13 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -148,6 +151,34 @@ def test_it_ends_with_its_user(s3, prefix):
     process = own._process
     del own
     assert process.returncode == 0
+
+
+USER = """
+import sys, time
+from manyheads.runner.run.storage.address import Address
+from manyheads.runner.run.storage.storage import Storage
+storage = Storage(Address(sys.argv[1]), retry_for=1.0)
+print(storage._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_it_ends_with_a_user_that_is_killed(s3, prefix):
+    command = [sys.executable, "-c", USER, f"s3://{BUCKET}/{prefix}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as user:
+        process = int(user.stdout.readline())
+        user.kill()
+    deadline = time.monotonic() + 20
+    while is_running(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_file_that_could_not_be_stored_is_not_there(s3, prefix):
