@@ -100,7 +100,7 @@ def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
     if not run.on_gpus:
         is_plain = precision.weights_dtype == "float32" and precision.autocast(on_gpus=False) is None
         has = bfloat16() if convolves and is_plain else None
-        return {"faster": f"usually with precision=bf16: this processor has {has}"} if has else {}
+        return {"tip": f"precision=bf16 is usually faster: this processor has {has}"} if has else {}
     fast = {
         "precision=bf16": precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True),
         "trainer.channels_last=true": trainer.channels_last,
@@ -108,7 +108,8 @@ def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
     }
     words = [word for word, is_taken in fast.items() if not is_taken]
     every = " (all of them: experiment=fast)" if len(words) == len(fast) else ""
-    return {"faster": f"usually with {', '.join(words)}{every}"} if words else {}
+    verb = "is" if len(words) == 1 else "are"
+    return {"tip": f"{', '.join(words)} {verb} usually faster{every}"} if words else {}
 
 
 def convolves(model: nn.Module) -> bool:
@@ -120,7 +121,7 @@ def convolves(model: nn.Module) -> bool:
 def emulated(autocast: str | None, device: str) -> dict[str, str]:
     """A warning for CPUs that emulate bfloat16 and so are slower than with fp32; else empty."""
     on_cpus = device == "cpu" and autocast == "bfloat16"
-    return {"slower": f"usually than precision=fp32: {EMULATED}"} if on_cpus and bfloat16() is None else {}
+    return {"warning": f"usually slower than precision=fp32: {EMULATED}"} if on_cpus and bfloat16() is None else {}
 
 
 def weights(built: Built, loaded: str | None) -> dict[str, str]:

@@ -23,7 +23,7 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.commands.reproduce.rank import farthest_weight
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.small_cnn import SmallCNN
-from manyheads.runner.parallel.rank.zero1 import SharedOut
+from manyheads.runner.parallel.rank.zero1 import ShardedOptimizer
 from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.formats import chosen
@@ -385,7 +385,7 @@ def group_of_one():
 
 
 @pytest.mark.usefixtures("group_of_one")
-@pytest.mark.parametrize("wrapped", [lambda sgd: sgd, partial(SharedOut, rank=0)], ids=["plain", "zero1"])
+@pytest.mark.parametrize("wrapped", [lambda sgd: sgd, partial(ShardedOptimizer, rank=0)], ids=["plain", "zero1"])
 @pytest.mark.parametrize("saved", [torch.contiguous_format, torch.channels_last])
 def test_momentum_of_another_memory_format_belongs_to_the_same_weights(saved, wrapped):
     """A fused step reads weights and momentum in the order of their memory."""

@@ -19,8 +19,8 @@ def test_what_the_user_says_of_a_run_is_shown_where_he_says_it():
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        ((), "usually with precision=bf16, trainer.channels_last=true, trainer.compile=default (all of them: "),
-        (("precision=amp", "trainer.compile=reduce-overhead"), "usually with trainer.channels_last=true"),
+        ((), "precision=bf16, trainer.channels_last=true, trainer.compile=default are usually faster (all of them: "),
+        (("precision=amp", "trainer.compile=reduce-overhead"), "trainer.channels_last=true is usually faster"),
         (("experiment=fast",), None),
     ],
 )
@@ -28,14 +28,14 @@ def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
     run = typed(*overrides)
     assert unused_speedups(run, convolves=False) == {}
     run = run.changed(trainer={"device": "cuda"})
-    assert unused_speedups(run, convolves=True).get("faster", "").startswith(says or "")
+    assert unused_speedups(run, convolves=True).get("tip", "").startswith(says or "")
     assert bool(unused_speedups(run, convolves=False)) is bool(says)
 
 
 @pytest.mark.parametrize(
     ("overrides", "instructions", "convolves", "says"),
     [
-        ((), "AMX", True, "usually with precision=bf16: this processor has AMX"),
+        ((), "AMX", True, "precision=bf16 is usually faster: this processor has AMX"),
         ((), None, True, None),
         ((), "AMX", False, None),
         (("precision=bf16",), "AMX", True, None),
@@ -44,7 +44,7 @@ def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
 )
 def test_on_a_cpu_it_says_it_where_it_was_measured(monkeypatch, overrides, instructions, convolves, says):
     monkeypatch.setattr(header, "bfloat16", lambda: instructions)
-    assert unused_speedups(typed("trainer.device=cpu", *overrides), convolves=convolves).get("faster") == says
+    assert unused_speedups(typed("trainer.device=cpu", *overrides), convolves=convolves).get("tip") == says
 
 
 def test_what_is_mostly_convolutions():
@@ -57,8 +57,8 @@ def test_what_is_mostly_convolutions():
 @pytest.mark.parametrize(
     ("overrides", "instructions", "says"),
     [
-        (("precision=bf16",), None, "usually than precision=fp32: this processor has no bfloat16 instructions"),
-        (("precision=amp",), None, "usually than precision=fp32"),
+        (("precision=bf16",), None, "usually slower than precision=fp32: this processor has no bfloat16 instructions"),
+        (("precision=amp",), None, "usually slower than precision=fp32"),
         (("precision=bf16",), "AMX", ""),
         (("precision=amp", "precision.dtype=float16"), None, ""),
         ((), None, ""),
@@ -67,7 +67,7 @@ def test_what_is_mostly_convolutions():
 def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, instructions, says):
     monkeypatch.setattr(header, "bfloat16", lambda: instructions)
     run = typed("trainer.device=cpu", *overrides)
-    assert emulated(run.precision.autocast(on_gpus=False), run.trainer.device).get("slower", "").startswith(says)
+    assert emulated(run.precision.autocast(on_gpus=False), run.trainer.device).get("warning", "").startswith(says)
     assert bool(emulated(run.precision.autocast(on_gpus=False), run.trainer.device)) is bool(says)
 
 

@@ -20,28 +20,28 @@ class Zero1(Replicas):
     """Each rank updates a part of the parameters, and sends them to the others."""
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
-        self._shared_out = SharedOut(optimizer, rank=self.rank)
-        return self._shared_out
+        self._sharded = ShardedOptimizer(optimizer, rank=self.rank)
+        return self._sharded
 
     def share_optimizer(self, optimizer: Optimizer) -> StateDict:
-        assert isinstance(optimizer, SharedOut)
+        assert isinstance(optimizer, ShardedOptimizer)
         return optimizer.own_state_dict()
 
     def split_optimizer(self, state: StateDict) -> StateDict:
-        own = set(self._shared_out.own_numbers())
+        own = set(self._sharded.own_numbers())
         return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
 
     def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
-        assert isinstance(optimizer, SharedOut)
+        assert isinstance(optimizer, ShardedOptimizer)
         return super().optimizer_tensors(optimizer.optim)
 
     def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
-        assert isinstance(optimizer, SharedOut)
+        assert isinstance(optimizer, ShardedOptimizer)
         sizes = optimizer.sizes()
         return {sizes.index(min(sizes)): False, sizes.index(max(sizes)): True}
 
 
-class SharedOut(ZeroRedundancyOptimizer):
+class ShardedOptimizer(ZeroRedundancyOptimizer):
     """An optimizer like ``optimizer``, over the same parameters, of which each rank keeps the state of some.
 
     Its state_dict is the plain optimizer's: complete on rank 0, without state elsewhere. All ranks must ask for it.
