@@ -44,7 +44,7 @@ class Exported(Answer):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run_folder", metavar="run", help=A_RUN)
+    parser.add_argument("run_folder", metavar="run", help=f"{A_RUN}, or the address of its copy, s3://...")
     parser.add_argument("trust", nargs="*", help="trust=[my_package]: allow its code in configs from others")
     parser.add_argument("--format", required=True, choices=FORMATS, help="of the file")
     parser.add_argument("--out", help="the file; by default in the run's folder, of one in object storage here")

@@ -34,7 +34,7 @@ HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run_folder", metavar="run", help=A_RUN)
+    parser.add_argument("run_folder", metavar="run", help=f"{A_RUN}, or the address of its copy, s3://...")
     parser.add_argument(
         "overrides",
         nargs="*",
@@ -46,9 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Result | ComparedRuns | None:
     """Resume what the folder holds, or train it longer elsewhere. Raises ConfigurationError."""
     packages, changes = split_typed(arguments.overrides)
+    path = str(_fetched(arguments.run_folder)) if is_address(arguments.run_folder) else arguments.run_folder
     if not changes:
-        return resume(arguments.run_folder, packages, wants_answer=arguments.json)
-    folder = RunFolder(arguments.run_folder)
+        return resume(path, packages, wants_answer=arguments.json)
+    folder = RunFolder(path)
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{changes[0]}: a sweep resumes as it was frozen. Name one of its runs to change it.")
     return Result.of(continue_run(folder, arguments.overrides).path)
@@ -60,8 +61,6 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     None where this machine only took part in a run, and of a sweep without ``wants_answer``.
     """
     scratch.sweep_all()  # a run that is already complete starts nothing that would
-    if is_address(path):
-        path = str(_fetched(path))
     if (arguments := command_of(Path(path))) is not None:
         if not Ledger(path).entries():
             print(f"{RunFolder(path)} was interrupted while it was being planned. Planning its jobs again.")

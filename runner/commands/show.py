@@ -16,7 +16,9 @@ HELP = "show all about one run: where it came from, how it ended, what to do nex
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run_folder", metavar="run", help=f"{A_RUN}; or a checkpoint, whose tensors are listed")
+    parser.add_argument(
+        "run_folder", metavar="run", help=f"{A_RUN}, or the address of its copy, s3://...; or a checkpoint"
+    )
 
 
 def run(arguments: argparse.Namespace) -> RunPage | CheckpointPage:

@@ -118,6 +118,9 @@ def test_a_server_that_is_away_ends_no_training_and_what_is_missing_is_stored_la
     assert "/manyheads-" not in json.dumps(page)
     done = manyheads("export", address, "--format", "safetensors", cwd=tmp_path)
     assert (done.code, (tmp_path / "away.safetensors").is_file()) == (0, True), done.err
+    (tmp_path / "longer").mkdir()
+    longer = manyheads("resume", address, "trainer.epochs=2", cwd=tmp_path / "longer")
+    assert (longer.code, f"stored in {address}" in longer.out) == (0, False), longer.err
     again = train(*words[:1], "seed=2", "hydra.run.dir=other", *words[2:], cwd=tmp_path)
     assert (again.code, f"{address} holds another run" in again.err) == (2, True), again.err
     for path in (tmp_path / "run").rglob("*"):
