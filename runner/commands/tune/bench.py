@@ -204,7 +204,7 @@ def _in_drawn_order(
     """An order in which each of any two is as likely to be the first.
 
     Those with the same launcher run one after another: their ranks are forked from one process, which takes seconds
-    to start anew for others.
+    to start over for others.
     """
 
     def coin(about: object) -> str:
