@@ -22,6 +22,7 @@ from manyheads.runner.run.storage.address import Address
 
 GRACE = 5.0  # seconds beyond those that the process has been given
 STARTING = 5.0  # seconds that training waits at most to hear that the address is another run's
+QUIET = 2.0  # seconds at the end after which the user reads what is waited for
 SHOWN = 3
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,11 @@ class _Follower:
         assert self._process.stdin is not None
         self._process.stdin.close()
         before, end = len(signals), time.monotonic() + self._most
+        self._listening.join(QUIET)
+        if self._listening.is_alive():
+            print(
+                f"storing the rest in {self._address}, for at most {self._most:g} s; Ctrl-C ends that", file=sys.stderr
+            )
         while self._listening.is_alive() and time.monotonic() < end and len(signals) == before:
             self._listening.join(0.05)
         self._stop()
