@@ -104,8 +104,8 @@ class Text(Data):
             raise ConfigurationError.at(
                 "data.block_size",
                 self.block_size,
-                f": the {split} split has {len(row)} tokens, and a block with its "
-                "labels takes one more than its size. Lower it, or give more text.",
+                f": the {split} split has {len(row)} tokens, but a block needs one token "
+                "more than its size. Lower it, or give more text.",
             )
         return TokenBlocks(row, self.block_size, digest)
 

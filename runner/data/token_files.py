@@ -92,7 +92,7 @@ def _by_index(path: Path, within: str | None, size: int, content: bytes) -> Toke
     ends, width = np.cumsum(lengths), int(dtype[-1])
     _refuse(path, size, int(ends[-1]) * width if sequences else 0, f"{name} says")
     if (lengths < 0).any() or not np.array_equal(starts, (ends - lengths) * width):
-        raise ConfigurationError(f"{name} belongs to another file than {printable(path)}: its places do not fit.")
+        raise ConfigurationError(f"{name} belongs to another file than {printable(path)}: its positions do not fit.")
     if documents and (limits.min() < 0 or limits.max() > sequences):
         raise ConfigurationError(
             f"{name} is damaged: it counts {sequences:,} sequences, and names number {limits.max()}."

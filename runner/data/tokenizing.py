@@ -161,8 +161,7 @@ def blocks_of_texts(
         raise ConfigurationError.at(
             key,
             size,
-            f": the {of} split has {len(row)} tokens, and a block with its labels takes one more than its size. "
-            "Lower it.",
+            f": the {of} split has {len(row)} tokens, but a block needs one token more than its size. Lower it.",
         )
     return TokenBlocks(row, size, digest)
 

@@ -94,7 +94,7 @@ class Tokens(Data):
             raise ConfigurationError.at(
                 "data.block_size",
                 self.block_size,
-                f": the {split} split has {len(row)} tokens, and a block with its labels takes one more than its size. "
+                f": the {split} split has {len(row)} tokens, but a block needs one token more than its size. "
                 "Lower it, or give more tokens.",
             )
         blocks = TokenBlocks(row, self.block_size, digest)

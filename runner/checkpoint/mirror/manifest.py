@@ -53,7 +53,7 @@ class Manifest:
             files = {path: _copy(path, *each) for path, each in about["files"].items()}
             return cls(str(about["run"]), files)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise ConfigurationError(f"{of}: {NAME} is damaged, or another version's.") from None
+            raise ConfigurationError(f"{of}: {NAME} is damaged, or was written by another version.") from None
 
     @property
     def objects(self) -> set[str]:

@@ -87,7 +87,7 @@ class TarOption(DataOption):
         if size > most and self.order != "blocks":
             warn(
                 f"data.cache_gb={most:g} is less than the {size:,.1f} GB of the shards, so each epoch fetches most "
-                "of them again, in no order. Raise it, set data.order=blocks, or lower data.fetch_mb."
+                "of them again, in random order. Raise it, set data.order=blocks, or lower data.fetch_mb."
             )
 
     @contextmanager

@@ -96,7 +96,7 @@ def open_index(root: Path, advance: Advance = lambda: None) -> Index:
     if (root / NAME).is_file():
         beside = index_file.read(root, root / NAME, within=boundary(root))
         if beside is None:
-            raise _outdated(root, f"{NAME} is damaged, or another version's")
+            raise _outdated(root, f"{NAME} is damaged, or was written by another version")
         check_shards(beside, found)
         return beside
     make = energon.build if energon.has_index(root) else table.build

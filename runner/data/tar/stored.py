@@ -117,7 +117,9 @@ class Shards:
                 break
         else:
             raise ConfigurationError.at(
-                "data.root", self.address, f": {NAME} is damaged, or another version's. Index again: {command}"
+                "data.root",
+                self.address,
+                f": {NAME} is damaged, or was written by another version. Index again: {command}",
             )
         check_shards(index, found)
         if index.about.checked != CONTENTS:

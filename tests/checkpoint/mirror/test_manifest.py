@@ -38,7 +38,9 @@ def test_it_is_read_as_it_was_written():
     ],
 )
 def test_what_would_lead_elsewhere_is_refused_although_its_digest_is_right(wrong):
-    with pytest.raises(ConfigurationError, match=r"s3://b/x: mirror.json is damaged, or another version's"):
+    with pytest.raises(
+        ConfigurationError, match=r"s3://b/x: mirror.json is damaged, or was written by another version"
+    ):
         Manifest.parse(wrong.content(), of="s3://b/x")
 
 
