@@ -60,7 +60,6 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
 
     None where this machine only took part in a run, and of a sweep without ``wants_answer``.
     """
-    scratch.sweep_all()  # a run that is already complete starts nothing that would
     if (arguments := command_of(Path(path))) is not None:
         if not Ledger(path).entries():
             print(f"{RunFolder(path)} was interrupted while it was being planned. Planning its jobs again.")
@@ -72,6 +71,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
     if (result := folder.completed()) is not None:
+        scratch.sweep_all()  # as whatever is started would
         longer = command(folder, folder.read_config())
         print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         print(f"To train longer, in a new folder: {longer}")
