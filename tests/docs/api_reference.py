@@ -60,9 +60,10 @@ def _found(path: str) -> Any:
 
 def _described(path: str, found: Any) -> str:
     """One function or class under its own heading."""
-    title = f"### {path}\n"
+    module, _, name = path.rpartition(".")
+    title = f"### {path}\n" if module == "manyheads" else f"### {name}\n\n`from {module} import {name}`\n"
     if not inspect.isclass(found):
-        return f"{title}\n{_code(path.rpartition('.')[2], found)}\n{_text(found)}\n"
+        return f"{title}\n{_code(name, found)}\n{_text(found)}\n"
     rows = [f"| `{name}` | {_cell(meaning)} |" for name, meaning in _fields(found)]
     table = "\n".join(["| field | |", "|---|---|", *rows, ""]) if any(not row.endswith("|  |") for row in rows) else ""
     methods = [f"{_code(name, each)}\n{_text(each)}\n" for name, each in _methods(found)]
