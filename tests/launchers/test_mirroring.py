@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.launchers.mirroring import address_of
 from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.checkpoint.mirror.manifest import NAME, Manifest
 from manyheads.runner.checkpoint.rank.load import weights_sha256
+from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.storage.address import Address
 from manyheads.runner.serve.rank.trained import load
 from tests.conftest import RUN, execute
 from tests.object_storage import SECRETS
@@ -50,6 +53,13 @@ def uninterrupted(tmp_path_factory) -> dict:
     done = train(*LONG, "hydra.run.dir=run", cwd=folder)
     assert done.code == 0, done.err
     return RunFolder(folder / "run").read_result()
+
+
+def test_a_job_of_a_sweep_is_copied_under_its_own_name(tmp_path):
+    (tmp_path / "sweep" / "3").mkdir(parents=True)
+    assert address_of(RunFolder(tmp_path / "sweep" / "3"), "s3://b/x/") == Address("s3://b/x")
+    (tmp_path / "sweep" / LEDGER).touch()
+    assert address_of(RunFolder(tmp_path / "sweep" / "3"), "s3://b/x/") == Address("s3://b/x/3")
 
 
 @pytest.mark.tail

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from manyheads.runner.errors import ConfigurationError
 
 NAME = "mirror.json"
+OBJECTS = "files"  # what they are below
 FORMAT = 1
 MOST_FILES = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_OBJECT = re.compile(r"files/[\s\S]+\.[0-9a-f]{16}")
+_OBJECT = re.compile(rf"{OBJECTS}/[\s\S]+\.[0-9a-f]{{16}}")
 
 
 class Copy(NamedTuple):
@@ -63,7 +64,7 @@ class Manifest:
 
 def object_name(path: str, sha256: str) -> str:
     """What the object for a file is called."""
-    return f"files/{path}.{sha256[:16]}"
+    return f"{OBJECTS}/{path}.{sha256[:16]}"
 
 
 def is_object(name: str) -> bool:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import PurePath
 from typing import IO, NamedTuple
 
-from manyheads.runner.checkpoint.mirror.manifest import NAME, Copy, Manifest, is_object, object_name
+from manyheads.runner.checkpoint.mirror.manifest import NAME, OBJECTS, Copy, Manifest, is_object, object_name
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder
@@ -38,6 +38,7 @@ class Mirror:
         self.run = hashlib.sha256(folder.config_content()).hexdigest()
         self.stored: Manifest | None = None
         self._digests: dict[_State, str] = {}
+        self._others: set[str] | None = None  # objects that may be there although no marker names them
 
     def look(self) -> None:
         """Read what is stored already. Raises StorageError, and ConfigurationError if it is another run's."""
@@ -67,8 +68,8 @@ class Mirror:
                 self.storage.store(NAME, marker)
             if self.storage.read(NAME) != content:
                 raise StorageError(f"{NAME} is stored with another content")
-        self.stored = manifest
-        self._clear()
+        before, self.stored = self.stored, manifest
+        self._clear(before.objects, manifest.objects)
 
     def lacks(self) -> list[str]:
         """The files that are not stored as they are now, for the user."""
@@ -115,19 +116,22 @@ class Mirror:
             self._digests[state] = digest
         name = known.get(digest) or object_name(path, digest)
         if digest not in known:
+            if self._others is not None:
+                self._others.add(name)
             self.storage.store(name, file)
             if self.storage.sha256(name) != digest:
                 self.storage.remove(name)
                 raise StorageError(f"{path} is stored with another content")
         return Copy(status.st_size, digest, mtime_ns, name)
 
-    def _clear(self) -> None:
+    def _clear(self, before: set[str], needed: set[str]) -> None:
         """Remove the objects that the marker does not name, such as those of an upload that was killed."""
-        assert self.stored is not None
-        needed = self.stored.objects
-        for each in self.storage.list():
-            if is_object(each.name) and each.name not in needed:
-                self.storage.remove(each.name)
+        if self._others is None:
+            self._others = {each.name for each in self.storage.list(OBJECTS) if is_object(each.name)}
+        self._others |= before
+        for name in sorted(self._others - needed):
+            self.storage.remove(name)
+        self._others = set()
 
 
 def _same(stored: Copy | None, status: os.stat_result) -> bool:

@@ -51,11 +51,14 @@ class Bucket:
         except Exception as error:  # whatever the library raises for settings in the environment
             raise StorageError(f"its settings in your environment are not sound ({type(error).__name__})") from None
 
-    def list(self) -> Iterator[tuple[str, int, str]]:
-        """Name, size and tag of all objects; a tag changes with the content. Raises StorageError."""
+    def list(self, below: str) -> Iterator[tuple[str, int, str]]:
+        """Name, size and tag of all objects below a name, or of all; a tag changes with the content.
+
+        Raises StorageError.
+        """
         import obstore
 
-        found = self._until_it_works(lambda: [one for part in obstore.list(self._store) for one in part])
+        found = self._until_it_works(lambda: [one for part in obstore.list(self._store, below or None) for one in part])
         for each in found:
             yield each["path"], each["size"], each["e_tag"] or str(each["last_modified"])
 

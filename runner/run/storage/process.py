@@ -108,7 +108,7 @@ class Server:
         return self._cache.add(name, self._bucket.read(request["name"], request["start"], request["stop"]))
 
     def _list(self, request: dict[str, Any], file: int) -> None:
-        _write(file, [json.dumps(list(self._bucket.list())).encode()])
+        _write(file, [json.dumps(list(self._bucket.list(request["below"]))).encode()])
 
     def _save(self, request: dict[str, Any], file: int) -> None:
         _write(file, self._whole(request["name"]))

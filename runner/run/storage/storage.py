@@ -74,10 +74,10 @@ class Storage:
         """End the process."""
         self._end()
 
-    def list(self) -> list[Object]:
-        """All objects, by name. Raises StorageError."""
+    def list(self, below: str = "") -> list[Object]:
+        """All objects, or those below a name, by name. Raises StorageError."""
         with tempfile.TemporaryFile() as file:
-            self._ask({"do": "list"}, file)
+            self._ask({"do": "list", "below": below}, file)
             file.seek(0)
             return sorted(Object(*each) for each in json.load(file))
 

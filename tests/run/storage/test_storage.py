@@ -51,6 +51,7 @@ def test_objects_are_listed_read_stored_and_removed(storage, tmp_path):
     assert [(each.name, each.size) for each in storage.list()] == [("a/b.bin", 10_000), ("new.bin", 7_000_000)]
     assert storage.read("new.bin") == CONTENT * 700
     assert storage.sha256("new.bin") == sha256(CONTENT * 700).hexdigest()
+    assert [each.name for each in storage.list("a")] == ["a/b.bin"]
     storage.remove("new.bin")
     storage.remove("new.bin")
     with pytest.raises(MissingObject, match="there is no such object"):
