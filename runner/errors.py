@@ -45,6 +45,7 @@ class Kind(StrEnum):
     RAISED = "Raised"  # an exception of any other kind
     MISTAKE = "ConfigurationError"  # by the user: nothing was wrong with the run
     DIVERGED = "FloatingPointError"  # the loss is no longer a number
+    CORRUPTED = "Corrupted"  # two computations of the same differ, or memory has changed by itself
     OUT_OF_MEMORY = "OutOfMemory"  # more was requested than the machine, or the job, has
     LOST_PEER = "LostPeer"  # an exception which only reports that another rank is gone
     PROCESS_DIED = "ProcessDied"  # a process ended without reporting why

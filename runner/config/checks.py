@@ -76,6 +76,8 @@ def check_trainer(run: RunConfig) -> None:
         _check_sam(run)
     if trainer.on_spike is not None:
         _check_spikes(run)
+    if trainer.verify_every:
+        _check_verification(run)
     _check_average(run)
 
 
@@ -130,6 +132,26 @@ def _check_spikes(run: RunConfig) -> None:
         raise ConfigurationError.at(
             "trainer.on_spike", action, " returns to a checkpoint, and checkpoint.every=0 writes none. Set that."
         )
+
+
+def _check_verification(run: RunConfig) -> None:
+    every, parallel = run.trainer.verify_every, run.parallel
+    if parallel.outlives_ranks:
+        reason, instead = "exchanges each update once, with the replicas that are there then", "parallel=ddp"
+    elif not parallel.is_exact:
+        reason, instead = "averages weights between two updates, where nothing else may change them", "parallel=ddp"
+    elif parallel.compression == "powersgd":
+        reason, instead = "carries errors from one exchange to the next", "parallel.compression=none"
+    elif run.precision.unscales_in_backward:
+        what = f"precision={run.precision.name}"
+        reason, instead = f"computes with {what}, which changes the scale in each computation", "precision=amp"
+    else:
+        return
+    raise ConfigurationError.at(
+        "trainer.verify_every",
+        every,
+        f" computes gradients twice, but parallel={parallel.name} {reason}. Set it to 0, or {instead}.",
+    )
 
 
 def _check_sam(run: RunConfig) -> None:

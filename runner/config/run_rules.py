@@ -129,6 +129,8 @@ RULES: dict[str, Rule] = {
     "trainer.spike_window": whole(10),
     "trainer.spike_threshold": number(above=0),
     "trainer.spike_span": whole(1),
+    "trainer.verify_every": whole(0),
+    "trainer.on_corruption": choice("error", "retry"),
     "trainer.device": choice("auto", "cuda", "cpu"),
     "checkpoint.every": Rule(
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",

@@ -29,6 +29,7 @@ from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import Utilization, utilization
+from manyheads.runner.loop.verification import Verification
 from manyheads.runner.model.rank.build_model import Built, build_model, initialize_from_data
 from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.locate import Section, instantiate_named
@@ -94,6 +95,9 @@ def build(
         reporter = build_reporter(
             run, parallel, scores, folder, state, samples=size, utilization=known, is_silent=is_silent
         )
+        if run.trainer.verify_every and not run.trainer.evaluate_only:
+            checks = {"every": run.trainer.verify_every, "retries": run.trainer.on_corruption == "retry"}
+            update.verification = Verification(update, **checks, folder=folder, say=reporter.display.say)
     except BaseException:
         precision.close()
         raise

@@ -129,6 +129,8 @@ class Session:
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
         started = time.perf_counter()
+        if self.update.verification is not None:
+            self.update.verification.rest.check()
         self.wait_for_save()
         if self.parallel.records and not self._is_described:  # before the first weights that somebody could use
             write(self.folder, trainer.describe())

@@ -18,6 +18,7 @@ from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.loop.spikes import Spike, Spikes
+from manyheads.runner.loop.verification import Verification
 from manyheads.runner.loop.views import averaged
 from manyheads.runner.optimizer.rank.freezing import Phases
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -74,6 +75,7 @@ class Update:
         self.clip_norm, self.clip_value, self.skips = clip_norm, clip_value, on_nan == "skip"
         self.names, self.frozen_modules, self.sharpness, self.phases = names, frozen_modules, sharpness, phases
         self.spikes = spikes
+        self.verification: Verification | None = None  # checks for silent data corruption, if there are any
         self.tta, self.parameters = tta, precision.parameters(optimizer)
         self.breakdown = Breakdown(model, parallel.unwrap(model), parallel.device, ranks=parallel.world_size)
 
@@ -95,16 +97,22 @@ class Update:
             return self._leave_out(batches, spike)
         may_skip = self.skips or self.spikes is not None
         buffers = [b.clone() for b in self.model.buffers()] if may_skip else []  # BatchNorm learns from bad data too
-        passes = self.compute_gradients(batches)
+        checks = self.verification if self.verification is not None and self.verification.is_due(number + 1) else None
+        passes = self.compute_gradients(batches) if checks is None else checks.compute(number + 1, batches)
         if self.sharpness is not None and number % self.sharpness.every == 0:
             self._sam_second_pass(self.sharpness, batches)
         self.breakdown.mark("exchanged")
         self.precision.unscale(self.optimizer)
         if on_gradients is not None:
             on_gradients()
+        if self.verification is not None:
+            self.verification.rest.check()
+            self.verification.rest.forget()
         norm = self.gradient_norm() if wants_norm or may_skip or math.isfinite(self.clip_norm) else 0.0
         spike = self._spike(number + 1, passes, norm)
         is_skipped = self._step(buffers, norm, spike)
+        if checks is not None:
+            checks.rest.note(number + 1)
         self.breakdown.mark("stepped")
         return UpdateResult(passes, norm, is_skipped, spike)
 
@@ -179,6 +187,8 @@ class Update:
 
     def put_own(self, weights: dict[str, Tensor], source: Any) -> None:
         """Load this rank's part of the weights into its part of the model."""
+        if self.verification is not None:
+            self.verification.rest.forget()
         model = self.parallel.unwrap(self.model)
         load_model(model, weights, source)
         self.precision.weights_loaded(model, weights)

@@ -88,6 +88,8 @@ class TrainerSection(FixedSection):
     spike_window: int = 100
     spike_threshold: float = 6
     spike_span: int = 10
+    verify_every: int = 0
+    on_corruption: str = "error"
 
 
 @dataclass(frozen=True)

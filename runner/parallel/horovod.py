@@ -185,6 +185,8 @@ class HorovodOption(ParallelOption):
             yield f"trainer.clip_value={trainer.clip_value:g}: parallel.op=adasum can't clip. Set it to inf."
         if trainer.on_nan == "skip":
             yield "trainer.on_nan=skip: parallel.op=adasum can't detect it. Set trainer.on_nan=error."
+        if trainer.verify_every:
+            yield "trainer.verify_every: parallel.op=adasum exchanges no gradients to compare. Set it to 0."
         if trainer.on_spike is not None:
             yield (
                 f"trainer.on_spike={trainer.on_spike}: parallel.op=adasum exchanges what its step has changed, when "

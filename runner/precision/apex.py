@@ -18,6 +18,7 @@ class ApexOption(PrecisionOption):
         "keep_batchnorm_fp32": BOOLEAN,
         "master_weights": BOOLEAN,
     }
+    unscales_in_backward = True
     opt_level: str
     keep_batchnorm_fp32: bool | None
     master_weights: bool | None

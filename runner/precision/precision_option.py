@@ -30,13 +30,14 @@ class PrecisionOption(Option):
     """Declarations of a precision, with cautious defaults.
 
     ``tolerance``: the largest relative difference between two values of the same computation. ``weights_dtype``: of
-    those in a checkpoint.
+    those in a checkpoint. ``unscales_in_backward``: whether the scale of gradients changes with each backward pass.
     """
 
     group = "precision"
     has_own_class = True
     tolerance: ClassVar[float] = 5e-2
     weights_dtype: ClassVar[str] = "float32"
+    unscales_in_backward: ClassVar[bool] = False
 
     def autocast(self, *, on_gpus: bool) -> str | None:
         """The dtype that operations are cast to, such as "bfloat16"; None without autocast."""

@@ -85,6 +85,7 @@ class RunFolder:
     pictures = Inside("pictures")
     checkpoints = Inside("checkpoints")
     parity = Inside("parity")
+    corruption = Inside("corruption")  # gradients that differ between two computations, where any do
     result = Inside("result.json")
 
     def __init__(self, path: str | Path):

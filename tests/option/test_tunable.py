@@ -38,7 +38,7 @@ RESULTS = {
         *("label_smoothing", "mixup_alpha", "cutmix_alpha", "mix_prob", "mix_switch_prob", "aug_repeats"),
         *("resize_from", "resize_start", "resize_end", "resize_step", "ema_decay", "ema_every", "ema_warmup"),
         *("swa_start", "sam_rho", "sam_every", "on_nan"),
-        *("on_spike", "spike_window", "spike_threshold", "spike_span"),
+        *("on_spike", "spike_window", "spike_threshold", "spike_span", "verify_every", "on_corruption"),
     },
 }
 # ... or where and by whom it is computed, or follow from other keys.

@@ -28,17 +28,8 @@ HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 IN_RUN = {
     *("run.yaml", "provenance.json", "code.diff", "run.log", "console.log", "logs", "steps.csv", "epochs.csv"),
     *("gpu.csv", "host.csv", "tensorboard", "checkpoints", "parity", "result.json", ".hydra", "checks", "code"),
-    *(
-        "evaluations.csv",
-        "samples.csv",
-        "skipped.csv",
-        "spikes.csv",
-        "model.json",
-        "trackers",
-        "pictures",
-        "profile",
-        SEAL,
-    ),
+    *("evaluations.csv", "samples.csv", "skipped.csv", "spikes.csv", "model.json", "trackers", "pictures", "profile"),
+    *("corruption", SEAL),
 }
 IN_SWEEP = {
     *(LEDGER, SEAL, "multirun.yaml", "run.log", "trackers.lock", "study.log"),

@@ -84,7 +84,7 @@ def _without_files(run: RunConfig) -> RunConfig:
     return run.changed(
         precision={"dtype": "bfloat16"} if scales else {},
         model={"pretrained": None},
-        trainer={"on_nan": "error", "on_spike": None, "compile": "none", "compile_units": []},
+        trainer={"on_nan": "error", "on_spike": None, "verify_every": 0, "compile": "none", "compile_units": []},
         data={"num_workers": 0},
     )
 

@@ -16,6 +16,8 @@ from manyheads.runner.parallel.rank.process_group import ProcessGroup
 class ApexDistributedDataParallel(ProcessGroup):
     """The options are DistributedDataParallel's own arguments. ``message_size``: numbers in a bucket, at least."""
 
+    is_replica = True
+
     def __init__(
         self,
         *,

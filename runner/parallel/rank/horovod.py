@@ -32,6 +32,8 @@ class Horovod(Parallel):
     chrome://tracing.
     """
 
+    is_replica = True
+
     def __init__(
         self,
         *,

@@ -26,6 +26,8 @@ class LocalSGD(Replicas):
     Weights and the optimizer's state are averaged before each evaluation and checkpoint too.
     """
 
+    is_replica = False
+
     def __init__(self, *, period: int, start: int, **options: Any):
         super().__init__(**options)
         self.period, self.start = period, start

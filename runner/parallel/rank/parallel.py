@@ -1,7 +1,7 @@
 """The plain case, one rank on one device: every hook that a strategy may override, doing nothing."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,12 +26,14 @@ class Parallel:
     ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that every rank must
     call it equally often, with a sample that does not count if it has none left. ``backward_steps``: whether the
     backward pass already changes weights, which rules out throw-away passes. ``shares_model``: whether
-    ``gather_tensors`` returns the whole model only on the first rank.
+    ``gather_tensors`` returns the whole model only on the first rank. ``is_replica``: whether every rank has the same
+    weights and exchanged gradients, to the bit.
     """
 
     evaluates_together = False
     backward_steps = False
     shares_model = False
+    is_replica = False
 
     def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str):
         self.rank, self.local_rank, self.world_size = rank, local_rank, world_size
@@ -226,7 +228,12 @@ class Parallel:
 
     def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
         """The optimizer state in this rank's memory."""
-        return [value for own in optimizer.state.values() for value in own.values() if isinstance(value, Tensor)]
+        state = self.optimizer_state(optimizer).values()
+        return [value for own in state for value in own.values() if isinstance(value, Tensor)]
+
+    def optimizer_state(self, optimizer: Optimizer) -> Mapping[Tensor, StateDict]:
+        """The optimizer's state in this rank's memory, by parameter."""
+        return optimizer.state
 
     def gradient_tensors(self, model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
         """The gradients in this rank's memory once they have been exchanged."""

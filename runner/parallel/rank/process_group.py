@@ -90,6 +90,8 @@ class Replicas(ProcessGroup):
     Source: https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html.
     """
 
+    is_replica = True
+
     def __init__(
         self,
         *,

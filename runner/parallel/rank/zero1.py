@@ -5,6 +5,7 @@ https://pytorch.org/docs/stable/distributed.optim.html.
 """
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -31,9 +32,9 @@ class Zero1(Replicas):
         own = set(self._sharded.own_numbers())
         return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
 
-    def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
+    def optimizer_state(self, optimizer: Optimizer) -> Mapping[Tensor, StateDict]:
         assert isinstance(optimizer, ShardedOptimizer)
-        return super().optimizer_tensors(optimizer.optim)
+        return optimizer.optim.state
 
     def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
         assert isinstance(optimizer, ShardedOptimizer)

@@ -1,0 +1,78 @@
+"""What a check for silent data corruption found on the ranks, and whose fault it is."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+
+from manyheads.runner.errors import Kind
+
+SHOWN = 3  # tensors
+
+
+class Corrupted(RuntimeError):
+    """Silent data corruption. ``is_here``: whether it was seen on this rank, so that it is the one to be named."""
+
+    def __init__(self, message: str, *, is_here: bool):
+        super().__init__(message)
+        self.kind = Kind.CORRUPTED if is_here else Kind.LOST_PEER
+
+
+class Found(NamedTuple):
+    """How two computations of the same gradients differ on a rank: the names of tensors.
+
+    ``own``: of this rank's own gradients, and its losses; ``exchanged``: of those after the exchange; ``replica``:
+    digests of the latter, if all ranks must have the same.
+    """
+
+    device: str
+    own: list[str]
+    exchanged: list[str]
+    replica: Mapping[str, int]
+
+
+def culprits(everyone: Sequence[Found]) -> dict[int, str]:
+    """By rank, what is wrong there; empty if nothing is. Whoever got it from another rank is not named."""
+    own = {rank: list(dict.fromkeys([*each.own, *each.exchanged])) for rank, each in enumerate(everyone) if each.own}
+    if own:
+        return {rank: f"two computations of {named(names)} differ" for rank, names in own.items()}
+    exchanged = {rank: each.exchanged for rank, each in enumerate(everyone) if each.exchanged}
+    if exchanged:
+        return {rank: f"the exchanged gradients of {named(names)} differ" for rank, names in exchanged.items()}
+    odd = other_replicas([each.replica for each in everyone])
+    return {
+        rank: f"the exchanged gradients of {named(names)} are not those of other ranks" for rank, names in odd.items()
+    }
+
+
+def other_replicas(digests: Sequence[Mapping[str, int]]) -> dict[int, list[str]]:
+    """By rank, the names of what differs from most ranks' replicas; of two that differ, both are returned."""
+    found: dict[int, list[str]] = {}
+    for name in digests[0]:
+        values = [own.get(name) for own in digests]
+        (usual, count), *others = Counter(values).most_common()
+        is_split = bool(others) and others[0][1] == count
+        for rank, value in enumerate(values):
+            if others and (is_split or value != usual):
+                found.setdefault(rank, []).append(name)
+    return found
+
+
+def described(step: int, wrong: Mapping[int, str], devices: Sequence[str]) -> str:
+    """One sentence on what is ``wrong``, by rank, in an update."""
+    where = "; ".join(f"on rank {rank} ({devices[rank]}) {what}" for rank, what in wrong.items())
+    return f"silent data corruption in update {step}: {where}."
+
+
+def device_in_words(device: torch.device) -> str:
+    """A device by what identifies it: a GPU by its UUID too."""
+    if device.type != "cuda":
+        return str(device)
+    return f"{device}, GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
+def named(names: Sequence[str]) -> str:
+    """The first of these tensors, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

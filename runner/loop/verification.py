@@ -1,0 +1,173 @@
+"""trainer.verify_every: finds silent data corruption, by computing gradients twice and by digests of what is at rest.
+
+What each of both sees is in docs/checks.md. Sources: Dixit et al. 2021, Silent Data Corruptions at Scale
+(https://arxiv.org/abs/2102.11245); Hochschild et al. 2021, Cores that don't count
+(https://doi.org/10.1145/3458336.3465297).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.rng import get_state, set_state
+from manyheads.runner.loop.at_rest import AtRest
+from manyheads.runner.loop.bits import Digests, are_same, digest
+from manyheads.runner.loop.corruption import Corrupted, Found, culprits, described, device_in_words
+from manyheads.runner.parallel.rank.passes import ForwardResult
+from manyheads.runner.run.files import make_folder, whole_file
+from manyheads.runner.run.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from manyheads.runner.loop.update import Update
+
+MARGIN = 10.0  # times what passes of kernels that are not deterministic differed by: gradients may differ by that much
+
+
+class Pass(NamedTuple):
+    """What a computation of an update's gradients came to on this rank.
+
+    ``gradients``: after the exchange, by parameter; ``own``: digests of its own before that, and of its losses.
+    """
+
+    results: list[ForwardResult]
+    gradients: dict[str, Tensor]
+    own: dict[str, list[int]]
+
+
+class Verification:
+    """Checks every ``every``-th update. ``retries``: decide by another computation if two differ, and go on.
+
+    ``say``: shows a message. The session's first update is computed three times, which tells whether kernels here are
+    deterministic; if not, gradients may differ by MARGIN times as much as they did then.
+    """
+
+    def __init__(self, update: "Update", *, every: int, retries: bool, folder: RunFolder, say: Callable[[str], None]):
+        self._update, self._parallel, self._every, self._retries = update, update.parallel, every, retries
+        self._folder, self._say, self._device = folder, say, device_in_words(update.parallel.device)
+        self._tolerance: float | None = None  # of the norm of a difference, relative; None before it is known
+        self.rest = AtRest(update)
+
+    def is_due(self, step: int) -> bool:
+        """Whether to check update ``step``, counted from 1."""
+        return self._tolerance is None or (step - 1) % self._every == 0
+
+    def compute(self, step: int, batches: list[Batch]) -> list[ForwardResult]:
+        """Compute an update's gradients more than once, and leave what a single computation leaves.
+
+        Raises Corrupted if the results differ.
+        """
+        state, buffers = get_state(), [buffer.clone() for buffer in self._update.model.buffers()]
+
+        def again() -> Pass:
+            self._update.precision.zero_grad(self._update.optimizer)
+            self._update.restore_buffers(buffers)
+            set_state(state)
+            return self._pass(batches)
+
+        passes = [self._pass(batches), again()]
+        if self._tolerance is None:
+            passes.append(again())
+            self._tolerance = self._calibrated(passes)
+        for one, other in pairwise(passes):
+            if wrong := culprits(everyone := self._compared(one, other)):
+                break
+        else:
+            return passes[-1].results
+        text = described(step, wrong, [each.device for each in everyone])
+        if self._retries:
+            last = again()
+            if not all(culprits(self._compared(each, last)) for each in passes):
+                self._say(f"warning: {text} It was computed once more, with the result of one of the two.")
+                return last.results
+        raise self._corrupted(step, text, self._stored(step, one, other), is_here=self._parallel.rank in wrong)
+
+    def _pass(self, batches: list[Batch]) -> Pass:
+        with self._own_digests() as own:
+            results = self._update.compute_gradients(batches)
+        own["loss"] = [digest(each.loss) for each in results]
+        digests = {name: torch.stack(found).tolist() for name, found in own.items() if found}
+        return Pass(results, {name: each.clone() for name, each in self._gradients().items()}, digests)
+
+    @contextmanager
+    def _own_digests(self) -> Iterator[dict[str, list[Tensor]]]:
+        """A context in which each gradient is digested before it is exchanged, where ranks have whole ones."""
+        found: dict[str, list[Tensor]] = {}
+        model, handles = self._parallel.unwrap(self._update.model), []
+        if self._parallel.world_size > 1 and not self._parallel.shares_model:
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad:
+                    own = found.setdefault(name, [])
+                    handles.append(
+                        parameter.register_post_accumulate_grad_hook(lambda p, own=own: own.append(digest(p.grad)))
+                    )
+        try:
+            yield found
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _gradients(self) -> dict[str, Tensor]:
+        """This rank's part of each gradient."""
+        update = self._update
+        owned = dict(zip(update.names, update.parameters, strict=True))
+        named = {**dict(self._parallel.unwrap(update.model).named_parameters()), **owned}
+        return {n: self._parallel.own_part(p.grad) for n, p in named.items() if p.grad is not None}
+
+    def _compared(self, one: Pass, other: Pass, *, tolerance: float | None = None) -> list[Found]:
+        """How two computations differ, of each rank in order; all ranks call it."""
+        allowed = tolerance if tolerance is not None else self._tolerance or 0.0
+        own = [] if allowed else [name for name, found in one.own.items() if found != other.own.get(name)]
+        exchanged = [
+            name
+            for name, gradient in one.gradients.items()
+            if not are_same(gradient, other.gradients[name])
+            and not _distance(gradient, other.gradients[name]) <= allowed
+        ]
+        replica = Digests(other.gradients).values() if self._parallel.is_replica else {}
+        return self._parallel.gather(Found(self._device, own, exchanged, replica))
+
+    def _calibrated(self, passes: Sequence[Pass]) -> float:
+        """The tolerance for kernels that give these results of the same computation."""
+        pairs = [*combinations(passes, 2)]
+        are_equal = [not culprits(self._compared(*pair, tolerance=0.0)) for pair in pairs]
+        checked = "every update is" if self._every == 1 else f"one of {self._every} updates is"
+        if any(are_equal):
+            self._say(f"{checked} computed twice; kernels are deterministic here, so results must have the same bits")
+            return 0.0
+        distances = [_distance(one.gradients[n], two.gradients[n]) for one, two in pairs for n in one.gradients]
+        most = torch.tensor([max(distances, default=0.0)], dtype=torch.float64, device=self._parallel.device)
+        tolerance = MARGIN * self._parallel.reduce(most, "max").item()
+        self._say(
+            f"warning: {checked} computed twice, but kernels are not deterministic here, so gradients may differ by "
+            f"{tolerance:.1g} of their norm, and smaller corruptions are not seen. Set trainer.deterministic=true."
+        )
+        return tolerance
+
+    def _stored(self, step: int, one: Pass, other: Pass) -> str:
+        """Write both of this rank's gradients that differ, and say where; empty if none does."""
+        pairs = [(name, each, other.gradients[name]) for name, each in one.gradients.items()]
+        differing = {name: (each, theirs) for name, each, theirs in pairs if not are_same(each, theirs)}
+        if not differing:
+            return ""
+        make_folder(self._folder.corruption)
+        path = self._folder.corruption / f"update_{step}_rank_{self._parallel.rank}.pt"
+        with whole_file(path) as file:
+            torch.save(differing, file)
+        return f" Both are in {self._folder.corruption.name}/{path.name}."
+
+    def _corrupted(self, step: int, text: str, where: str, *, is_here: bool) -> Corrupted:
+        return Corrupted(
+            f"{text}{where} The update was not made. Resume the run, and replace the device if it happens there again.",
+            is_here=is_here,
+        )
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    """The norm of the difference, relative to the norm of one of them."""
+    norm = torch.linalg.vector_norm(one.double())
+    return float(torch.linalg.vector_norm((one - other).double()) / norm) if norm else float(other.any())

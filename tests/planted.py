@@ -1,0 +1,83 @@
+"""A callback that flips one bit, once, somewhere in a rank: in the computation, in its memory, or in an exchange."""
+
+import gc
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.callbacks.callback import Callback, RunContext
+from manyheads.runner.loop.bits import bits
+from manyheads.runner.loop.update import Update
+
+BIT = 20  # of fp32's mantissa
+
+
+class Flip(Callback):
+    """Flips on rank ``rank`` in the first computation of update ``step``, or, of what is at rest, after that update.
+
+    ``what``: "activation", "batch", "gradient" (its own), "exchange" (gradients after it), "exchanges" (after each of
+    that update), "weight" or "optimizer".
+    """
+
+    every_rank = True
+
+    def __init__(self, *, what: str, step: int, rank: int = 0):
+        self._what, self._step, self._rank = what, step, rank
+        self._made, self._is_done = 0, False
+
+    def on_start(self, run: RunContext) -> None:
+        self._made, self._model, self._is_here = run.step, run.model, run.rank == self._rank
+        if self._is_here:
+            plant = {"activation": self._activation, "batch": self._batch, "gradient": self._gradient}
+            plant.get(self._what, self._exchange)()
+
+    def on_update(self, step: int) -> None:
+        self._made = step
+        if self._is_here and step == self._step and self._what in ("weight", "optimizer"):
+            found = next(self._model.parameters()) if self._what == "weight" else momentum()
+            flip(found.detach())
+
+    def _is_now(self) -> bool:
+        is_now = self._made == self._step - 1 and not self._is_done
+        self._is_done |= is_now and self._what != "exchanges"
+        return is_now
+
+    def _activation(self) -> None:
+        self._model.register_forward_hook(lambda module, inputs, output: flipped(output) if self._is_now() else None)
+
+    def _batch(self) -> None:
+        self._model.register_forward_pre_hook(lambda module, inputs: (flipped(inputs[0]),) if self._is_now() else None)
+
+    def _gradient(self) -> None:
+        next(self._model.parameters()).register_hook(lambda found: flipped(found) if self._is_now() else None)
+
+    def _exchange(self) -> None:
+        compute = Update.compute_gradients
+
+        def corrupting(update: Update, batches: Any) -> Any:
+            found = compute(update, batches)
+            if self._what.startswith("exchange") and self._is_now():
+                flip(next(p.grad for p in update.parameters if p.grad is not None))
+            return found
+
+        Update.compute_gradients = corrupting  # type: ignore[method-assign]
+
+
+def flip(tensor: Tensor) -> None:
+    """Flip a bit of the first number, in place."""
+    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    bits(tensor).view(-1)[0] ^= 1 << BIT
+
+
+def flipped(tensor: Tensor) -> Tensor:
+    """The same with that bit flipped."""
+    other = tensor.clone()
+    flip(other.detach())
+    return other
+
+
+def momentum() -> Tensor:
+    """The first tensor of the state of this process's optimizer."""
+    own = [each for each in gc.get_objects() if isinstance(each, torch.optim.Optimizer) and each.state]
+    return next(value for each in own[-1].state.values() for value in each.values() if isinstance(value, Tensor))
