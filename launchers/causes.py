@@ -82,14 +82,18 @@ def waited_for(job: Job, failure: Failure) -> str:
     if not any(word in f"{failure.type} {failure.message}".lower() for word in WAITED):
         return ""
     come = {rank: job.heartbeat.collective(rank) for rank in job.watched}
+    pending = {rank: found for rank in job.watched if (found := job.heartbeat.pending(rank)) is not None}
     most = max(come.values(), default=0)
-    late = [rank for rank, number in come.items() if number < most]
-    if not late or 0 in come.values():  # all reached the same one, or some rank keeps no count
+    late = [] if 0 in come.values() else [rank for rank, number in come.items() if number < most]
+    late = late or ([rank for rank in come if rank not in pending] if pending else [])
+    others = [rank for rank in come if rank not in late]
+    if not (late and others):  # all reached the same one, or nothing is known of it
         return ""
     names = ranks_in_words([job.name_of(rank) for rank in late])
-    others = [rank for rank in come if rank not in late]
+    what = f"collective operation {most}" if late and come[late[0]] < most else "the next collective operation"
+    of = next((f", {pending[rank]}" for rank in others if rank in pending), "")
     shown = "rank" if len(others) == 1 else "ranks"
-    had = f"{names} had not reached collective operation {most}"
+    had = f"{names} had not reached {what}{of}"
     return f" {had[0].upper()}{had[1:]}, at which {shown} {ranks_in_words(list(map(str, others)))} waited."
 
 

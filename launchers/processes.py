@@ -68,8 +68,9 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
         end(_left(job), patience=0)
     exit_codes = {**ranks.exit_codes(), **exit_codes}  # an agent reports when its ranks have ended
     if failure := first_failure(job, exit_codes, silent):
-        message = failure.message + waited_for(job, failure) + recorded(job.folder)
-        raise error_of(replace(failure, message=message))
+        if known := waited_for(job, failure) + recorded(job.folder):
+            failure = replace(failure, message=failure.message.rstrip(".") + "." + known)
+        raise error_of(failure)
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":
         raise Interrupted(signals[0] if signals else result["signal"])

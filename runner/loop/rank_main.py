@@ -72,7 +72,7 @@ def run_rank(
             _go_near(local_rank, ranks=run.launcher.nproc_per_node, on_gpus=run.on_gpus)
         parallel = build.join(run, rank=rank, local_rank=local_rank, world_size=world_size)
         if apart and world_size > 1:
-            _count_collectives(parallel.collectives, heartbeat)
+            _note_collectives(parallel, heartbeat)
         try:
             (work or session.work)(run, parallel, folder, heartbeat)
         except BaseException:
@@ -83,13 +83,19 @@ def run_rank(
     heartbeat.leave(FINISHED)
 
 
-def _count_collectives(reached: Callable[[], int], heartbeat: Heartbeat) -> None:
-    """Report to the parent, from a thread, which collective operation this rank has reached."""
+def _note_collectives(parallel: "Parallel", heartbeat: Heartbeat) -> None:
+    """Report to the parent, from a thread, which collective operation this rank has reached, and waits at.
+
+    The recorder is asked only while nothing moves, and what was reported before a failure stays.
+    """
 
     def tell() -> None:
-        while True:
+        last: object = None
+        while not heartbeat.has_failed:
             with suppress(Exception):  # it is leaving
-                heartbeat.note_collective(reached())
+                now = parallel.collectives(), heartbeat.own_beats
+                heartbeat.note_collective(now[0], parallel.pending() if now == last else None)
+                last = now
             time.sleep(COUNT_SECONDS)
 
     threading.Thread(target=tell, name="collectives", daemon=True).start()

@@ -1,9 +1,10 @@
 """A small file that parent and ranks share in memory: beats and failures one way, the request to stop the other way.
 
 It works the same under every launcher, whatever is between parent and ranks, and a beat costs no system call. Layout:
-unsigned 64-bit words; word 0 is the number of the signal that asks to stop, then four words for each rank: beats,
-state, process id, collectives. Then ``REPORT_BYTES`` for each rank: how it failed, as JSON. The file has its full size
-from the start, so a rank can report a failure when the disk is full, has become read-only or hangs.
+unsigned 64-bit words; word 0 is the number of the signal that asks to stop, then six words for each rank: beats, state,
+process id, collectives, and the kind and bytes of the one at which it waits. Then ``REPORT_BYTES`` for each rank: how
+it failed, as JSON. The file has its full size from the start, so a rank can report a failure when the disk is full, has
+become read-only or hangs.
 
 On one machine the file is in the run folder. File systems that machines share do not keep such memory coherent, so over
 several machines each has its own file for its ranks, and its agent reports the content to the parent.
@@ -16,7 +17,7 @@ import os
 import time
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.run.data_files import no_link
@@ -25,11 +26,44 @@ from manyheads.runner.run.rank_info import RankInfo
 
 STARTING, RUNNING, FINISHED, FAILED = range(4)
 _WORD = 8
-_PER_RANK = 4
+_PER_RANK = 6
 REPORT_BYTES = 8192
 _LENGTH = 4  # bytes of a report's length, which come first
 PLACE = "MANYHEADS_HEARTBEAT"  # the variable that says where this machine's file is, up to its first rank's number
 Report = dict[str, Any]  # a Failure in JSON, with its time
+# Kinds of collective operations by their numbers, as torch names them; the first one is any other.
+OPERATIONS = (
+    "operation",
+    "all_reduce",
+    "broadcast",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+    "reduce",
+    "gather",
+    "scatter",
+    "send",
+    "recv",
+)
+
+
+class Pending(NamedTuple):
+    """A collective operation at which a rank waits. ``bytes``: of the tensors that it gave."""
+
+    operation: str
+    bytes: int
+
+    @classmethod
+    def of(cls, name: str, size: int) -> "Pending":
+        """By torch's name for it, such as all_reduce, or allgather_into_tensor_coalesced."""
+        plain = name.lower().replace("_", "")
+        known = [each for each in OPERATIONS[1:] if each.replace("_", "") in plain]
+        return cls(max(known, key=len, default=OPERATIONS[0]), size)
+
+    def __str__(self) -> str:
+        article = "an" if self.operation[0] in "aeiou" else "a"
+        return f"{article} {self.operation} of {size_in_words(self.bytes)}"
 
 
 class Heartbeat:
@@ -83,6 +117,16 @@ class Heartbeat:
     def beat(self) -> None:
         self._words[self._own] += 1
 
+    @property
+    def own_beats(self) -> int:
+        """The beats of this rank."""
+        return self._words[self._own]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether this rank has reported a failure."""
+        return self.state(self._rank) == FAILED
+
     def leave(self, state: int) -> None:
         self._words[self._own + 1] = state
 
@@ -108,9 +152,10 @@ class Heartbeat:
         start = self._report_of(rank)
         self._map[start : start + _LENGTH] = bytes(_LENGTH)
 
-    def note_collective(self, collective: int) -> None:
-        """Report which collective operation this rank has reached, counted since it joined."""
-        self._words[self._own + 3] = collective
+    def note_collective(self, collective: int, pending: Pending | None = None) -> None:
+        """Report which collective operation this rank has reached, counted since it joined, and where it waits."""
+        kind, size = (0, 0) if pending is None else (1 + OPERATIONS.index(pending.operation), pending.bytes)
+        self._words[self._own + 3 : self._own + 6] = array("Q", [collective, kind, size])
 
     def read(self, rank: int) -> list[int]:
         """All words of a rank, for ``write``."""
@@ -119,7 +164,10 @@ class Heartbeat:
     def write(self, rank: int, words: list[int]) -> None:
         """Record what a rank on another machine reported; its process id does not belong to this machine."""
         beats, state, _, *others = words
-        self._words[1 + _PER_RANK * rank : 1 + _PER_RANK * (rank + 1)] = array("Q", [beats, state, 0, *others])
+        unknown = [0] * (_PER_RANK - len(words))
+        self._words[1 + _PER_RANK * rank : 1 + _PER_RANK * (rank + 1)] = array(
+            "Q", [beats, state, 0, *others, *unknown]
+        )
 
     @property
     def stop_signal(self) -> int:
@@ -144,6 +192,11 @@ class Heartbeat:
     def collective(self, rank: int) -> int:
         """The number of the collective operation that the rank has reached; 0 if it does not report it."""
         return self._words[4 + _PER_RANK * rank]
+
+    def pending(self, rank: int) -> Pending | None:
+        """The collective operation at which the rank waits; None if it waits at none, or does not report it."""
+        kind, size = self._words[5 + _PER_RANK * rank], self._words[6 + _PER_RANK * rank]
+        return Pending(OPERATIONS[kind - 1], size) if 0 < kind <= len(OPERATIONS) else None
 
     def _report_of(self, rank: int) -> int:
         """The offset of a rank's report."""
@@ -192,3 +245,11 @@ def failures_of(reports: list[Report]) -> list[Failure]:
 def _time(report: Report) -> float:
     written = report.get("time")
     return written if isinstance(written, (int, float)) else math.inf
+
+
+def size_in_words(size: int) -> str:
+    """A number of bytes with its unit: 4 bytes, 4.2 MB."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} bytes"

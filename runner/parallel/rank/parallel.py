@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.structure import call
+from manyheads.runner.run.heartbeat import Pending
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
@@ -256,6 +257,10 @@ class Parallel:
     def collectives(self) -> int:
         """The number of collective operations that this rank has reached since it joined; 0 if not counted."""
         return 0
+
+    def pending(self) -> Pending | None:
+        """The collective operation at which this rank waits; None if it waits at none, or that is not recorded."""
+        return None
 
     def devices(self) -> list[torch.device]:
         """The devices that this rank computes on."""

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.parallel.rank.flight import pending
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
+from manyheads.runner.run.heartbeat import Pending
 
 OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
@@ -55,6 +57,9 @@ class ProcessGroup(Parallel):
 
     def collectives(self) -> int:
         return dist.group.WORLD._get_sequence_number_for_group() if dist.is_initialized() else 0  # type: ignore[union-attr]
+
+    def pending(self) -> Pending | None:
+        return pending(self.backend)
 
     def share_buffers(self, model: nn.Module) -> None:
         for buffer in self.unwrap(model).buffers():
