@@ -1,14 +1,19 @@
-"""A callback that flips one bit, once, somewhere in a rank: in the computation, in its memory, or in an exchange."""
+"""Faults of a rank: a bit that is flipped in the computation, in memory or in an exchange; and ranks that are slow."""
 
 import gc
+import os
+import time
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from manyheads.runner.callbacks.callback import Callback, RunContext
+from manyheads.runner.commands.scale.cpu_quota import group
 from manyheads.runner.loop.bits import bits
 from manyheads.runner.loop.update import Update
+from manyheads.runner.model.rank.small_cnn import SmallCNN
+from tests.zoo import Noise
 
 BIT = 20  # of fp32's mantissa
 
@@ -81,3 +86,33 @@ def momentum() -> Tensor:
     """The first tensor of the state of this process's optimizer."""
     own = [each for each in gc.get_objects() if isinstance(each, torch.optim.Optimizer) and each.state]
     return next(value for each in own[-1].state.values() for value in each.values() if isinstance(value, Tensor))
+
+
+class Dawdling(SmallCNN):
+    """small_cnn that sleeps in each training pass on one rank."""
+
+    def __init__(self, *, num_classes: int, rank: int, seconds: float = 0.02):
+        super().__init__(num_classes=num_classes, width=2)
+        self._seconds = seconds if int(os.environ["RANK"]) == rank else 0.0
+
+    def forward(self, images: Tensor) -> Tensor:
+        time.sleep(self._seconds * self.training)
+        return super().forward(images)
+
+
+class SlowData(Noise):
+    """Noise that the second rank reads slowly."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if os.environ["RANK"] == "1":
+            time.sleep(0.005)
+        return super().__getitem__(index)
+
+
+class Throttled(SmallCNN):
+    """small_cnn whose second rank has the CPU quota of a test; without being pinned, as a container's would be."""
+
+    def __init__(self, *, num_classes: int, width: int = 24):
+        super().__init__(num_classes=num_classes, width=width)
+        if os.environ["RANK"] == "1":
+            (group("1") / "cgroup.procs").write_text("0")

@@ -90,6 +90,7 @@ class Meter:
         self._added_up_at = time.monotonic()
         self._open = Sums()
         self._closed: list[tuple[Sums, int]] = []  # with the number of those passed when it was closed
+        self.by_rank = torch.zeros(parallel.world_size, len(NAMES), dtype=torch.float64)  # what was collected last
 
     def add(self, passed: ForwardResult) -> None:
         """Count a forward pass. If several ranks have the same samples, only one of them counts."""
@@ -129,11 +130,13 @@ class Meter:
         found = self._parallel.reduce(torch.cat([ranks.flatten(), *statistics]).to(self._parallel.device)).cpu()
         # An exchange adds each number up in an order of its own, and so that of more windows at once: the ranks' are
         # added up here, where a row is the same whichever others it was exchanged with.
-        added_up, *others = found[: ranks.numel()].view(ranks.shape)
+        of_ranks = found[: ranks.numel()].view(ranks.shape)
+        added_up, *others = of_ranks
         for each in others:
             added_up = added_up + each
         plain, rest = added_up.tolist(), found[ranks.numel() :]
         width = len(NAMES)
+        self.by_rank = of_ranks[:, : width * len(closed)].reshape(len(of_ranks), len(closed), width).sum(1)
         intervals = [Sums(*plain[start : start + width]) for start in range(0, width * len(closed), width)]
         for sums, row in zip(intervals, rest.chunk(len(closed)) if len(rest) else (), strict=False):
             sums.statistics = self._scores.unflatten(row)

@@ -12,6 +12,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.slow_ranks import slow_in_words
 
 
 def result_of(
@@ -86,6 +87,8 @@ def summary(result: ResultJson, scores: Scores, folder: RunFolder) -> tuple[str,
         rows["speed"] += f"; MFU {result['mfu']:.1%}" if "mfu" in result else ""
     if any(result["time"].values()):
         rows["time"] = shares(result["time"])
+    if slow := result.get("slow_ranks"):
+        rows["slow"] = slow_in_words(slow)
     if ended := result.get("ended"):
         rows["ended"] = f"before its last epoch, by trainer.{ended}"
     rows["memory"] = " + ".join(f"{memory:,.0f}" for memory in result["peak_memory_mb"] or ()) + " MB peak per device"

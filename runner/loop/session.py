@@ -162,6 +162,9 @@ class Session:
         devices = self.parallel.devices()
         memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
         findings["held_bytes"] = self._held()
+        if self.parallel.world_size > 1:
+            times = self.trainer.rank_times
+            findings |= times.result(self.parallel.gather(times.core_time()))
         reporter = self.trainer.reporter
         corrupt = self.parallel.gather([*reporter.corrupt])
         findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})

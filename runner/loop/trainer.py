@@ -18,6 +18,7 @@ from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogRow, LogWindow, LogWindows
 from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.rank_times import RankTimes
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.train_settings import Stop, TrainSettings
 from manyheads.runner.loop.update import Update, UpdateResult
@@ -60,6 +61,7 @@ class Trainer:
         self.garbage = Garbage()
         taken = taken or Taken(0, marks=False)
         self.windows = LogWindows(update.parallel, update.scores, breakdown=update.breakdown, taken=taken)
+        self.rank_times = RankTimes(update.parallel.world_size)
         watch: dict[str, Any] = {"reporter": reporter, "heartbeat": heartbeat, "stop": self.stop}
         self.evaluation = Evaluation(update=update, loader=evaluation, callbacks=callbacks, **watch)
         self.test = None if test is None else Evaluation(update=update, loader=test, callbacks=callbacks, **watch)
@@ -244,6 +246,8 @@ class Trainer:
         ending.apply(flags, self.progress)
         for window in windows:
             self._report(window)
+        if warning := self.rank_times.add(self.windows.meter.by_rank):
+            self.reporter.display.say(warning)
         if any(window.sums.corrupt for window in windows):  # on all ranks
             self.reporter.taken.skipped(self.progress.step)
         self.garbage.tick()

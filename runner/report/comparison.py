@@ -16,6 +16,7 @@ from manyheads.runner.report.rows import ReportRow, make_rows
 from manyheads.runner.report.run_set import RunSet, SweepJob
 from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.run.ledger import STATES
+from manyheads.runner.run.slow_ranks import slow_in_words
 
 # Mentioned in other notes, or without effect.
 TOLD_ELSEWHERE = (
@@ -88,6 +89,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
             *findings,
             *_unequal_weights(rows),
             *_predicted(rows),
+            *_slow(rows),
         ],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
@@ -155,6 +157,12 @@ def _predicted(rows: list[ReportRow]) -> list[str]:
         for row in rows
         if (found := row.predicted) is not None
     ]
+
+
+def _slow(rows: list[ReportRow]) -> list[str]:
+    """A sentence on each job in which some rank held up the others."""
+    known = [(job, job.run.result.get("slow_ranks")) for row in rows for job in row.jobs]
+    return [f"Job {job.number}: the other ranks waited for {slow_in_words(slow)}." for job, slow in known if slow]
 
 
 def _unequal_weights(rows: list[ReportRow]) -> list[str]:

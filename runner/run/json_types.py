@@ -29,12 +29,27 @@ class ScoresJson(TypedDict, total=False):
     metrics: dict[str, MetricJson]
 
 
+class SlowRankJson(TypedDict):
+    """A rank that others waited for. ``intervals``: in how many, ``of`` all; ``seconds``: that it took longer.
+
+    ``part``: of the time, for which it mostly did; ``cause``: as far as it could be seen, else empty.
+    """
+
+    rank: int
+    intervals: int
+    of: int
+    seconds: float
+    part: str
+    cause: str
+
+
 class ResultJson(TypedDict, total=False):
     """result.json: the outcome of a run. Keys that are not listed belong to a command or a launcher, and are kept.
 
     ``metrics``, ``best``: values by column; ``best``: of the best epoch; ``objective``: the monitored value; ``time``:
     seconds of training by what they were spent on; ``peak_memory_mb``, ``reserved_memory_mb``: by device; ``files``,
-    ``data_sha256``: digests by name; ``ended``: the key of ``trainer`` that ended the run before its last epoch.
+    ``data_sha256``: digests by name; ``ended``: the key of ``trainer`` that ended the run before its last epoch;
+    ``rank_seconds``: the last session's by part and rank.
     """
 
     status: str
@@ -70,6 +85,8 @@ class ResultJson(TypedDict, total=False):
     flops_per_sample: float
     mfu: float
     parity: Any
+    rank_seconds: dict[str, list[float]]
+    slow_ranks: list[SlowRankJson]
     floors: dict[str, list[float]]
     units: list[list[float]]
 

@@ -24,6 +24,7 @@ from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.slow_ranks import slow_in_words
 from manyheads.runner.wording import duration
 
 Rows = Iterator[tuple[str, str]]
@@ -188,6 +189,8 @@ def _metrics(result: ResultJson) -> Rows:
             yield name, "  ".join(f"{key} {value:.6g}" for key, value in measured.items() if value is not None)
     if result.get("samples_per_second"):
         yield "speed", f"{result['samples_per_second']:,.0f} samples/s"
+    if slow := result.get("slow_ranks"):
+        yield "slow", slow_in_words(slow)
     if result.get("weights_sha256"):
         yield "weights", f"sha256 {result['weights_sha256']}"
 

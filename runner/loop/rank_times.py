@@ -1,0 +1,120 @@
+"""What each rank's time went to, and which ranks the others waited for: always, or for once.
+
+The numbers of all ranks are in every exchange of log windows, so that nothing else is measured or sent. With strategies
+whose ranks communicate within their passes, only the waiting for data is known by rank.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median_low
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.logger.csv import TRAINING
+from manyheads.runner.loop.breakdown import parts
+from manyheads.runner.loop.meter import NAMES, Sums
+from manyheads.runner.machine.core_time import CoreTime
+from manyheads.runner.run.json_types import ResultJson, SlowRankJson
+from manyheads.runner.run.slow_ranks import OWN
+
+INTERVAL = 2.0  # seconds, at least, that are judged together
+RATIO = 1.3  # times as long as most ranks, from which on a rank is slow
+NOTED = 3  # intervals in a row after which a slow rank is reported while training
+SECONDS = NAMES.index("seconds")
+NOTABLE = 0.1  # fraction of the time for which a lack of cores is a cause
+
+
+@dataclass
+class Slow:
+    """A rank that others waited for, in ``intervals``. ``longer``: seconds for which it took longer, by part."""
+
+    rank: int
+    intervals: int = 0
+    in_a_row: int = 0
+    longer: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.longer.values())
+
+    @property
+    def part(self) -> str:
+        """What it mostly took longer for."""
+        return max(self.longer, key=lambda part: self.longer[part])
+
+
+class RankTimes:
+    """Adds up the times of each of these ``ranks`` in this session, in ``intervals`` of some seconds."""
+
+    def __init__(self, ranks: int):
+        self._open = torch.zeros(ranks, len(NAMES), dtype=torch.float64)
+        self.seconds = [dict.fromkeys(TRAINING, 0.0) for _ in range(ranks)]
+        self.intervals = 0
+        self.slow: dict[int, Slow] = {}
+        self._before = CoreTime.now()
+
+    def add(self, by_rank: Tensor) -> str | None:
+        """Count the sums of an exchange, (ranks, NAMES); returns a warning once a rank has been slow for some time."""
+        self._open += by_rank
+        sums = [Sums(*row) for row in self._open.tolist()] if float(self._open[0, SECONDS]) >= INTERVAL else []
+        if not (sums and all(own.sampled_compute for own in sums)):
+            return None
+        self._open.zero_()
+        times = [parts(own, own.seconds) for own in sums]
+        for whole, each in zip(self.seconds, times, strict=True):
+            for part, value in each.items():
+                whole[part] += value
+        self._judge(times)
+        late = next((each for each in self.slow.values() if each.in_a_row == NOTED), None)
+        if late is None:
+            return None
+        return f"warning: rank {late.rank} is slow, mostly {OWN[late.part]}, and the others wait for it"
+
+    def _judge(self, times: Sequence[Mapping[str, float]]) -> None:
+        self.intervals += 1
+        own = [sum(each[part] for part in OWN) for each in times]
+        usual = median_low(own)
+        for rank, seconds in enumerate(own):
+            if seconds <= RATIO * usual:
+                if rank in self.slow:
+                    self.slow[rank].in_a_row = 0
+                continue
+            found = self.slow.setdefault(rank, Slow(rank))
+            found.intervals += 1
+            found.in_a_row += 1
+            for part in OWN:
+                longer = times[rank][part] - median_low([each[part] for each in times])
+                found.longer[part] = found.longer.get(part, 0.0) + longer
+
+    # -- at the end ----------------------------------------------------------------------------------
+
+    def core_time(self) -> CoreTime:
+        """This rank's lack of cores in this session."""
+        return CoreTime.now().since(self._before)
+
+    def result(self, cores: Sequence[CoreTime]) -> ResultJson:
+        """For result.json: seconds by rank and part, and the slow ranks. ``cores``: the ``core_time`` of each rank."""
+        slow: list[SlowRankJson] = [
+            {
+                "rank": each.rank,
+                "intervals": each.intervals,
+                "of": self.intervals,
+                "seconds": each.seconds,
+                "part": each.part,
+                "cause": self._cause(each, cores),
+            }
+            for each in sorted(self.slow.values(), key=lambda each: -each.seconds)
+        ]
+        return {"rank_seconds": {part: [each[part] for each in self.seconds] for part in TRAINING}, "slow_ranks": slow}
+
+    def _cause(self, slow: Slow, cores: Sequence[CoreTime]) -> str:
+        """Why it was slow, as far as that can be seen; may be empty."""
+        own, seconds = cores[slow.rank], sum(self.seconds[slow.rank].values())
+        if own.cores < (most := median_low([each.cores for each in cores])):
+            return f"it may run on {own.cores} {'core' if own.cores == 1 else 'cores'}, others on {most}"
+        if own.throttled > NOTABLE * seconds:
+            return f"its CPU quota was used up for {own.throttled:.1f} s"
+        if own.ready > NOTABLE * seconds and own.ready > 2 * median_low([each.ready for each in cores]):
+            return f"it waited {own.ready:.1f} s for a core that other processes had"
+        return "its loader is slower" if slow.part == "data" else ""
