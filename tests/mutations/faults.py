@@ -198,4 +198,20 @@ FAULTS = (
         replacement="if digest == '':",
         tests=("tests/checkpoint/mirror/test_upload.py::test_a_server_that_stores_something_else_is_not_believed",),
     ),
+    Fault(
+        name="an update with a spike is counted as skipped, but made",
+        promise="a spike in one rank's samples",
+        file="runner/loop/update.py",
+        original="is_skipped = not is_finite or spike is not None",
+        replacement="is_skipped = not is_finite",
+        tests=("tests/loop/test_spikes.py::test_skip_leaves_out_the_updates_that_stand_out_and_only_those",),
+    ),
+    Fault(
+        name="gradients are computed the second time with other random numbers",
+        promise="a bit flipped in a checked place",
+        file="runner/loop/verification.py",
+        original="            set_state(state)\n            return self._pass(batches)",
+        replacement="            return self._pass(batches)",
+        tests=("tests/loop/test_verification.py::test_checking_changes_nothing",),
+    ),
 )
