@@ -61,7 +61,7 @@ class AtRest:
 
     def _tensors(self) -> dict[str, Tensor]:
         update, found = self._update, self._weights()
-        own = dict(zip(update.parameters, update.names, strict=True))
+        own: dict[Tensor, str] = dict(zip(update.parameters, update.names, strict=True))
         for parameter, state in self._parallel.optimizer_state(update.optimizer).items():
             name = own[parameter]
             found |= {f"{key} of {name}": each for key, each in state.items() if isinstance(each, Tensor)}

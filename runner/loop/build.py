@@ -96,8 +96,13 @@ def build(
             run, parallel, scores, folder, state, samples=size, utilization=known, is_silent=is_silent
         )
         if run.trainer.verify_every and not run.trainer.evaluate_only:
-            checks = {"every": run.trainer.verify_every, "retries": run.trainer.on_corruption == "retry"}
-            update.verification = Verification(update, **checks, folder=folder, say=reporter.display.say)
+            update.verification = Verification(
+                update,
+                every=run.trainer.verify_every,
+                retries=run.trainer.on_corruption == "retry",
+                folder=folder,
+                say=reporter.display.say,
+            )
     except BaseException:
         precision.close()
         raise

@@ -7,11 +7,13 @@ What each of both sees is in docs/checks.md. Sources: Dixit et al. 2021, Silent 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, set_state
@@ -97,14 +99,12 @@ class Verification:
     def _own_digests(self) -> Iterator[dict[str, list[Tensor]]]:
         """A context in which each gradient is digested before it is exchanged, where ranks have whole ones."""
         found: dict[str, list[Tensor]] = {}
-        model, handles = self._parallel.unwrap(self._update.model), []
+        handles: list[RemovableHandle] = []
         if self._parallel.world_size > 1 and not self._parallel.shares_model:
-            for name, parameter in model.named_parameters():
+            for name, parameter in self._parallel.unwrap(self._update.model).named_parameters():
                 if parameter.requires_grad:
                     own = found.setdefault(name, [])
-                    handles.append(
-                        parameter.register_post_accumulate_grad_hook(lambda p, own=own: own.append(digest(p.grad)))
-                    )
+                    handles.append(parameter.register_post_accumulate_grad_hook(partial(_note, own)))
         try:
             yield found
         finally:
@@ -165,6 +165,12 @@ class Verification:
             f"{text}{where} The update was not made. Resume the run, and replace the device if it happens there again.",
             is_here=is_here,
         )
+
+
+def _note(digests: list[Tensor], parameter: Tensor) -> None:
+    """Add the digest of a parameter's gradient."""
+    assert parameter.grad is not None
+    digests.append(digest(parameter.grad))
 
 
 def _distance(one: Tensor, other: Tensor) -> float:
