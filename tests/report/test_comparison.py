@@ -113,6 +113,13 @@ def test_more_than_the_ranks_share_is_doubted(sweep: Sweep, seconds: float, rank
     assert (told in sweep.compared().notes) == is_told
 
 
+def test_a_rank_for_which_others_waited_is_named(sweep: Sweep):
+    slow = {"rank": 1, "intervals": 8, "of": 9, "seconds": 12.0, "part": "compute", "cause": ""}
+    sweep.job("parallel=ddp", ranks=2, result={"slow_ranks": [slow]})
+    told = "Job 0: the other ranks waited for rank 1, always (in 8 of 9 intervals, for 12.0 s), mostly computing."
+    assert told in sweep.compared().notes
+
+
 def test_what_is_doubted_is_named_as_it_is_called(sweep: Sweep):
     folders = [sweep.job(f"parallel={name}", seconds=3.0 / n**2, ranks=n) for n, name in ((1, "single"), (2, "ddp"))]
     folders[1] = folders[1].rename(folders[1].with_name("With_Capitals"))

@@ -59,3 +59,17 @@ def test_a_run_that_was_predicted_says_how_well(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "predicted +5.0 %: 12.6 ms per update were predicted for cpu over 10gbe and 12 measured, within" in said
     assert page.predicted.error == pytest.approx(0.05)
+
+
+def test_a_rank_for_which_others_waited_is_shown(tmp_path, capsys):
+    folder = write_run(tmp_path / "run")
+    slow = {"rank": 1, "intervals": 2, "of": 9, "seconds": 3.21, "part": "data", "cause": "its loader is slower"}
+    folder.write_json(folder.result, {"status": "completed", "slow_ranks": [slow]})
+    run_page(str(folder.path)).show()
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "slow rank 1, at times (in 2 of 9 intervals, for 3.2 s), mostly waiting for data: its loader is slower" in said
+    )
+    folder.write_json(folder.result, {"status": "completed", "slow_ranks": [{"rank": "1"}]})  # damaged
+    run_page(str(folder.path)).show()
+    assert "slow" not in capsys.readouterr().out
