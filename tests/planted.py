@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.commands.scale.cpu_quota import group
@@ -40,7 +40,7 @@ class Flip(Callback):
     def on_update(self, step: int) -> None:
         self._made = step
         if self._is_here and step == self._step and self._what in ("weight", "optimizer"):
-            found = next(self._model.parameters()) if self._what == "weight" else momentum()
+            found = next(self._model.parameters()) if self._what == "weight" else momentum(self._model)
             flip(found.detach())
 
     def _is_now(self) -> bool:
@@ -82,10 +82,12 @@ def flipped(tensor: Tensor) -> Tensor:
     return other
 
 
-def momentum() -> Tensor:
-    """The first tensor of the state of this process's optimizer."""
+def momentum(model: nn.Module) -> Tensor:
+    """The first tensor of the state of the optimizer that trains this model, or a rank's parts of it."""
     own = [each for each in gc.get_objects() if isinstance(each, torch.optim.Optimizer) and each.state]
-    return next(value for each in own[-1].state.values() for value in each.values() if isinstance(value, Tensor))
+    trained = {*map(id, model.parameters())}
+    found = next((each for each in own if trained & {*map(id, each.state)}), own[-1])
+    return next(value for each in found.state.values() for value in each.values() if isinstance(value, Tensor))
 
 
 class Dawdling(SmallCNN):
