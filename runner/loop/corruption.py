@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 def culprits(everyone: Sequence[Found]) -> dict[int, str]:
-    """By rank, what is wrong there; empty if nothing is. Whoever got it from another rank is not named."""
+    """By rank, what is wrong there; empty if nothing is. A rank that got it from another one is not named."""
     own = {rank: list(dict.fromkeys([*each.own, *each.exchanged])) for rank, each in enumerate(everyone) if each.own}
     if own:
         return {rank: f"two computations of {named(names)} differ" for rank, names in own.items()}
