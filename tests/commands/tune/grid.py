@@ -5,8 +5,8 @@
 
 writes grids/small_cnn.json next to this file. Runs are those of a tuning (the same ranks, updates and timers), recorded
 in its ledger under outputs/grids/, so that an interrupted measurement continues, and ``--rounds`` adds to those there
-are. ``--numerics`` then compares the first updates of each configuration with those of the first one, which needs no
-idle machine.
+are. ``--numerics`` then compares the first updates of each configuration with those of the first one, by runs of their
+own, which need no idle machine.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from PIL import Image
 from manyheads.launchers.warm_server import several
 from manyheads.runner.commands.tune.bench import Bench
 from manyheads.runner.commands.tune.budget import Budget, arm_of
-from manyheads.runner.commands.tune.race import Times, Variant
+from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.commands.tune.tune import SERVERS
 from manyheads.runner.config.command_line import CommandLine
@@ -86,21 +86,38 @@ def main() -> None:
     line, origin = resolve_origin(CommandLine.of(MODELS[name], None))
     space = Space(line, origin)
     variants = valid(name, space)
-    folder = (LEDGERS / name).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    runs = Runs(folder)
-    if not runs.ledger.exists():
-        runs.ledger.create({"base": MODELS[name], "draw": name, "format": 1})
-    bench = Bench(runs, space.run, name, Budget(runs.ledger, float("inf")), space.refused)
+    if asked.numerics:
+        _compare(name, space, variants)
+        return
+    bench = _bench(name, space, LEDGERS / name)
     with several(SERVERS):
         bench.prepare()
         rounds = [bench.round(GRID, variants) for _ in range(asked.rounds)]
-        _record(name, bench, variants, rounds, compares=asked.numerics)
+    _record(name, bench, variants, rounds)
 
 
-def _record(name: str, bench: Bench, variants: Sequence[Variant], rounds: Sequence[Times], *, compares: bool) -> None:
+def _bench(name: str, space: Space, folder: Path) -> Bench:
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = Runs(folder.resolve())
+    if not runs.ledger.exists():
+        runs.ledger.create({"base": MODELS[name], "draw": name, "format": 1})
+    return Bench(runs, space.run, name, Budget(runs.ledger, float("inf")), space.refused)
+
+
+def _compare(name: str, space: Space, variants: Sequence[Variant]) -> None:
+    """Add the classes of what is computed to the grid that was recorded."""
+    path = FOLDER / f"{name}.json"
+    content = json.loads(path.read_text())
+    bench = _bench(name, space, LEDGERS / f"{name}-numerics")
+    with several(SERVERS):
+        bench.prepare()
+        content["numerics"] = {arm_of(each): bench.numerics(each) for each in variants if each != BASE}
+    content["failed"] |= {arm: reason for arm, reason in bench.refused.items() if arm in content["numerics"]}
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _record(name: str, bench: Bench, variants: Sequence[Variant], rounds: Sequence[Times]) -> None:
     runs = bench.runs
-    classes = {arm_of(each): bench.numerics(each) for each in variants} if compares else {}
     rows = [row for row in runs.ledger.rows() if row.purpose == GRID and row.state == COMPLETED]
     content: dict[str, Any] = {
         "overrides": [each for each in MODELS[name] if not each.startswith("data.root")],
@@ -115,7 +132,7 @@ def _record(name: str, bench: Bench, variants: Sequence[Variant], rounds: Sequen
             arm_of(each): [round((row.ended or row.began) - row.began, 2) for row in rows if row.arm == arm_of(each)]
             for each in variants
         },
-        "numerics": classes,
+        "numerics": {},
         "failed": {arm: reason for arm, reason in bench.refused.items() if arm in map(arm_of, variants)},
     }
     FOLDER.mkdir(exist_ok=True)
