@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-from rich.text import Text
-
 from manyheads.runner.commands.explain.limits import Limit
 from manyheads.runner.commands.tune.budget import BETWEEN_RUNS, arm_of
 from manyheads.runner.commands.tune.choice import Choice, Outcome
@@ -18,12 +15,12 @@ from manyheads.runner.commands.tune.screening import SCREEN
 from manyheads.runner.commands.tune.search import DECIDE, FRESH, PRECISIONS
 from manyheads.runner.commands.tune.space import Space
 from manyheads.runner.commands.tune.tuning_runs import LIMITS
-from manyheads.runner.errors import printable
 from manyheads.runner.judge.rows import EXACT, FACTS, FLOOR, STEPS, TRIAL
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_own_place
+from manyheads.runner.wording import tell
 
 PAGE = "tuning.html"
 YOURS = "your configuration"
@@ -130,9 +127,8 @@ class Tuned(Answer):
         return cls(folder, folder / PAGE, [*base], choices, screened, precisions, refused, rounded, named, written)
 
     def show(self) -> None:
-        console = Console(highlight=False)
         for line in (*self.lines(), *self._afterwards()):
-            console.print(Text(printable(line)), soft_wrap=True)
+            tell(line)
 
     def lines(self) -> Iterator[str]:
         """What was found, in words."""
@@ -144,7 +140,7 @@ class Tuned(Answer):
             yield f"{YOURS if name == arm_of(BASE) else name}: {limit.sentence}"
 
     def _afterwards(self) -> Iterator[str]:
-        yield f"measured once: {len(self.screened)}; not possible: {len(self.refused)}"
+        yield f"tried: {len(self.screened)}; not possible: {len(self.refused)}"
         yield from (f"  {line}" for line in self._refused())
         yield f"time: {', '.join(self.phases())}"
         yield f"every round: {RunFolder(self.page)}"

@@ -28,14 +28,14 @@ Speedups = Mapping[str, list[tuple[str, float]]]  # by configuration: the purpos
 def as_page(answer: Tuned, rows: Sequence[Row]) -> str:
     """The page as text. ``rows``: of the ledger."""
     found = _speedups(rows)
-    first = answer.choices[0]
+    first, (numerics, headline, *others) = answer.choices[0], answer.lines()
     return html_page(
         TEMPLATE,
         heading=first.change or YOURS,
         kind="tuning",
-        headline=[*first.lines()][1].strip(),
+        headline=headline.strip(),
         facts=_facts(answer, rows),
-        lines=[*answer.lines()],
+        lines=[numerics, *others],
         charts=_charts(found),
         titles=TITLES,
         configurations=[*_table(found, rows)],
