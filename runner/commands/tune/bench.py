@@ -28,6 +28,7 @@ from manyheads.runner.run.progress import say
 
 LEAST_RUNS = 30  # a tuning that can make fewer cannot tell anything
 LEAST_SECONDS = 0.2  # that starting ranks takes on any machine
+FIRST_SLOWER = 2.0  # times as long as later ones the first run of a configuration may take
 COMPARED = 5  # runs that comparing the first updates of a configuration takes at most
 LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
 
@@ -61,9 +62,10 @@ class Bench:
         say("your own configuration")
         self._tuning.start(purposes.facts(), BASE)
         self._tuning.start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
-        self._check_budget(self._tuning.seconds_of_timed)
+        self._check_budget(self._tuning.seconds_of_timed / FIRST_SLOWER)
         for place in range(2):
             self._tuning.start(purposes.pace(FLOOR, self._tuning.updates()), BASE, 0, place)
+        self._check_budget(self.budget.seconds_of(BASE))
 
     def _check_budget(self, seconds: float) -> None:
         """Refuse a budget in which nothing could be decided. ``seconds``: what a run takes, at least."""

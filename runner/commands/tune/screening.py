@@ -160,7 +160,8 @@ class Screening:
             if len(picked) == AT_ONCE:
                 break
         picked = [*of_others, *picked][:AT_ONCE]
-        best = max(picked, key=lambda each: known[each].mean, default=BASE)
+        measured = [each for each in picked if each in self.once]
+        best = max(measured, key=lambda each: known[each].mean, default=BASE)
         level = max(0.0, known[best].mean) if best in known else 0.0
         most = (known[each].mean + SURE * known[each].deviation for each in self._pool if each != best)
         is_open = any(each > level + CLOSE for each in most)
@@ -171,8 +172,12 @@ class Screening:
         self.rounds.append(times)
         for each in candidates:
             if each not in times:
-                self.failed.add(each)
-                del self._pool[each]
+                self.reject(each)
+
+    def reject(self, candidate: Variant) -> None:
+        """What failed, or computes something else, is neither measured again nor chosen."""
+        self.failed.add(candidate)
+        self._pool.pop(candidate, None)
 
     def _add_around(self, *variants: Variant) -> None:
         for variant in variants:

@@ -52,11 +52,14 @@ class Search:
 
         It may be interrupted at any time: what is known is in ``outcome``.
         """
-        self.screening.run()
         with suppress(BudgetSpent):
-            self._settle()
-            while any(self._alive.values()) and self.screening.failed >= {*_together(self._alive)} - {BASE}:
+            is_settled = False
+            while not is_settled:  # all that was fastest may be refused, or fail, before something else is tried
+                before = len(self.screening.failed)
+                self.screening.run()
                 self._settle()
+                works = {*_together(self._alive)} - {BASE, *self.screening.failed}
+                is_settled = bool(works) or len(self.screening.failed) == before
         with suppress(BudgetSpent):
             self._precisions = self._in_other_precisions(self.outcome.choices[-1].candidate)
 
@@ -107,6 +110,8 @@ class Search:
                     if actual is not None and self.bench.is_proved(each):
                         found.setdefault(actual, []).append(each)
                         count -= 1
+                    else:
+                        self.screening.reject(each)
         return found
 
     # -- deciding ----------------------------------------------------------------------------------------

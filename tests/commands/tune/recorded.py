@@ -54,15 +54,11 @@ class Grid:
         count = max(map(len, content["log_seconds"].values()))
         times = {variant_of(arm): own for arm, own in content["log_seconds"].items() if len(own) == count}
         calm = {each: [time < median(own) + math.log(STALL) for time in own] for each, own in times.items()}
-        levels = {each: fmean(compress(own, calm[each])) for each, own in times.items()}
-        drifts = [
-            fmean(own[number] - levels[each] for each, own in times.items() if calm[each][number])
-            for number in range(count)
-        ]
-        apart = {
-            each: [time - levels[each] - drift for time, drift in zip(own, drifts, strict=True)]
-            for each, own in times.items()
-        }
+        whole = {each: fmean(own) for each, own in times.items() if all(calm[each])}
+        drifts = [fmean(times[each][number] - mean for each, mean in whole.items()) for number in range(count)]
+        steady = {each: [time - drift for time, drift in zip(own, drifts, strict=True)] for each, own in times.items()}
+        levels = {each: fmean(compress(own, calm[each])) for each, own in steady.items()}
+        apart = {each: [time - levels[each] for time in own] for each, own in steady.items()}
         wider = math.sqrt(count / (count - 1))  # others would lie less close to the mean of these
         residuals = {each: [wider * one for one in compress(own, calm[each])] for each, own in apart.items()}
         stalls = [

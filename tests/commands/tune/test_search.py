@@ -153,6 +153,16 @@ def test_what_fails_later_is_not_chosen():
     assert choice.candidate == ("parallel=ddp",)
 
 
+def test_the_last_alternative_is_tried_too():
+    four = [(f"how={number}",) for number in range(4)]
+    space = Grid()
+    space.steps = lambda variant: ["how"]
+    space.alternatives = lambda variant, step: [each for each in four if each != variant]
+    bench = Bench(gains(), failing={each for (each,) in four})
+    Search(bench, space, SAME).run()
+    assert {each for purpose, asked in bench.asked if purpose == "screen" for each in asked} == {BASE, *four}
+
+
 def test_nothing_else_works():
     [choice] = found(Bench(gains(), failing={f"{key}={each}" for key, own in SETTINGS.items() for each in own})).choices
     assert (choice.candidate, choice.decided) == (BASE, {BASE})
