@@ -86,9 +86,9 @@ class Screening:
 
     ``deciding``: how many rounds of two candidates can bring a decision between them.
 
-    Each round has what may be the fastest, if one is as optimistic about each as is little known of it: first what
-    differs from the user's own configuration in one setting, in the order of the space; then also what differs in one
-    from any that is expected to be faster.
+    First each single change of the user's own configuration has its turn, in the order of the space. Then each round has
+    what may be the fastest, if one is as optimistic about each as is little known of it, among these and what differs in
+    one setting from any that is expected to be faster.
     """
 
     bench: Bench
@@ -147,7 +147,9 @@ class Screening:
     def _picked(self) -> list[Variant]:
         """What is measured next; of other classes at most one, if it may be faster than all of the own class."""
         known = self.gains(self._pool)
-        order = sorted(self._pool, key=lambda each: -known[each].optimistic)
+        # Single changes come first, since a setting may gain only on its own.
+        single = self._differing_from(BASE).keys() - self.once.keys()
+        order = sorted(self._pool, key=lambda each: (each not in single, -known[each].optimistic))
         picked, of_others = list[Variant](), list[Variant]()
         for each in order:
             name = self.bench.expected(each) if self.space.is_possible(each) else None
@@ -183,5 +185,10 @@ class Screening:
         for variant in variants:
             if variant not in self._around:
                 self._around.add(variant)
-                found = [each for step in self.space.steps(variant) for each in self.space.alternatives(variant, step)]
+                found = self._differing_from(variant)
                 self._pool |= dict.fromkeys(each for each in found if each not in {BASE, *self.failed, *self._pool})
+
+    def _differing_from(self, variant: Variant) -> dict[Variant, None]:
+        """What differs from it in one setting, in the order of the space."""
+        space = self.space
+        return dict.fromkeys(each for step in space.steps(variant) for each in space.alternatives(variant, step))

@@ -52,3 +52,7 @@ def test_a_budget_for_a_few_runs_is_refused(grid):
 
 def test_a_cheat_is_never_chosen(grid):
     assert planted(grid, 0.5, 0.25, count=COUNT, numerics=None) == 0
+
+
+def test_a_single_change_that_gains_much_is_found_whatever_others_with_that_setting_do(grid):
+    assert planted(grid, 0.5, 0.5, count=10, near=True) >= 0.8
