@@ -86,9 +86,9 @@ class Screening:
 
     ``deciding``: how many rounds of two candidates can bring a decision between them.
 
-    First each single change of the user's own configuration has its turn, in the order of the space. Then each round has
-    what may be the fastest, if one is as optimistic about each as is little known of it, among these and what differs in
-    one setting from any that is expected to be faster.
+    First each single change of the user's own configuration has its turn, in the order of the space. Then each round
+    has what may be the fastest, if one is as optimistic about each as is little known of it, among these and what
+    differs in one setting from any that is expected to be faster.
     """
 
     bench: Bench
