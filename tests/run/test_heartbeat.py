@@ -98,7 +98,7 @@ def test_of_a_long_failure_the_end_of_its_traceback_is_kept(path):
     assert found.traceback.endswith("ä" * 500 + "the end")
     rank.report(Failure(rank=0, type="E", message="m" * REPORT_BYTES, traceback="t"))
     assert failures_of(parent.reports())[0].message.startswith("m" * 1000)
-    assert parent.read(1) == [0, 0, 0, 0]
+    assert not any(parent.read(1))
 
 
 @pytest.mark.parametrize("long", [{"value": "v" * REPORT_BYTES}, {"allowed": ("a" * 99,) * 99}])

@@ -15,6 +15,7 @@ from manyheads.runner.run.storage.address import Address
 from manyheads.runner.run.storage.storage import Storage
 from manyheads.runner.run.storage.wire import StorageError
 from tests.object_storage import BUCKET
+from tests.tail import tail
 
 pytestmark = pytest.mark.needs("obstore", "moto")
 FILES = {
@@ -88,7 +89,7 @@ def test_only_what_is_new_is_stored_and_what_is_gone_is_removed(mirror, folder, 
     assert not [name for name in s3.names(f"{tmp_path.name}/run/files/checkpoints") if "step_00000010" in name]
 
 
-@pytest.mark.parametrize("fails", ["/files/checkpoints/last", f"/{NAME}"])
+@pytest.mark.parametrize("fails", [tail("/files/checkpoints/last"), f"/{NAME}"])
 def test_until_the_marker_is_written_the_copy_is_the_one_before(mirror, folder, address, s3, tmp_path, fails):
     mirror.update()
     write(folder.path, "checkpoints/last.pt", b"weights of step 30")

@@ -8,6 +8,7 @@ from manyheads.runner.commands.tune.race import BASE
 from manyheads.runner.commands.tune.trial import SAME
 from tests.commands.tune.recorded import NAMES, STALL, BudgetTooSmall, Grid
 from tests.commands.tune.replay import planted, replayed, searches
+from tests.tail import tailed
 
 COUNT = 25
 
@@ -34,9 +35,9 @@ def test_grids_are_whole(grid):
 HOW = {"as recorded": {}, "noisier": {"noise": 2.0}, "busy in the middle": {"load": 3.0}}
 
 
-@pytest.mark.parametrize("how", HOW.values(), ids=HOW.keys())
+@pytest.mark.parametrize("how", tailed(HOW, always=["as recorded", "noisier"]))
 def test_what_is_stated_is_true(grid, how):
-    found, _ = searches(grid, 0.5, count=COUNT, **how)
+    found, _ = searches(grid, 0.5, count=COUNT, **HOW[how])
     assert sum(each.is_true for each in found) >= 0.95 * len(found)
     assert {each.numerics for each in found} >= {SAME}
 

@@ -26,6 +26,7 @@ from tests.data.conftest import crops
 from tests.data.tar.conftest import samples, write_tar
 from tests.in_process import small, train, typed
 from tests.object_storage import SECRETS, UNAVAILABLE, cut, lie
+from tests.tail import tail
 
 pytestmark = pytest.mark.needs("obstore", "moto")
 
@@ -66,7 +67,7 @@ def from_folder(packed, tmp_path_factory) -> str:
     return weights(tmp_path_factory.mktemp("local") / "run", packed)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [tail(0), 2])
 def test_it_trains_as_on_the_folder_and_a_second_run_fetches_nothing(root, s3, from_folder, tmp_path, workers):
     assert weights(tmp_path / "run", root, workers=workers) == from_folder
     fetched = [each for each in s3.asked if each.span and ".tar" in each.path]
@@ -108,7 +109,7 @@ def test_a_server_that_is_killed_while_it_trains_is_waited_for(root, s3, from_fo
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (UNAVAILABLE, r"train-[01].tar: bytes \d+ to \d+: the server answers with status 503, for 1 seconds"),
+        tail(UNAVAILABLE, r"train-[01].tar: bytes \d+ to \d+: the server answers with status 503, for 1 seconds"),
         pytest.param(
             cut, r"train-[01].tar: bytes \d+ to \d+: answers are cut off, for 1 seconds", marks=pytest.mark.tail
         ),
