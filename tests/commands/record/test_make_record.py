@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.commands.record import check
 from manyheads.runner.commands.record.evidence import gather
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.report.run_set import gather as runs_of
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import EVENT
@@ -112,9 +113,18 @@ def test_a_forged_one_is_found_out(made, tmp_path, change, said):
     record = json.loads((made[1] / "record.json").read_text())
     change(record)
     (tmp_path / "record.json").write_text(json.dumps(record))
+    checked = check(tmp_path / "record.json")
+    assert checked.exit_code == ExitCode.NO
+    assert any(each.startswith(said) for each in checked.wrong), checked.wrong
+
+
+def test_a_forged_one_is_shown(made, tmp_path):
+    record = json.loads((made[1] / "record.json").read_text())
+    record["contenders"][0]["value"].update(mean=99.0)
+    (tmp_path / "record.json").write_text(json.dumps(record))
     done = execute(*COMMAND, "--check", "record.json", cwd=tmp_path)
     assert done.code == 3
-    assert f"does not follow from the runs: {said}" in done.out
+    assert "does not follow from the runs: contenders.0.value.mean: the file claims 99.0" in done.out
 
 
 @pytest.mark.parametrize(
