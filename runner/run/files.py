@@ -147,7 +147,8 @@ def exclusive(path: Path, *, of: object) -> Iterator[None]:
     with file:
         if not _try_lock(file, fcntl.LOCK_EX):
             raise ConfigurationError(f"{of} is being run by another process. Wait for it, or end it.")
-        yield
+        with _released(file):
+            yield
 
 
 @contextmanager
@@ -155,13 +156,25 @@ def in_turn(path: Path) -> Iterator[None]:
     """Hold the lock on a lock file, which is created if necessary; waits while another process holds it."""
     with open(path, "ab", opener=_lock_file) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        with _released(file):
+            yield
 
 
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock on a file that exists."""
-    with open(path, "rb", opener=_lock_file) as file:
+    with open(path, "rb", opener=_lock_file) as file, _released(file):
         return not _try_lock(file, fcntl.LOCK_SH)
+
+
+@contextmanager
+def _released(file: IO[bytes]) -> Iterator[None]:
+    """Release the file's lock at the end. Closing it would not, while a fork that another thread makes has a copy."""
+    owner = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:  # in a fork it is the lock of the process that holds it
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def lock_shared(descriptor: int) -> None:

@@ -162,6 +162,33 @@ class TestLock:
         with refused, exclusive(tmp_path / "run.yaml", of="the run"):
             pytest.fail("it was locked")
 
+    def test_a_fork_does_not_keep_it(self, tmp_path):
+        """A child process has a copy of every open file until it executes its program."""
+        path, (read, write) = tmp_path / "run.yaml", os.pipe()
+        path.touch()
+        with exclusive(path, of="it"):
+            if (child := os.fork()) == 0:
+                os.close(write)
+                os.read(read, 1)
+                os._exit(0)
+        try:
+            assert not is_locked(path)
+        finally:
+            os.close(write)
+            os.close(read)
+            os.waitpid(child, 0)
+
+    def test_a_fork_does_not_release_it(self, tmp_path):
+        path = tmp_path / "run.yaml"
+        path.touch()
+        lock = exclusive(path, of="it")
+        with lock:
+            if (child := os.fork()) == 0:
+                lock.__exit__(None, None, None)
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert is_locked(path)
+
     def test_in_turn(self, tmp_path):
         path, done = tmp_path / "lock", []
 
