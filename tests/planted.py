@@ -84,7 +84,8 @@ def flipped(tensor: Tensor) -> Tensor:
 
 def momentum(model: nn.Module) -> Tensor:
     """The first tensor of the state of the optimizer that trains this model, or a rank's parts of it."""
-    own = [each for each in gc.get_objects() if isinstance(each, torch.optim.Optimizer) and each.state]
+    # By type: asking a weak proxy for its class fails once its object is gone.
+    own = [each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer) and each.state]
     trained = {*map(id, model.parameters())}
     found = next((each for each in own if trained & {*map(id, each.state)}), own[-1])
     return next(value for each in found.state.values() for value in each.values() if isinstance(value, Tensor))
