@@ -72,11 +72,13 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
     if (result := folder.completed()) is not None:
         scratch.sweep_all()  # as whatever is started would
-        longer = command(folder, folder.read_config())
+        config = folder.read_config()
+        longer = command(folder, config)
         print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         print(f"To train longer, in a new folder: {longer}")
-        refuse_untrusted_run(folder, packages)
-        store_rest(folder, RunConfig.read(folder))
+        if config["checkpoint"].get("mirror"):
+            refuse_untrusted_run(folder, packages)
+            store_rest(folder, RunConfig.read(folder))
         return Result.of(path)
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)

@@ -47,6 +47,19 @@ def test_resuming_a_complete_run_changes_nothing(command, finished_run):
     assert contents(finished_run) == before
 
 
+def test_resuming_somebody_elses_complete_run_runs_nothing_and_so_is_not_refused(
+    command, finished_run, tmp_path, monkeypatch
+):
+    theirs = RunFolder(shutil.copytree(finished_run.path, tmp_path / "theirs"))
+    text = re.sub(r"_target_: manyheads\.runner\.model\S+", "_target_: my_package.Net", theirs.config.read_text())
+    assert "my_package.Net" in text
+    theirs.config.write_text(text)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    done = command("resume", str(theirs.path))
+    assert (done.code, done.err) == (0, "")
+    assert "is already complete: 2 steps" in done.out
+
+
 def test_resuming_removes_what_killed_processes_left_in_temporary_folders(finished_run, tmp_path, monkeypatch):
     of_killed, of_others = tmp_path / "manyheads-01234567-0", tmp_path / "manyheads-notes"
     for path in (of_killed, of_others):
