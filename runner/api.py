@@ -12,6 +12,7 @@ from typing import Any, overload
 from manyheads.runner.config.command_line import CommandLine, quoted, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted
+from manyheads.runner.machine import invocation
 from manyheads.runner.report.run_result import Result
 from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.files import remove_if_empty
@@ -149,7 +150,7 @@ def call(*words: str) -> ChildEnd:
     Raises KeyboardInterrupt once it has ended. So does SIGTERM, which then has the effect that it has otherwise.
     """
     command = [sys.executable, "-m", "manyheads", *words]
-    environment = {**os.environ, "PYTHONPATH": _path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": invocation.import_path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
     def show(line: str) -> None:
         stream = sys.stderr if line.startswith(EVENT) else sys.stdout
@@ -165,14 +166,3 @@ def call(*words: str) -> ChildEnd:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(reason.signum)  # which this process was about to get
         raise stop from None
-
-
-def _path() -> str:
-    """The import path by which a child process finds the code that this process has imported."""
-    import manyheads
-
-    own = str(Path(manyheads.__file__).absolute().parent.parent)
-    inherited = os.environ.get("PYTHONPATH", "")
-    if {"site-packages", "dist-packages"} & {*Path(own).parts}:
-        return inherited  # it finds what is installed by itself, behind Python's own modules
-    return os.pathsep.join(filter(None, [own, inherited]))

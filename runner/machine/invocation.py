@@ -24,6 +24,17 @@ def by_script() -> bool:
     return _SCRIPT in os.environ or not IS_CHECKOUT
 
 
+def import_path() -> str:
+    """The import path by which a child process finds the code that this process has imported."""
+    import manyheads
+
+    own = str(Path(manyheads.__file__).absolute().parent.parent)
+    inherited = os.environ.get("PYTHONPATH", "")
+    if {"site-packages", "dist-packages"} & {*Path(own).parts}:
+        return inherited  # it finds what is installed by itself, behind Python's own modules
+    return os.pathsep.join(filter(None, [own, inherited]))
+
+
 def as_typed() -> list[str]:
     """The command line of this process, without the folders of the programs in it."""
     _, *words = sys.orig_argv

@@ -8,11 +8,10 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from socket import socket
 from typing import IO, Any, NamedTuple
 
-import manyheads
+from manyheads.runner.machine import invocation
 from manyheads.runner.run.program import Process, Program, stop
 from manyheads.runner.run.storage import disk_cache, wire
 from manyheads.runner.run.storage.address import Address
@@ -46,15 +45,12 @@ class Storage:
         if reason := unavailable():
             raise StorageError(reason)
         self.address, self.cache = address, cache
-        self._owner = os.getpid()
         self._channel, theirs = wire.pair()
-        code = str(Path(manyheads.__file__).parent.parent)
-        search = os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH")]))
         command = [sys.executable, "-m", "manyheads.runner.run.storage.process", str(theirs.fileno())]
-        program = Program(command, {**os.environ, "PYTHONPATH": search, "PYTHONSAFEPATH": "1"})
+        program = Program(command, {**os.environ, "PYTHONPATH": invocation.import_path(), "PYTHONSAFEPATH": "1"})
         with theirs:
             self._process = program.start(keep=[theirs.fileno()])
-        self._end = weakref.finalize(self, _ended, self._channel, self._process, self._owner)
+        self._end = weakref.finalize(self, _ended, self._channel, self._process, os.getpid())
         kept = {"cache": str(cache.folder), "most": cache.most} if cache else {"cache": None, "most": 0}
         try:
             with suppress(OSError):  # it has ended, as its answer will say
