@@ -33,16 +33,22 @@ def audit(path: str, *, reads_data: bool = True) -> Audit:
     result = folder.read_result() or {}
     steps = result.get("steps") or 0 if result.get("status") in ("completed", "interrupted") else 0
     findings = list(_compared(taken, seen, config, steps=steps))
+    skipped = read_spikes(folder)
     if taken:
-        findings += _skipped_otherwise(read_spikes(folder), Due(config, taken[-1].size))
+        findings += _skipped_otherwise(skipped, Due(config, taken[-1].size))
     overlap = _overlap(path) if reads_data else None
     if overlap is not None and overlap.common:
         findings.append(Finding("overlap", None, None, None, f"{overlap.common:,} samples are in both splits"))
-    return _answer(folder, config, taken, findings, overlap)
+    return _answer(folder, config, taken, skipped, findings, overlap)
 
 
 def _answer(
-    folder: RunFolder, config: Section, taken: Sequence[Taken], findings: list[Finding], overlap: Overlap | None
+    folder: RunFolder,
+    config: Section,
+    taken: Sequence[Taken],
+    skipped: list[SkippedUpdate],
+    findings: list[Finding],
+    overlap: Overlap | None,
 ) -> Audit:
     size = taken[-1].size if taken else 0
     due = Due(config, size) if size else None
@@ -59,7 +65,7 @@ def _answer(
         earlier=config["checkpoint"]["resume"] if taken and taken[0].first > 1 else None,
         findings=findings,
         skipped=read_skipped(folder),
-        skipped_updates=read_spikes(folder),
+        skipped_updates=skipped,
         overlap=overlap,
     )
 

@@ -4,8 +4,10 @@ import base64
 import binascii
 import csv
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from manyheads.runner.logger.csv import SKIPPED, SPIKES, TAKEN
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.run_folder import RunFolder
 
+_Row = TypeVar("_Row")
 MOST_SAMPLES = 2**36  # of a training set; more would be a damaged table
 
 
@@ -103,37 +106,38 @@ def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
 
 def read_skipped(folder: RunFolder) -> list[Skipped]:
     """The samples that were skipped; none if the run skips none. Raises ConfigurationError."""
-    try:
-        lines = read_text(folder.skipped, most=MOST_TABLE_BYTES).splitlines()
-    except FileNotFoundError:
-        return []
-    try:
-        rows = [{name: row[name] for name in SKIPPED} for row in csv.DictReader(lines)]
-        return [Skipped(int(row["epoch"]), int(row["sample"]), row["path"], row["reason"]) for row in rows]
-    except (ValueError, KeyError, TypeError, csv.Error):
-        raise ConfigurationError(f"{folder.skipped} is damaged: a row lacks {', '.join(SKIPPED)}.") from None
+    return _rows(
+        folder.skipped,
+        SKIPPED,
+        lambda row: Skipped(int(row["epoch"]), int(row["sample"]), row["path"], row["reason"]),
+    )
 
 
 def read_spikes(folder: RunFolder) -> list[SkippedUpdate]:
     """The updates that were skipped; none if the run skips none. Raises ConfigurationError."""
+    return _rows(
+        folder.spikes,
+        SPIKES,
+        lambda row: SkippedUpdate(
+            epoch=int(row["epoch"]),
+            update=int(row["step"]),
+            spike=int(row["spike"]),
+            reason=row["reason"],
+            samples=_numbers(row["samples"]),
+        ),
+    )
+
+
+def _rows(path: Path, columns: Sequence[str], read: Callable[[dict[str, str]], _Row]) -> list[_Row]:
+    """The rows of a table that exists only if something was recorded. Raises ConfigurationError."""
     try:
-        lines = read_text(folder.spikes, most=MOST_TABLE_BYTES).splitlines()
+        lines = read_text(path, most=MOST_TABLE_BYTES).splitlines()
     except FileNotFoundError:
         return []
     try:
-        rows = [{name: row[name] for name in SPIKES} for row in csv.DictReader(lines)]
-        return [
-            SkippedUpdate(
-                epoch=int(row["epoch"]),
-                update=int(row["step"]),
-                spike=int(row["spike"]),
-                reason=row["reason"],
-                samples=_numbers(row["samples"]),
-            )
-            for row in rows
-        ]
+        return [read({name: row[name] for name in columns}) for row in csv.DictReader(lines)]
     except (ValueError, KeyError, TypeError, AttributeError, csv.Error):
-        raise ConfigurationError(f"{folder.spikes} is damaged: a row lacks {', '.join(SPIKES)}.") from None
+        raise ConfigurationError(f"{path} is damaged: a row lacks {', '.join(columns)}.") from None
 
 
 def _numbers(text: str) -> list[int]:
