@@ -86,7 +86,11 @@ class Verification:
             if not all(culprits(self._compared(each, last)) for each in passes):
                 self._say(f"warning: {text} It was computed once more, with the result of one of the two.")
                 return last.results
-        raise self._corrupted(step, text, self._stored(step, one, other), is_here=self._parallel.rank in wrong)
+        where = self._stored(step, one, other)
+        raise Corrupted(
+            f"{text}{where} The update was not made. Resume the run, and replace the device if it happens there again.",
+            is_here=self._parallel.rank in wrong,
+        )
 
     def _pass(self, batches: list[Batch]) -> Pass:
         with self._own_digests() as own:
@@ -118,9 +122,9 @@ class Verification:
         named = {**dict(self._parallel.unwrap(update.model).named_parameters()), **owned}
         return {n: self._parallel.own_part(p.grad) for n, p in named.items() if p.grad is not None}
 
-    def _compared(self, one: Pass, other: Pass, *, tolerance: float | None = None) -> list[Found]:
-        """How two computations differ, of each rank in order; all ranks call it."""
-        allowed = tolerance if tolerance is not None else self._tolerance or 0.0
+    def _compared(self, one: Pass, other: Pass) -> list[Found]:
+        """How two computations differ, of each rank in order; all ranks call it. Exact, before a tolerance is known."""
+        allowed = self._tolerance or 0.0
         own = [] if allowed else [name for name, found in one.own.items() if found != other.own.get(name)]
         exchanged = [
             name
@@ -134,7 +138,7 @@ class Verification:
     def _calibrated(self, passes: Sequence[Pass]) -> float:
         """The tolerance for kernels that give these results of the same computation."""
         pairs = [*combinations(passes, 2)]
-        are_equal = [not culprits(self._compared(*pair, tolerance=0.0)) for pair in pairs]
+        are_equal = [not culprits(self._compared(*pair)) for pair in pairs]
         checked = "every update is" if self._every == 1 else f"one of {self._every} updates is"
         if any(are_equal):
             self._say(f"{checked} computed twice; kernels are deterministic here, so results must have the same bits")
@@ -159,12 +163,6 @@ class Verification:
         with whole_file(path) as file:
             torch.save(differing, file)
         return f" Both are in {self._folder.corruption.name}/{path.name}."
-
-    def _corrupted(self, step: int, text: str, where: str, *, is_here: bool) -> Corrupted:
-        return Corrupted(
-            f"{text}{where} The update was not made. Resume the run, and replace the device if it happens there again.",
-            is_here=is_here,
-        )
 
 
 def _note(digests: list[Tensor], parameter: Tensor) -> None:

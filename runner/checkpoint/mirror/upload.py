@@ -18,7 +18,7 @@ from manyheads.runner.run.storage.storage import Storage
 from manyheads.runner.run.storage.wire import MissingObject, StorageError
 
 CHECKPOINTS = "checkpoints"
-WITHOUT = ("logs/heartbeat", "logs/mirror.log")  # of the processes, not of the run
+HEARTBEAT = "logs/heartbeat"  # of the processes, not of the run
 MOST_OPEN = 512  # files of checkpoints
 
 
@@ -87,7 +87,7 @@ class Mirror:
         with Folder(self.folder.path) as held:
             found = [(path, status) for path, status in held.walk() if stat.S_ISREG(status.st_mode)]
         for path, status in sorted(found, key=lambda each: (each[0].parts[0] != CHECKPOINTS, each[0])):
-            if str(path) not in WITHOUT and not any(part.endswith(".aside") for part in path.parts):
+            if str(path) != HEARTBEAT and not any(part.endswith(".aside") for part in path.parts):
                 yield str(path), status
 
     def _opened(self, stack: ExitStack) -> Iterator[tuple[str, IO[bytes], int]]:
