@@ -19,11 +19,11 @@ from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.program import PIPE, Process, Program, stop
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.storage.address import Address
+from manyheads.runner.wording import listed
 
 GRACE = 5.0  # seconds beyond those that the process has been given
 STARTING = 5.0  # seconds that training waits at most to hear that the address is another run's
 QUIET = 2.0  # seconds at the end after which the user reads what is waited for
-SHOWN = 3
 log = logging.getLogger(__name__)
 
 
@@ -99,8 +99,7 @@ class _Follower:
             log.info("%s: stored in %s", self._folder, self._address)
             print(f"stored in {self._address}")
             return ""
-        lacks = self._last.get("lacks") or []
-        files = ", ".join(lacks[:SHOWN]) + (f" and {len(lacks) - SHOWN} more files" if len(lacks) > SHOWN else "")
+        files = listed(self._last.get("lacks") or [])
         why = self._last.get("error") or "its process has ended"
         again = invocation.command("resume", self._folder)
         return f"{self._address} does not hold {files or 'all of it'}: {why.rstrip('.')}. To store the rest: {again}"

@@ -3,7 +3,7 @@
 import difflib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue, filled, printable
 
@@ -41,6 +41,21 @@ def _initials(name: str) -> str:
 def suggest(names: list[str]) -> str:
     """The question about these names."""
     return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """``a, b, c and 4 more``: the first names, and how many others there are."""
+    others = len(names) - most
+    return ", ".join(names[:most]) + (f" and {others} more" if others > 0 else "")
+
+
+def size_in_words(size: float) -> str:
+    """``3.2 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:
+            break
+        size, unit = size / 1000, {"B": "kB", "kB": "MB", "MB": "GB", "GB": "TB"}[unit]
+    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}"
 
 
 def duration(seconds: float | None) -> str:

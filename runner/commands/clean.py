@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.commands.list import show
-from manyheads.runner.commands.runs.find import OUTPUTS, size_in_words
+from manyheads.runner.commands.runs.find import OUTPUTS
 from manyheads.runner.commands.runs.removable import Going, Rules, age, going
 from manyheads.runner.commands.runs.run_summary import summary
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
@@ -18,7 +18,7 @@ from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.wording import is_confirmed
+from manyheads.runner.wording import is_confirmed, size_in_words
 
 HELP = "remove runs or their checkpoints, after listing which and why"
 

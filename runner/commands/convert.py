@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.runs.find import disk_use, size_in_words
+from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working
+from manyheads.runner.wording import size_in_words
 
 HELP = "write a checkpoint in another format: one file, a folder of parts, or its weights alone"
 FORMATS = ("single", "sharded", "safetensors", "torch")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from manyheads.runner.loop.bits import Digests
-from manyheads.runner.loop.corruption import Corrupted, described, device_in_words, named, other_replicas
+from manyheads.runner.loop.corruption import Corrupted, described, device_in_words, other_replicas
+from manyheads.runner.wording import listed
 
 if TYPE_CHECKING:
     from manyheads.runner.loop.update import Update
@@ -27,7 +28,7 @@ class AtRest:
         own = {name: value for name, value in self._noted[1].values().items() if name in weights}
         everyone = self._parallel.gather((own, device_in_words(self._parallel.device)))
         if odd := other_replicas([values for values, _ in everyone]):
-            wrong = {rank: f"{named(names)} are not as on other ranks after it" for rank, names in odd.items()}
+            wrong = {rank: f"{listed(names)} are not as on other ranks after it" for rank, names in odd.items()}
             text = described(step, wrong, [device for _, device in everyone])
             raise Corrupted(f"{text} Nothing of it was stored. Resume the run.", is_here=self._parallel.rank in odd)
 
@@ -40,7 +41,7 @@ class AtRest:
             device = device_in_words(self._parallel.device)
             raise Corrupted(
                 f"silent data corruption after update {step}: on rank {self._parallel.rank} ({device}) "
-                f"{named(differing)} changed, although nothing writes there between two updates. Nothing of it was "
+                f"{listed(differing)} changed, although nothing writes there between two updates. Nothing of it was "
                 "stored. Resume the run, and replace the device's memory if it happens there again.",
                 is_here=True,
             )

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 
 from manyheads.runner.errors import Kind
-
-SHOWN = 3  # tensors
+from manyheads.runner.wording import listed
 
 
 class Corrupted(RuntimeError):
@@ -36,13 +35,13 @@ def culprits(everyone: Sequence[Found]) -> dict[int, str]:
     """By rank, what is wrong there; empty if nothing is. A rank that got it from another one is not named."""
     own = {rank: list(dict.fromkeys([*each.own, *each.exchanged])) for rank, each in enumerate(everyone) if each.own}
     if own:
-        return {rank: f"two computations of {named(names)} differ" for rank, names in own.items()}
+        return {rank: f"two computations of {listed(names)} differ" for rank, names in own.items()}
     exchanged = {rank: each.exchanged for rank, each in enumerate(everyone) if each.exchanged}
     if exchanged:
-        return {rank: f"the exchanged gradients of {named(names)} differ" for rank, names in exchanged.items()}
+        return {rank: f"the exchanged gradients of {listed(names)} differ" for rank, names in exchanged.items()}
     odd = other_replicas([each.replica for each in everyone])
     return {
-        rank: f"the exchanged gradients of {named(names)} are not those of other ranks" for rank, names in odd.items()
+        rank: f"the exchanged gradients of {listed(names)} are not those of other ranks" for rank, names in odd.items()
     }
 
 
@@ -70,9 +69,3 @@ def device_in_words(device: torch.device) -> str:
     if device.type != "cuda":
         return str(device)
     return f"{device}, GPU-{torch.cuda.get_device_properties(device).uuid}"
-
-
-def named(names: Sequence[str]) -> str:
-    """The first of these tensors, and how many more there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

@@ -6,8 +6,7 @@ from itertools import chain
 
 from manyheads.runner.parity.parity_plan import FAILED, ParityOutcome, near
 from manyheads.runner.parity.parity_task import Culprit, ParityFindings
-
-NAMED = 3
+from manyheads.runner.wording import listed
 
 
 def causes(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
@@ -22,7 +21,7 @@ def causes(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
     first = list(_of_first_step(outcome, settings)) or list(_of_cut(outcome, baseline))
     found = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
     if outcome.findings["apart"] and not found:
-        found.append(f"After a step the ranks no longer have the same weights: {_names(outcome.findings['apart'])}.")
+        found.append(f"After a step the ranks no longer have the same weights: {listed(outcome.findings['apart'])}.")
     return found or [_unknown(outcome)]
 
 
@@ -31,12 +30,12 @@ def unused_note(baseline: ParityFindings) -> str:
     names = baseline["unused"]
     if not names:
         return ""
-    return f"{_names(names)} {_get(names)} no gradient: unused. ddp fails on that without find_unused_parameters=true."
+    return f"{listed(names)} {_get(names)} no gradient: unused. ddp fails on that without find_unused_parameters=true."
 
 
 def _of_failure(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
     names = baseline["unused"]
-    unused = f"{_names(names)} {_get(names)} no gradient" if names else ""
+    unused = f"{listed(names)} {_get(names)} no gradient" if names else ""
     if outcome.run and (text := outcome.run.parallel.cause_of(outcome.error, unused=unused)):
         yield text
 
@@ -56,7 +55,7 @@ def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
                 else (f" {outcome.strategy} broadcasts rank 0's values to all ranks, which hides it.")
             )
             yield (
-                f"{_names(names)}: the {what} that the model is built with on {where} differ from the baseline's, "
+                f"{listed(names)}: the {what} that the model is built with on {where} differ from the baseline's, "
                 f"so they depend on the rank or on chance.{hidden} Draw them from torch's generator, or make them "
                 "constant."
             )
@@ -103,7 +102,7 @@ def _of_module(culprit: Culprit, outcome: ParityOutcome) -> str:
         remedy = "Set its probability to 0" if has_probability else "Leave it out"
         return f"{several} draws random numbers, different ones on each rank. {remedy} for this check."
     if culprit["reason"] == "buffer":
-        buffers = _names(culprit["buffers"])
+        buffers = listed(culprit["buffers"])
         return f"{name} is the first module with a different output for the same input, by its buffer {buffers}."
     return (
         f"{name} is the first module with a different output for the same input: it depends on the other samples in "
@@ -148,7 +147,7 @@ def _of_unused(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str
     names = [entry["name"] for entry in outcome.beyond("weight") if entry["name"] in baseline["unused"]]
     if names:
         yield (
-            f"{_names(names)} {_get(names)} no gradient, so the baseline leaves {'them' if names[1:] else 'it'} alone; "
+            f"{listed(names)} {_get(names)} no gradient, so the baseline leaves {'them' if names[1:] else 'it'} alone; "
             f"here the gradient is 0, and weight decay or momentum still act. Remove what is unused."
         )
 
@@ -178,8 +177,3 @@ def _times(ratio: float) -> str:
 
 def _get(names: Sequence[str]) -> str:
     return "gets" if len(names) == 1 else "get"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

@@ -12,6 +12,7 @@ from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import follows, repeating_keys, text_of, varies
 from manyheads.runner.report.rows import ReportRow
+from manyheads.runner.wording import listed
 
 GROUPS = ("model.", "data.", "task.", "precision.")
 SINGLE = ("seed", "trainer.epochs", "trainer.max_steps")
@@ -110,8 +111,7 @@ def _who(rows: Sequence[ReportRow], value: Callable[[ReportRow], Any], *, few: b
 
 def shortened(numbers: Sequence[str], most: int = 8) -> str:
     """A shortened list of rows, by their numbers."""
-    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
-    return f"job{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:most])}{more}"
+    return f"job{'s' if len(numbers) > 1 else ''} {listed(numbers, most)}"
 
 
 def _threads(row: ReportRow) -> int | None:

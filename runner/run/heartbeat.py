@@ -23,6 +23,7 @@ from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, remove
 from manyheads.runner.run.rank_info import RankInfo
+from manyheads.runner.wording import size_in_words
 
 STARTING, RUNNING, FINISHED, FAILED = range(4)
 _WORD = 8
@@ -63,7 +64,8 @@ class Pending(NamedTuple):
 
     def __str__(self) -> str:
         article = "an" if self.operation[0] in "aeiou" else "a"
-        return f"{article} {self.operation} of {size_in_words(self.bytes)}"
+        size = f"{self.bytes} bytes" if self.bytes < 1000 else size_in_words(self.bytes)
+        return f"{article} {self.operation} of {size}"
 
 
 class Heartbeat:
@@ -245,11 +247,3 @@ def failures_of(reports: list[Report]) -> list[Failure]:
 def _time(report: Report) -> float:
     written = report.get("time")
     return written if isinstance(written, (int, float)) else math.inf
-
-
-def size_in_words(size: int) -> str:
-    """A number of bytes with its unit: 4 bytes, 4.2 MB."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.wording import listed
 
 AT_ONCE = 2**28  # bytes of weights that are read before they are put into the model
 SHOWN = 8  # names of weights in a message
@@ -33,7 +34,7 @@ class Unfit(NamedTuple):
     def __str__(self) -> str:
         """All three in words, some names of each."""
         said = {"missing from it": self.missing, "not in the model": self.unexpected, "with another shape": self.shapes}
-        return "; ".join(f"{words}: {_some(names)}" for words, names in said.items() if names)
+        return "; ".join(f"{words}: {listed(names, SHOWN)}" for words, names in said.items() if names)
 
 
 def load_model(
@@ -86,10 +87,6 @@ def _parts(weights: StateDict) -> Iterator[dict[str, Tensor]]:
             yield part
             part.clear()
     yield part
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def load_optimizer(optimizer: Optimizer, state: StateDict, source: str | Path) -> None:

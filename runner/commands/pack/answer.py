@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from manyheads.runner.commands.runs.find import size_in_words
 from manyheads.runner.errors import printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.wording import size_in_words
 
 
 @dataclass(frozen=True)

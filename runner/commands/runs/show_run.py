@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands.runs import train_longer
-from manyheads.runner.commands.runs.find import disk_use, size_in_words
+from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError, Failure, printable
@@ -25,7 +25,7 @@ from manyheads.runner.run.json_types import ProvenanceJson, ResultJson
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.slow_ranks import slow_in_words
-from manyheads.runner.wording import duration
+from manyheads.runner.wording import duration, size_in_words
 
 Rows = Iterator[tuple[str, str]]
 PARTS = ("cudnn", "nccl", "driver")  # versions that are too many for one page
