@@ -9,6 +9,7 @@ from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import size_in_words
 
 HELP = "write a checkpoint in another format: one file, a folder of parts, or its weights alone"
@@ -23,7 +24,7 @@ class Converted(Answer):
     bytes: int
 
     def show(self) -> None:
-        print(f"{printable(self.path)}: {size_in_words(self.bytes)}")
+        print(f"{printable(RunFolder(self.path))}: {size_in_words(self.bytes)}")  # named as a person would
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
