@@ -24,6 +24,7 @@ from manyheads.runner.config.composing import Compositions
 from manyheads.runner.config.lookup import CONF
 
 SHARED = "TESTS_COMPOSED"  # the folder that the tests' processes share: files of pickled configs
+HYDRAS = {"hydra", "_dummy_empty_config_.yaml"}  # what Hydra and the plugins store
 KNOWN = {"pkg://hydra.conf", str(CONF), f"file://{CONF}", "structured://"}
 _compose = ConfigLoaderImpl._load_configuration_impl
 _load = OmegaConf.load
@@ -43,6 +44,12 @@ def share() -> None:
     atexit.register(shutil.rmtree, folder)
 
 
+def forget_stored() -> None:
+    """Remove the options that a test has stored with Hydra: later tests know none of them, and remember again."""
+    store = ConfigStore.instance()
+    store.repo = {key: options for key, options in store.repo.items() if key in HYDRAS}
+
+
 def remember() -> None:
     """Give this process's Hydra its memory."""
     ConfigLoaderImpl._load_configuration_impl = _compose_or_remember  # type: ignore[method-assign]
@@ -60,9 +67,7 @@ def _load_or_remember(file: Any) -> DictConfig | ListConfig:
 
 def _compose_or_remember(loader: ConfigLoaderImpl, config_name: str, overrides: list[str], **how: Any) -> DictConfig:
     sources = {source.path for source in loader.config_search_path.get_path()}
-    others = not sources <= KNOWN or any(
-        key.startswith("hydra/") or (CONF / key).is_dir() for key in ConfigStore.instance().repo
-    )
+    others = not sources <= KNOWN or not ConfigStore.instance().repo.keys() <= HYDRAS
     if config_name != "config" or others or any("env_copy" in each for each in overrides):
         return _compose(loader, config_name, overrides, **how)
     known = _compositions.setdefault(JobRuntime.instance().get("name"), Compositions(_compose_or_load))

@@ -24,7 +24,6 @@ os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"  # one of them imports trio, for half 
 
 import pytest
 import torch
-from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.option.locate import STARTED_IN
 from manyheads.runner.run.files import in_turn
@@ -123,12 +122,13 @@ def execute(*command: str, cwd: Path, timeout: float = 120, cold: bool = False) 
 
 
 @pytest.fixture(autouse=True)
-def _own_path() -> Iterator[None]:
-    """Launching adds the working directory to the path; of a test's own folder no later test shall know."""
+def _left_as_found() -> Iterator[None]:
+    """Launching adds the working directory to the path, and composing a saved config stores it with Hydra."""
     before = list(sys.path)
     yield
     sys.path[:] = before
     os.environ.pop(STARTED_IN, None)
+    composing.forget_stored()
 
 
 @pytest.fixture
@@ -148,7 +148,6 @@ def run_here(
     """``run_command`` without a process of its own: for commands that are refused before they start anything."""
     for name in ("HYDRA_FULL_ERROR", "PYTHONPATH", "PYTHONSAFEPATH"):  # so that the command's own setting is undone too
         monkeypatch.setenv(name, os.environ.get(name, ""))
-    monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
 

@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 import yaml
-from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.config.code_files import absolute, project_of
 from manyheads.runner.config.command_line import CommandLine
@@ -40,7 +39,6 @@ OPTION = "_target_: code/my_net.py:Net\nname: mine\nnum_classes: null\npretraine
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A trusted project, in which runs are started."""
-    monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
     monkeypatch.chdir(tmp_path)
     files = {
         "code/my_net.py": NET,

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hydra.core.config_store import ConfigStore
 from hydra.core.utils import setup_globals
 
 from manyheads.runner.config.command_line import CommandLine
@@ -21,10 +20,9 @@ SECTION = {"hydra": {"callbacks": {"evil": {"_target_": "os.mkdir"}}}}
 
 
 @pytest.fixture(autouse=True)
-def _own_store(monkeypatch, tmp_path):
-    """What a test offers, or trusts, is gone after it."""
+def _own_state(monkeypatch, tmp_path):
+    """What a test trusts is gone after it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
 
 
 def settled(*arguments: str, home: Path = CONF.parent) -> tuple[tuple[str, ...], Origin]:

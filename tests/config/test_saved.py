@@ -3,7 +3,6 @@
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.lookup import CONF, options, read_option
@@ -17,12 +16,6 @@ from tests.tail import tailed
 
 EVERY_OPTION = [(group, option) for group in GROUPS for option in options(group)]
 FIRST_OPTIONS = [(group, options(group)[0]) for group in GROUPS]
-
-
-@pytest.fixture(autouse=True)
-def own_store(monkeypatch):
-    """What a test offers is gone after it."""
-    monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
 
 
 def over(saved, *overrides):

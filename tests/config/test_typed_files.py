@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.typed_files import offer_files
@@ -51,7 +50,6 @@ OWN = tuple(each for each in FAST if "width" not in each)
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_net.py").write_text(NET)
     (tmp_path / "my_widths.py").write_text("WIDTH = 3\n")

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.__main__ import main
 from manyheads.runner.loop.session import Session
@@ -42,7 +41,6 @@ def command(tmp_path, monkeypatch, capfd):
     def run(*arguments: object) -> Done:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["runner", *map(str, arguments)])
-        monkeypatch.setattr(ConfigStore.instance(), "repo", dict(ConfigStore.instance().repo))
         capfd.readouterr()
         return Done(main(), *capfd.readouterr())
 
