@@ -33,6 +33,19 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
     return notebook
 
 
+def reference() -> str:
+    """The notebook as a page of the site: its cells and what they printed."""
+    parts = []
+    for cell in json.loads(TOUR.read_text())["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            lines = output["text"] if output["output_type"] == "stream" else output["data"]["text/plain"]
+            parts.append("```text\n{}\n```".format("".join(lines).strip("\n")))
+    parts[0] += "\n\nThis page is a notebook: [download it](tour.ipynb)."
+    return "\n\n".join(parts) + "\n"
+
+
 def _run(source: str, namespace: dict[str, Any]) -> Any:
     """Execute a cell; the value of its last line if that is an expression."""
     tree = ast.parse(source)

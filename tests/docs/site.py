@@ -14,7 +14,7 @@ from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.config.config_schema import schema_for
 from manyheads.runner.run.json_schema import Schema
 from tests.conftest import ROOT
-from tests.docs import answers_reference, api_reference, config_reference
+from tests.docs import answers_reference, api_reference, config_reference, notebook
 
 # Pages that lie beside README in the repository, and what they are called in the site.
 BESIDE = {
@@ -23,7 +23,12 @@ BESIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-GENERATED = {"config.md": config_reference, "api.md": api_reference, "answers.md": answers_reference}
+GENERATED = {
+    "config.md": config_reference,
+    "api.md": api_reference,
+    "answers.md": answers_reference,
+    "tour.md": notebook,
+}
 OF_CONFIG = ("config", "experiment")
 FILES = ("CITATION.cff", "LICENSE")
 
