@@ -215,6 +215,7 @@ class MeshOption(ParallelOption):
         "stages_per_rank": Tunable(COMMUNICATION, never("it needs another schedule, such as interleaved")),
     }
     color = "#9933ff"
+    saves_memory = True
     changes_gradients: ClassVar = {"param_dtype": "none", "reduce_dtype": "none"}
     mixes_communication = True
     remainder: ClassVar[str | None] = None

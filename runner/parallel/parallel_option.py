@@ -21,10 +21,12 @@ class ParallelOption(Option):
     ``one_process``: all devices belong to one rank. ``is_baseline``: other strategies are compared with it.
     ``replicates``: it copies the model anew for each forward pass. ``outlives_ranks``: it continues when a rank dies.
     ``color``: of its bars and lines in charts, such as "#0072b2"; None for any. ``is_exact``: it computes the same
-    result as one process, up to rounding. ``mixes_communication``: its ranks communicate within their passes, so this
-    time counts as computing in a time breakdown. ``changes_gradients``: keys that are meant to change the result, each
-    with the value that does not. ``tolerance_of_shares``: the largest relative difference between results with
-    BatchNorm's statistics over all of a batch and over a rank's share of it: 1.7 in resnet18 with shares of 16 samples.
+    result as one process, up to rounding. ``saves_memory``: it divides the model or the optimizer's state, which rarely
+    saves time, so ``tune`` does not try it first. ``mixes_communication``: its ranks communicate within their passes,
+    so this time counts as computing in a time breakdown. ``changes_gradients``: keys that are meant to change the
+    result, each with the value that does not. ``tolerance_of_shares``: the largest relative difference between results
+    with BatchNorm's statistics over all of a batch and over a rank's share of it: 1.7 in resnet18 with shares of 16
+    samples.
     """
 
     rules: ClassVar = {
@@ -43,6 +45,7 @@ class ParallelOption(Option):
     outlives_ranks: ClassVar[bool] = False
     color: ClassVar[str | None] = None
     is_exact: ClassVar[bool] = True
+    saves_memory: ClassVar[bool] = False
     mixes_communication: ClassVar[bool] = False
     changes_gradients: ClassVar[Mapping[str, Any]] = {}
     tolerance_of_shares: ClassVar[float] = 2.0

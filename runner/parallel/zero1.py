@@ -12,6 +12,7 @@ class Zero1Option(ReplicasOption):
     """Replicas, of which each has the optimizer's state for a part of the parameters."""
 
     color = "#56b4e9"
+    saves_memory = True
 
     def exchanges(self, *, devices: int) -> Exchanges:
         return replace(super().exchanges(devices=devices), shards_optimizer=True)

@@ -75,6 +75,10 @@ class Space(Protocol):
         """Whether it can run as far as one can tell before it does, and is no other one's in different words."""
         ...
 
+    def saves_memory(self, candidate: Variant) -> bool:
+        """Whether its strategy is there to save memory rather than time."""
+        ...
+
     def in_other_precisions(self, candidate: Variant) -> Sequence[Variant]:
         """The same candidate in other precisions, which are measured once."""
         ...
@@ -86,9 +90,9 @@ class Screening:
 
     ``deciding``: how many rounds of two candidates can bring a decision between them.
 
-    First each single change of the user's own configuration has its turn, in the order of the space. Then each round
-    has what may be the fastest, if one is as optimistic about each as is little known of it, among these and what
-    differs in one setting from any that is expected to be faster.
+    First each single change of the user's own configuration has its turn, in the order of the space, except strategies
+    that save memory. Then each round has what may be the fastest, if one is as optimistic about each as is little known
+    of it, among all single changes and what differs in one setting from any that is expected to be faster.
     """
 
     bench: Bench
@@ -148,7 +152,7 @@ class Screening:
         """What is measured next; of other classes at most one, if it may be faster than all of the own class."""
         known = self.gains(self._pool)
         # Single changes come first, since a setting may gain only on its own.
-        single = self._differing_from(BASE).keys() - self.once.keys()
+        single = {each for each in self._differing_from(BASE) if not self.space.saves_memory(each)} - self.once.keys()
         order = sorted(self._pool, key=lambda each: (each not in single, -known[each].optimistic))
         picked, of_others = list[Variant](), list[Variant]()
         for each in order:

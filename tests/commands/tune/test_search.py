@@ -27,6 +27,9 @@ class Grid:
     def is_possible(self, variant):
         return True
 
+    def saves_memory(self, variant):
+        return False
+
     def in_other_precisions(self, variant):
         return [(*variant, "precision=bf16")]
 
@@ -161,6 +164,20 @@ def test_the_last_alternative_is_tried_too():
     bench = Bench(gains(), failing={each for (each,) in four})
     Search(bench, space, SAME).run()
     assert {each for purpose, asked in bench.asked if purpose == "screen" for each in asked} == {BASE, *four}
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.5, ("parallel=ddp", "workers=1")), (-0.5, ("workers=1",))])
+def test_what_saves_memory_is_tried_after_each_other_single_change(gain, expected):
+    space, lost = Grid(), -0.2
+    bench = Bench(gains(parallel_ddp=gain, workers_1=0.2, workers_2=lost, format_last=lost, parts_2=lost))
+    space.saves_memory = lambda variant: "parallel=ddp" in variant
+    search = Search(bench, space, SAME)
+    search.run()
+    asked = [each for purpose, asked in bench.asked if purpose == "screen" for each in asked if each != BASE]
+    others = {named({key: each}) for key, own in SETTINGS.items() for each in own[1:] if key != "parallel"}
+    assert set(asked[: len(others)]) == others
+    assert ("parallel=ddp",) in asked
+    assert search.outcome.choices[0].candidate == expected
 
 
 def test_nothing_else_works():
