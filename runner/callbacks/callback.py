@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Describes a run to its callbacks. ``model``: the user's own, as it is trained; read it, but do not call it.
+    """Describes a run to its callbacks. ``model``: the user's model during training; read it, but do not call it.
 
     ``step``: number of updates made before this session, if the run was resumed. ``task``: defines what a batch means.
-    ``gather``: returns a picklable value of each rank on every rank, for callbacks that every rank has. ``picture``:
-    records a PNG under a name, with the number of updates so far; rank 0 only. ``say``: prints a line on the terminal
-    and in run.log; rank 0 only.
+    ``gather``: returns the list of all ranks' values, in rank order, on every rank; values must be picklable, and the
+    callback must have ``every_rank``. ``picture``: records a PNG under a name, with the number of updates so far; rank
+    0 only. ``say``: prints a line on the terminal and in run.log; rank 0 only.
     """
 
     folder: Path
@@ -41,7 +41,7 @@ def file_name(name: str, split: str) -> str:
 class Callback:
     """Base class of callbacks, the entries of ``callbacks`` in the run config; override the methods that you need.
 
-    ``every_rank``: whether every rank has an instance; otherwise only rank 0 has one, which sees only its own share of
+    ``every_rank``: whether every rank has an instance; otherwise only rank 0 has one, which sees only rank 0's part of
     an evaluation. An exception in a callback ends the run, like an error in the model.
     """
 
@@ -62,8 +62,8 @@ class Callback:
     def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
         """Called after a batch of N samples was evaluated.
 
-        ``outputs``: the model's, on its device, for classification (N, classes) float; ``batch``: a ``Batch``, whose
-        ``content`` is what the data set's samples are collated to; ``ids``: N indices in the data set.
+        ``outputs``: the model's outputs, on its device; for classification a float tensor of shape (N, classes).
+        ``batch``: a ``Batch``, whose ``content`` is the collated samples. ``ids``: N indices in the data set.
         """
 
     def on_evaluation(self, split: str, samples: Any) -> None:
@@ -73,7 +73,7 @@ class Callback:
         """Called after a checkpoint was written. ``path``: last.pt, or the folder of a sharded checkpoint."""
 
     def on_end(self, result: ResultJson) -> None:
-        """Called when the run ends without an error. ``result``: result.json as rank 0 knows it, else empty."""
+        """Called when the run ends without an error. ``result``: the content of result.json on rank 0, else empty."""
 
     def close(self) -> None:
         """Release resources; always called last, however the run ended."""

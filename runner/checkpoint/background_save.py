@@ -1,4 +1,4 @@
-"""Work in the background of training: at most one piece at a time, whose error is not lost."""
+"""Saving a checkpoint in a thread while training continues; ``wait`` raises the error of a save that failed."""
 
 import threading
 import time
@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 
 class FinishedSave(NamedTuple):
-    """A save that is over. ``waited``: seconds that training stood still for it at last."""
+    """A save that is complete. ``waited``: seconds for which training stopped until it was."""
 
     step: int
     waited: float
 
 
 class GivenUp(Exception):
-    """Nobody waits for this work any more."""
+    """Raised in a save that is no longer wanted."""
 
 
 class BackgroundSave:
-    """Runs ``work`` in a separate thread; it receives a function that says whether the work is still wanted."""
+    """Runs ``work`` in a separate thread; it receives a function that returns whether it is still wanted."""
 
     def __init__(self, work: Callable[[Callable[[], bool]], None], *, step: int):
         self.step = step
@@ -29,7 +29,7 @@ class BackgroundSave:
         self._thread.start()
 
     def wait(self) -> FinishedSave:
-        """Wait for the end. Raises what the work raised."""
+        """Wait until the work ends. Raises what it raised."""
         started = time.perf_counter()
         self._thread.join()
         if self._error is not None:

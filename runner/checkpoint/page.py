@@ -1,4 +1,4 @@
-"""The page that ``show`` prints on a checkpoint."""
+"""What ``show`` prints about a checkpoint."""
 
 from dataclasses import dataclass
 from pathlib import Path

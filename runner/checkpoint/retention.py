@@ -1,4 +1,4 @@
-"""How often something is done: a number of updates, or of epochs as text, and the other way round."""
+"""Which checkpoints are kept, and intervals as text, such as 2epochs and 500steps."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ STEPS = re.compile(r"(\d+)steps?")
 
 
 def steps_of(value: Any) -> int | None:
-    """Updates in "500steps"; None for what is no such text."""
+    """The number of updates in a text such as "500steps"; None for anything else."""
     found = STEPS.fullmatch(value) if isinstance(value, str) else None
     return int(found[1]) or None if found else None
 
@@ -19,7 +19,10 @@ HOUR = 3600
 
 
 class Retention(NamedTuple):
-    """``last``: how many to keep; ``every``: keep multiples of it; ``hours``: keep one per this many hours; 0: off."""
+    """Which checkpoints to keep. ``last``: this many of the newest; ``every``: those of every n-th update.
+
+    ``hours``: one for each period of this many hours. 0 = none.
+    """
 
     last: int = 0
     every: int = 0

@@ -27,22 +27,22 @@ class Candidate:
 
 
 def candidates(run: RunConfig) -> Iterator[Candidate]:
-    """Everything that its options declare, then the other exact strategies. ``run``: complete, for this machine.
+    """All changes that the options of ``run`` declare, then those to the other exact strategies.
 
-    What is refused together with the rest of the config is reported with the reason for that.
+    ``run``: completed for this machine. A change that the rest of the config rules out is reported with the reason.
     """
     yield from settings(run)
     yield from strategies(run)
 
 
 def startup_of(setting: str) -> float:
-    """Some seconds by which a first start takes longer with an override of the trainer, as its rule declares it."""
+    """Roughly by how many seconds an override of a trainer key delays the first start, as the key's rule declares."""
     key, _, value = setting.partition("=")
     return TUNABLE[key].startup.get(value, 0.0) if key in TUNABLE else 0.0
 
 
 def settings(run: RunConfig) -> Iterator[Candidate]:
-    """Other values of the keys of its options."""
+    """Changes of single keys to other values, as the run's options declare them."""
     for key, tunable in _declared(run):
         found = tunable.values(run)
         if isinstance(found, str):
@@ -52,7 +52,7 @@ def settings(run: RunConfig) -> Iterator[Candidate]:
 
 
 def strategies(run: RunConfig) -> Iterator[Candidate]:
-    """The other exact ones, each with its own launcher, and as many ranks as it has by default."""
+    """Changes to the other exact strategies, each with its own launcher and its default number of ranks."""
     for name in options(STRATEGY):
         if name == run.parallel.name or not declared_class(STRATEGY, read_option(STRATEGY, name)).is_exact:
             continue

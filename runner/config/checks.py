@@ -1,4 +1,4 @@
-"""Checks settings that do not work together, except for those that an option knows of."""
+"""Refuses settings that do not work together, except for those that the options themselves refuse."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that
 def check_graphs(trainer: TrainerSection) -> None:
     """Raises ConfigurationError if trainer.compile does not work with its units or with accumulation."""
     mode, accumulation = trainer.compile, trainer.grad_accumulation
-    if trainer.compile_units and (reason := too_old("2.8")):  # which compiled each block for itself, at most 8
+    if trainer.compile_units and (reason := too_old("2.8")):  # earlier ones compile each block, at most 8
         raise ConfigurationError(
             f"trainer.compile_units: {reason}. Or set it to [], and compile the whole model.",
             key="trainer.compile_units",
@@ -25,8 +25,8 @@ def check_graphs(trainer: TrainerSection) -> None:
     if trainer.compile_units and mode in ("none", *CUDA_GRAPHS):
         reason = "nothing is compiled" if mode == "none" else "CUDA graphs capture a whole model"
         raise ConfigurationError(
-            f"trainer.compile_units: with trainer.compile={mode} {reason}. Set that to default or "
-            "max-autotune-no-cudagraphs, or compile_units to [].",
+            f"trainer.compile_units: with trainer.compile={mode} {reason}. Set trainer.compile to default "
+            "or max-autotune-no-cudagraphs, or trainer.compile_units to [].",
             key="trainer.compile_units",
         )
     if trainer.device == "cuda" and mode in CUDA_GRAPHS and accumulation > 1:
@@ -53,12 +53,12 @@ def check_trainer(run: RunConfig) -> None:
             "trainer.patience",
             trainer.patience,
             f": checkpoint.monitor={run.checkpoint.monitor} is never measured with "
-            "trainer.evaluate_every=0. Set that to 1.",
+            "trainer.evaluate_every=0. Set trainer.evaluate_every=1.",
         )
     if trainer.recompute and run.parallel.mixes_communication:
         raise ConfigurationError(
-            f"trainer.recompute: with parallel={run.parallel.name} ranks communicate within modules. Set it to [], and "
-            "with parallel=fsdp or mesh parallel.recompute=true instead.",
+            f"trainer.recompute: with parallel={run.parallel.name} ranks communicate within modules. Set it to []; "
+            "parallel=fsdp and parallel=mesh have parallel.recompute=true instead.",
             key="trainer.recompute",
         )
     if trainer.recompute and trainer.compile != "none":
@@ -130,14 +130,16 @@ def _check_spikes(run: RunConfig) -> None:
         )
     if run.checkpoint.every == 0:
         raise ConfigurationError.at(
-            "trainer.on_spike", action, " returns to a checkpoint, and checkpoint.every=0 writes none. Set that."
+            "trainer.on_spike",
+            action,
+            " returns to a checkpoint, and checkpoint.every=0 writes none. Set checkpoint.every=1epoch.",
         )
 
 
 def _check_verification(run: RunConfig) -> None:
     every, parallel = run.trainer.verify_every, run.parallel
     if parallel.outlives_ranks:
-        reason, instead = "exchanges each update once, with the replicas that are there then", "parallel=ddp"
+        reason, instead = "exchanges each update once, with the replicas that take part then", "parallel=ddp"
     elif not parallel.is_exact:
         reason, instead = "averages weights between two updates, where nothing else may change them", "parallel=ddp"
     elif parallel.compression == "powersgd":
@@ -174,7 +176,7 @@ def check_batch(run: RunConfig) -> None:
         nearest = f"{lower} or {upper}" if lower else str(upper)
         is_fixed = bool(run.launcher.machines)  # by a list of hosts
         instead = "" if is_fixed else " or ".join(map(str, _fitting(run.launcher.nproc_per_node, size, parts)))
-        kind = "ranks" if shares == run.launcher.ranks else "shares of the data"
+        kind = "ranks" if shares == run.launcher.ranks else "data-parallel ranks"
         instead = instead and f"; or with this batch launcher.nproc_per_node={instead}"
         raise ConfigurationError.at(
             "data.batch_size",
@@ -193,7 +195,7 @@ def _fitting(count: int, size: int, parts: int) -> list[int]:
 def check_fresh_start(run: RunConfig, *, what: str) -> None:
     """Raises ConfigurationError for a run that only evaluates, or resumes another.
 
-    ``what``: what needs a training from the start, such as "a judgement".
+    ``what``: names in the error what needs training from the start, such as "a judgement".
     """
     unsuited = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
     for key, value in unsuited.items():
@@ -235,7 +237,7 @@ def with_checkpoint(run: RunConfig) -> RunConfig:
 
 
 def _check_mirror(mirror: str) -> None:
-    """Raises ConfigurationError for what is not an address, and Unavailable if it cannot be reached from here."""
+    """Raises ConfigurationError if it is not an address, and Unavailable if object storage is not supported here."""
     Address.of(mirror, key="checkpoint.mirror")
     if reason := storage.unavailable():
         raise Unavailable.at("checkpoint.mirror", mirror, f": {reason}.")

@@ -1,4 +1,4 @@
-"""A class in a file, ``net.py:Net``, wherever a ``_target_`` may name one: when typed, or in a project's configs.
+"""Classes in files, ``net.py:Net``, as a ``_target_`` may name them, typed or in a project's configs.
 
 A file is parsed, but never executed, to find out what it defines.
 """
@@ -25,10 +25,10 @@ _RELATIVE = re.compile(rf"(?!/)[^\0]*[^/\0]{NAMED}")
 
 @cache
 def project_of(folder: Path) -> Path:
-    """The project that a folder of configs belongs to: where the pyproject.toml is that names it, else its parent."""
+    """The project of a folder of configs: the folder whose pyproject.toml names it, else its parent."""
     folder = folder.resolve()
-    for parent in reversed(folder.parents):  # of src/conf, the project that names it rather than src
-        with suppress(ConfigurationError):  # of a pyproject.toml that has nothing to do with this folder
+    for parent in reversed(folder.parents):  # outermost first
+        with suppress(ConfigurationError):  # of a pyproject.toml that does not belong to this folder
             if (conf := conf_of(parent)) is not None and conf.resolve() == folder:
                 return parent
     return folder.parent

@@ -17,7 +17,7 @@ SEARCHPATH = "hydra.searchpath"
 
 
 class Source(NamedTuple):
-    """A place where Hydra looks for configs. ``named_by``: the flag or key; ``folder``: None for a package."""
+    """A folder that Hydra searches. ``named_by``: its flag or key; ``place``: as typed; ``folder``: None for packages."""
 
     named_by: str
     place: str
@@ -112,7 +112,7 @@ class CommandLine:
         return CommandLine((*self.arguments[:last], override, *after), self.home)
 
     def searching(self, folder: Path) -> "CommandLine":
-        """The command line that makes Hydra look for configs in ``folder`` too, after its own places."""
+        """The command line that makes Hydra look for configs in ``folder`` too, after the other folders."""
         if self.flags.config_dir is None:
             return CommandLine((*self.arguments, "--config-dir", str(folder)), self.home)
         typed = [each for each in self.overrides if each.startswith(f"{SEARCHPATH}=[")]
@@ -130,7 +130,7 @@ class CommandLine:
 
     def composing(self, folder: Path, name: str) -> "CommandLine":
         """The command line with another primary config."""
-        flags = ("--config-path", str(folder), "--config-name", name)  # of two the last one counts
+        flags = ("--config-path", str(folder), "--config-name", name)  # if a flag is given twice, the last one counts
         return CommandLine((*self.arguments, *flags), self.home)
 
 
@@ -167,7 +167,7 @@ def typed_values(overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def choices(override: Any) -> list[Any]:
-    """The values that a parsed override sets its key to: one, or each of a sweep's."""
+    """The values that a parsed override sets its key to: one, or all those of a sweep."""
     from hydra.core.override_parser.types import ChoiceSweep, Override
 
     value = override.value()

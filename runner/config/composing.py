@@ -1,4 +1,4 @@
-"""Composes the run config of some overrides, without a run."""
+"""Composes run configs from overrides, without starting runs."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -45,14 +45,14 @@ class Compositions:
         self._composed: dict[Any, bytes] = {}
 
     def compose(self, loader: ConfigLoaderImpl, name: str | None, overrides: list[str], **how: Any) -> DictConfig:
-        """Compose with ``loader``, at a fraction of the cost if only values are new. Raises what Hydra raises."""
+        """Compose with ``loader``; if only values differ from an earlier config, reuse it. Raises what Hydra raises."""
         try:
             return self._by_values(loader, name, [self._parsed(each) for each in overrides], how)
-        except (HydraException, OmegaConfBaseException):  # Hydra's own message speaks of what was typed
+        except (HydraException, OmegaConfBaseException):  # again, for Hydra's own message on what was typed
             return self._compose(loader, name, overrides, **how)
 
     def _parsed(self, text: str) -> Override:
-        """The parsed override, kept, since most overrides of a job are its neighbours' too."""
+        """The parsed override, cached, since the jobs of a sweep have most overrides in common."""
         if text not in self._overrides:
             self._overrides[text] = self._parser.parse_override(text)
         return self._overrides[text]
@@ -76,14 +76,14 @@ class Compositions:
 
 
 class RememberingLoader(ConfigLoaderImpl):
-    """Hydra's loader, for a process that composes many configs, as those of a sweep's jobs."""
+    """Hydra's loader, for a process that composes many configs, such as those of a sweep's jobs."""
 
     def __init__(self, loader: ConfigLoader):
         super().__init__(config_search_path=loader.get_search_path())
         self._compositions = Compositions(ConfigLoaderImpl._load_configuration_impl)
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """The sweep's own config: sweepers only compose each job to find mistakes, and planning it finds them too."""
+        """The sweep's own config: sweepers compose each job only to find mistakes, as planning the sweep does."""
         return master_config
 
     def load_job(self, master_config: DictConfig, overrides: list[str]) -> DictConfig:
@@ -99,7 +99,7 @@ def _text(override: Override) -> str:
 
 
 def _is_value(override: Override, exists: Callable[[str], bool]) -> bool:
-    """Whether Hydra sets it in the config when that is composed, instead of choosing an option by it."""
+    """Whether it sets a value in the composed config, instead of choosing an option."""
     return isinstance(override.value(), dict) or not exists(override.key_or_group)
 
 

@@ -87,7 +87,7 @@ def file_schema(folders: Folders = OWN) -> Schema:
 
 
 def option_schema(group: str, name: str, folders: Folders = OWN, *, written: bool = False) -> Schema:
-    """The schema of the section that an option becomes. written: as a file of YAML, see above."""
+    """The schema of an option's section of run.yaml; with ``written``, of the option's YAML file."""
     content = read_option(group, name, folders)
     if group in NAMED:
         return _entries(group, folders, written=written)
@@ -164,7 +164,7 @@ def _keys_of_group(group: str, folders: Folders) -> dict[str, Schema]:
 
 
 def _entries(group: str, folders: Folders, *, written: bool = False) -> Schema:
-    """A mapping from names to sections with a class; of a class that an option has, its keys."""
+    """A mapping from names to sections, each with a class; if the class is an option's, with the option's keys."""
     entries: dict[str, Schema] = {}
     for option in options(group, folders):
         meanings = _meanings(_file(group, option, folders), group)
@@ -225,7 +225,7 @@ def _file(group: str, name: str, folders: Folders) -> Path:
 
 @cache
 def _meanings(path: Path, section: str = "") -> dict[str, str]:
-    """The meanings of the keys of a section, by key; of the files that an option includes, only its own."""
+    """The meanings of the keys of a section, by key; without those of files that it includes."""
     found = described(path, "" if path == CONF / "config.yaml" else section)
     prefix = f"{section}." if section else ""
     return {each.key.removeprefix(prefix): each.meaning for each in found if each.key.startswith(prefix)}

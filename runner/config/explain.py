@@ -34,7 +34,7 @@ def raised_by_hydra(error: Exception) -> bool:
 def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
     """The error with Hydra's message in one paragraph, and the nearest names of options and keys.
 
-    folders: where it looked. Raises what ``refuse_without_package`` does.
+    ``folders``: where Hydra looked for configs. Raises ConfigurationError as ``refuse_without_package`` does.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines)

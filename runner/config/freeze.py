@@ -1,6 +1,6 @@
-"""Turns what Hydra composed into the frozen run config, pass by pass. It never changes afterwards.
+"""Turns the config that Hydra composed into the frozen run config, which never changes afterwards.
 
-All of it happens without torch, before any process of the run starts.
+This happens without torch, before any process of the run starts.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted
 from manyheads.runner.trust.trust_store import Trust
 
-# The launcher decides how its ranks communicate, which strategies ask for; looking for data may take long.
+# The launcher is first, since strategies ask how its ranks communicate; data is last, since finding it may take long.
 ORDER = sorted(GROUPS, key=lambda group: {"launcher": 0, "data": 2}.get(group, 1))
 
 
@@ -93,7 +93,7 @@ def _checked(run: RunConfig) -> RunConfig:
         if group != "data":
             getattr(run, group).check_keys()
             getattr(run, group).check_run(run)
-    check_batch(run)  # after what is missing: a sweep skips such a job, whatever its batch
+    check_batch(run)  # after Unavailable errors: a sweep skips such a job, whatever its batch
     run = with_checkpoint(run)
     check_graphs(run.trainer)
     check_trainer(run)

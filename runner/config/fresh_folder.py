@@ -32,10 +32,10 @@ def refuse(message: str) -> NoReturn:
 
 
 def is_met_elsewhere(launcher: Mapping[Any, Any]) -> bool:
-    """Whether this command only takes part in the run of another machine, by the launcher's section.
+    """Whether this command joins a run whose parent is on another machine, by the launcher's section.
 
-    If an engine chooses the machines, the first of the tasks that srun has started is the run. The project's own
-    declaration counts, since it is not known yet whether the user trusts this config's code.
+    If the launcher finds its machines itself, the first of srun's tasks is the parent. The project's own declaration of
+    the launcher counts, since it is not known yet whether the user trusts this config's code.
     Raises ConfigurationError.
     """
     if (rendezvous := launcher.get("rendezvous")) is not None:

@@ -63,7 +63,7 @@ def _names(folder: Path) -> frozenset[str]:
 
 
 def forget() -> None:
-    """Look for options anew: this process has written one."""
+    """Forget which options exist, after this process has written one."""
     _names.cache_clear()
 
 
@@ -100,7 +100,7 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
 
 
 def own_sections(group: str) -> list[Section]:
-    """The contents of this project's own options of a group; for a group of entries, the contents of these.
+    """The contents of this project's own options of a group; for a group of entries, those of the entries.
 
     Empty for any other name.
     """
@@ -130,11 +130,11 @@ def option_of(group: str, section: Any, folders: Folders = OWN) -> Section | Non
 
 
 def refuse_hidden(group: str, section: Section, folders: Folders = OWN) -> None:
-    """Raises ConfigurationError if another folder has a different class by that name, since Hydra took the first."""
+    """Raises ConfigurationError if the option hides one of that name and another class in a later folder."""
     name, taken = section["name"], section["_target_"]
     paths = [path for folder in folders if os.path.isfile(path := folder / group / f"{name}.yaml")]
     targets = {path: (content := read(path)).get(group, content).get("_target_", taken) for path in paths}
-    if taken not in targets.values():  # the name is the user's choice among a library's, as of model=timm
+    if taken not in targets.values():  # the name is one of a library's that the user chose, as with model=timm
         return
     for path, target in targets.items():
         if target != taken:
@@ -142,7 +142,7 @@ def refuse_hidden(group: str, section: Section, folders: Folders = OWN) -> None:
 
 
 def entry_option(group: str, entry: Section, folders: Folders = OWN) -> Section | None:
-    """The entry for this entry's class in an option of the group, with its defaults; None if no option has one."""
+    """The entry of an option of the group that has this entry's class, with its defaults; None if there is none."""
     known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
     return next((each for each in known if each["_target_"] == entry["_target_"]), None)
 

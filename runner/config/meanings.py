@@ -27,7 +27,7 @@ def description(path: Path) -> str:
 
 
 def described(path: Path, group: str = "") -> Iterator[Described]:
-    """The keys of a file in its order, including those without a comment. group: whose option it is."""
+    """The keys of a file in its order, including those without a comment. ``group``: the option's group."""
     text = path.read_text()
     package = package_of(text)
     prefix = {"_global_": []}.get(package, package.split(".")) if package else [group] if group else []

@@ -66,7 +66,7 @@ ALLOWED = (*GROUPS, *NAMED, "experiment")
 
 
 class Package(NamedTuple):
-    """An installed package with options. ``name``: with its version; ``folder``: of its configs."""
+    """An installed package with options. ``name``: its name and version; ``folder``: its folder of configs."""
 
     name: str
     folder: Path
@@ -91,7 +91,7 @@ class Package(NamedTuple):
 def packages() -> tuple[Package, ...]:
     """The installed packages that bring options, in alphabetical order.
 
-    Raises ConfigurationError for an option that this project or another package has too, and for other configs.
+    Raises ConfigurationError for files that are not options, or that this project or another package has too.
     """
     found = sorted({package.folder: package for package in _found()}.values())
     owners: dict[tuple[str, str], Package | None] = {
@@ -128,7 +128,7 @@ def _found() -> Iterator[Package]:
 
 
 def _distributions() -> Iterator["Distribution"]:
-    """Those with such an entry point; asking importlib.metadata for all of them takes four times as long."""
+    """The distributions with this entry point; listing all by importlib.metadata takes four times as long."""
     for folder in dict.fromkeys(sys.path):
         try:
             names = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]

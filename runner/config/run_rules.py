@@ -1,4 +1,4 @@
-"""The keys that every run has: their allowed values, and which may be tuned. An option declares that of its own."""
+"""The keys that every run has: their allowed values, and which may be tuned. Options declare their own keys."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -33,7 +33,7 @@ class Saved(NamedTuple):
 def read_saved(path: Path) -> Saved | None:
     """The config at ``path`` if it is a complete run's; None if it is missing, or if Hydra has yet to compose it.
 
-    Raises ConfigurationError for somebody else's that cannot be read.
+    Raises ConfigurationError for somebody else's config that cannot be read.
     """
     folder = path.parent.resolve()
     try:

@@ -1,4 +1,4 @@
-"""Turns what Hydra composed into a plain run config: looks up its options, and checks its keys and values."""
+"""Turns the config that Hydra composed into a plain run config: looks up its options, checks its keys and values."""
 
 import pickle
 import re
@@ -74,7 +74,7 @@ def check(composed: DictConfig, folders: Folders = OWN) -> Section:
 
 
 def _without_class(option: Section) -> dict[str, Any]:
-    """The content of an option's file in any folder, without the code that it would have imported here."""
+    """An option's content without the class that declares it, which would be imported from any folder."""
     return {key: value for key, value in option.items() if key != OPTION}
 
 
@@ -213,7 +213,7 @@ def _check_own_name(group: str, section: Section, option: Section | None, folder
 
 
 def _refuse_keys_of_another(group: str, section: Mapping[str, Any], folders: Folders) -> None:
-    """Raises ConfigurationError for a file's class set over an option whose own keys the class would be given too."""
+    """Raises ConfigurationError if a file's class is set over an option, whose keys the class would get too."""
     known, name = options(group, folders), section["name"]
     if KIND not in known or name not in known or source_file(section["_target_"]) is None:
         return

@@ -27,7 +27,7 @@ _BARE = re.compile(rf"[^=]*[^=/]{NAMED}")
 
 
 class Typed(NamedTuple):
-    """The command line in a form that Hydra accepts, and the keys and values that the user has typed by it."""
+    """The command line in a form that Hydra accepts. ``own``: the keys and values that the user set by naming files."""
 
     line: CommandLine
     own: tuple[tuple[str, str], ...]
@@ -73,7 +73,7 @@ def _target(override: str, written: Iterable[str | None]) -> str:
 
 
 def _option(group: str, target: str, line: CommandLine, offered: dict[str, str]) -> str:
-    """The option's name, from those of the file and the class, since Hydra accepts no slashes or hidden folders."""
+    """The option's name, made of the file's and the class's: Hydra accepts no slashes or hidden folders in it."""
     path, _, name = target.rpartition(":")
     parts = [re.sub(r"[^A-Za-z0-9_.-]", "_", part.lstrip(".")) for part in Path(path).parts[1:]]
     for count in range(1, len(parts) + 1):  # folders distinguish files of the same name

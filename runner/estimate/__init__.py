@@ -1,1 +1,1 @@
-"""The memory and traffic of a run, by rank, found without its devices, its memory or its other ranks."""
+"""Estimates the memory and communication of each rank of a run, without its devices or its other ranks."""

@@ -33,7 +33,7 @@ class EstimatedRank:
 
     @classmethod
     def of(cls, found: RankHolds) -> "EstimatedRank":
-        """The rank as it was rehearsed."""
+        """The answer for a rehearsed rank."""
         kinds = ("rank", "parameters", "gradients", "optimizer", "masters", "buffers", "activations", "most", "stops")
         return cls(
             **{kind: getattr(found, kind) for kind in kinds},
@@ -71,7 +71,7 @@ class Estimates(Answer):
 
     @classmethod
     def of(cls, found: Sequence[Estimate], device: DeviceMemory | None) -> "Estimates":
-        """The estimates as they were found."""
+        """The answer for these estimates."""
         return cls([_run(each, device) for each in found], None if device is None else device.memory, [*found], device)
 
     @property

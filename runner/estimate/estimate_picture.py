@@ -1,4 +1,4 @@
-"""The estimate as a picture: what the largest rank holds when it holds most, stacked by kind, and its communication."""
+"""The estimate as a picture: the peak memory of the largest rank, stacked by kind, and its communication."""
 
 import io
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from manyheads.runner.report.palette import short
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HELD = {  # colours that are told apart by those who see fewer, too
+HELD = {  # also distinct for colour-blind readers
     "parameters": "#0072b2",
     "gradients": "#56b4e9",
     "optimizer": "#009e73",
@@ -26,7 +26,7 @@ GB = 10**9
 
 
 def draw(found: list[Estimate], device: DeviceMemory | None, *, form: str) -> bytes | None:
-    """The picture as ``form``, "png" or "svg"; None where nothing could be estimated."""
+    """The picture as ``form``, "png" or "svg"; None if nothing could be estimated."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ def draw(found: list[Estimate], device: DeviceMemory | None, *, form: str) -> by
 
 
 def _stack(axes: "Axes", names: list[str], rows: list[dict[str, float]], kinds: dict[str, tuple[str, str]]) -> None:
-    """A bar for each row, of parts one after the other."""
+    """Draw a bar for each row, with its parts next to each other."""
     left = [0.0] * len(rows)
     for kind, (name, color) in kinds.items():
         widths = [row.get(kind, 0.0) for row in rows]

@@ -65,7 +65,7 @@ class RankHolds:
 class Estimate:
     """One configuration. ``label``: the keys that were swept; ``name``, ``color``: of its strategy.
 
-    ``holds``: of ranks that show the most and the least that any holds; none where it is refused, for ``reason``.
+    ``holds``: the ranks that hold the most and the least; empty if the configuration is refused, for ``reason``.
     """
 
     label: str
@@ -83,14 +83,14 @@ class Estimate:
         return max(self.holds, key=lambda each: (each.most is not None, each.total))
 
     def range(self, kind: str) -> tuple[int, int]:
-        """Least and most of a kind over the ranks."""
+        """The least and the most bytes of a kind that any rank holds."""
         found = [size for each in self.holds if (size := getattr(each, kind)) is not None]
         return min(found), max(found)
 
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """The memory that each rank has, in bytes, and where that is from."""
+    """The memory that each rank has, in bytes, and where that number is from."""
 
     memory: int
     source: str = field(default="--device-memory")

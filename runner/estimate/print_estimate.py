@@ -23,7 +23,7 @@ SENT = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "send", "rece
 
 
 def show(found: list[Estimate], device: DeviceMemory | None, *, console: Console | None = None) -> None:
-    """Print the tables, refusals and notes. A table that is too wide is turned: kinds become its rows."""
+    """Print the tables, refusals and notes. A table that is too wide is transposed."""
     console = console or Console(highlight=False)
     known = [each for each in found if each.holds]
     for title, rows in (_held(known, device), _sent(known)) if known else ():
@@ -48,7 +48,7 @@ def show(found: list[Estimate], device: DeviceMemory | None, *, console: Console
 
 
 def name_of(found: Estimate) -> str:
-    """Values of the keys that were swept, such as ``fsdp, adamw``; the strategy where none was."""
+    """The values of the swept keys, such as ``fsdp, adamw``; the strategy if no key was swept."""
     return ", ".join(each.partition("=")[2] for each in found.label.split()) or found.name
 
 
@@ -125,7 +125,7 @@ def _step(most: int) -> int:
 
 
 def digits(value: float) -> str:
-    """Three of them, or all before the point."""
+    """A number with three significant digits, or all digits before the point."""
     if not value:
         return "0"
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

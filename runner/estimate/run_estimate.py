@@ -1,4 +1,4 @@
-"""From the command's overrides to a run config for each combination of their values."""
+"""The command ``estimate``: a run config for each combination of swept values, and its estimate."""
 
 import re
 import sys
@@ -24,12 +24,12 @@ from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.progress import working
 
 RANKS = "launcher.nproc_per_node"
-DEVICE = "trainer.device"  # no device is needed, so that none of this machine's may limit the number of ranks
+DEVICE = "trainer.device"  # set to cpu, so that the number of this machine's GPUs does not limit the ranks
 
 
 @dataclass(frozen=True)
 class PlannedEstimate:
-    """A combination. ``label``: the overrides by which it differs.
+    """A combination of swept values. ``label``: the overrides by which it differs from the others.
 
     ``run``: its config; None if it is refused, for this ``reason``.
     """
@@ -66,7 +66,7 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
 
 
 def _config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunConfig:
-    """The run config; a number of ranks does not count for a strategy of one process, to compare it with others.
+    """The run config. A strategy of one process ignores a number of ranks, so that it can be compared with others.
 
     Raises ConfigurationError.
     """
@@ -112,7 +112,7 @@ def estimate(
     if image is not None:
         drawn = draw(found, device, form=image.form)
         if drawn is None:
-            raise Unavailable.at("--picture", picture, ": there is nothing to draw, since all of them were refused.")
+            raise Unavailable.at("--picture", picture, ": nothing to draw, since all configurations were refused.")
         image.write(drawn)
         print(f"wrote {picture}", file=sys.stderr)
     return Estimates.of(found, device)

@@ -1,4 +1,4 @@
-"""The columns of a run's tables. New ones are added at the end, so that older readers find theirs."""
+"""The columns of a run's tables. New columns are added at the end, so that older readers find those they know."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ STEP_COLUMNS = (
     *("epoch", "step", "samples", "loss", "lr", "grad_norm", "samples_per_second", "data_fraction"),
     "time",  # when the row's last update was made, in seconds since 1970
 )
-MFU = "mfu"  # the last one of steps.csv, where it is known what the devices can compute: from 0 to 1
+MFU = "mfu"  # model FLOPs utilization, 0 to 1: the last column of steps.csv, if the devices' peak is known
 TAKEN = ("epoch", "first", "step", "samples", "digest", "of", "bits", "again")  # of samples.csv
 SKIPPED = ("epoch", "step", "sample", "path", "reason")  # of skipped.csv
 SPIKES = ("epoch", "step", "spike", "reason", "loss", "loss_limit", "norm", "norm_limit", "samples")  # of spikes.csv
 
 
 def epoch_columns(train: Sequence[str], val: Sequence[str]) -> tuple[str, ...]:
-    """Those of epochs.csv; ``train`` and ``val``: the loss and metrics of each split."""
+    """The columns of epochs.csv. ``train``, ``val``: the loss and metrics of each split."""
     return (
         *("epoch", "step", "started", "train_seconds", *train),
         *("val_seconds", *val, "val_samples", "samples_per_second", "peak_memory_mb"),
@@ -23,5 +23,5 @@ def epoch_columns(train: Sequence[str], val: Sequence[str]) -> tuple[str, ...]:
 
 
 def evaluation_columns(val: Sequence[str]) -> tuple[str, ...]:
-    """Those of evaluations.csv, which a run has that is evaluated within its epochs."""
+    """The columns of evaluations.csv, which runs with evaluations within epochs have. ``val``: loss and metrics."""
     return ("epoch", "step", "time", "val_seconds", *val, "val_samples")

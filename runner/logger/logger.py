@@ -1,4 +1,4 @@
-"""The base class of loggers, and what guards a run from them: one that fails or is slow does not disturb it."""
+"""The base class of loggers, and a guard that keeps a logger that fails or is slow from disturbing the run."""
 
 import logging
 import queue
@@ -64,11 +64,11 @@ class Logger:
         """Called with result.json as far as rank 0 knows it; not called if training failed."""
 
     def close(self) -> None:
-        """Always the last call, however the run ended."""
+        """Release resources; always called last, however the run ended."""
 
 
 log = logging.getLogger(__name__)
-MOST_WAITING = 1000  # calls; more than that are left out
+MOST_WAITING = 1000  # pending calls; further ones are dropped
 CLOSE_SECONDS = 10.0  # that the end of a run waits for a slow logger
 
 

@@ -8,7 +8,7 @@ from manyheads.runner.option.rules import choice, text
 
 
 class LoggerOption(Option):
-    """Declares an entry of ``logger``. ``publishes``: it is a Tracker, which runs outside the ranks.
+    """Declares an entry of ``logger``. ``publishes``: whether it is a Tracker, which runs outside the ranks.
 
     ``settings``: files that its client would read from the working directory.
     """
@@ -31,7 +31,7 @@ class TrackerOption(LoggerOption):
         return f"the package {self.package} is not installed: pip install 'manyheads[{self.package}]'"
 
 
-# Run folders get published: what opens an account comes from the environment, or from the tracker's own login.
+# Run folders are published, so credentials come from the environment or from the tracker's own login.
 ADDRESS = text(
     "an address without user and password, which belong in the environment",
     "(?!.*://[^/]*@).+",

@@ -22,11 +22,14 @@ class MLflowOption(TrackerOption):
 
 STATUS = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", "running": "RUNNING"}
 RUN, SWEEP, PARENT = "manyheads.run", "manyheads.sweep", "mlflow.parentRunId"
-LOCK = "trackers.lock"  # in a sweep's folder: its jobs have one parent
+LOCK = "trackers.lock"  # in a sweep's folder, so that its jobs create one parent run
 
 
 class MLflow(Tracker):
-    """``tracking_uri``: None for MLFLOW_TRACKING_URI, or else MLflow's own default, in the working directory."""
+    """Publishes a run to MLflow, below a parent run if it is a sweep's.
+
+    ``tracking_uri``: None for MLFLOW_TRACKING_URI, or else MLflow's own default, in the working directory.
+    """
 
     def __init__(self, *, tracking_uri: str | None = None, experiment: str = "manyheads", checkpoint: str = "none"):
         super().__init__(checkpoint=checkpoint)
@@ -113,7 +116,7 @@ class MLflow(Tracker):
         return run.info.run_id
 
     def _parent_of(self, run: TrackedRun) -> str:
-        """The run that stands for the sweep."""
+        """The id of the MLflow run that represents the sweep."""
         assert run.group is not None
         with in_turn(run.group.folder / LOCK):
             found = self._find(SWEEP, run.group.key)
@@ -135,12 +138,12 @@ def _tags(run: TrackedRun, parent: str | None) -> dict[str, str]:
 
 
 def _last_step(found: Any) -> int:
-    """The last step that a run has a value of, -1 for none."""
+    """The last step for which a run has a value; -1 if it has none."""
     return -1 if found is None else max((metric.step for metric in found.data._metric_objs), default=-1)
 
 
 def _status_of_sweep(group: TrackedSweep, *, but: str) -> str:
-    """From its ledger; the job that asks has ended, whether the ledger says so already or not."""
+    """The sweep's status by its ledger; the calling job counts as ended, even if the ledger lists it as running."""
     states = [entry.state for entry in Ledger(group.folder).entries()]
     if states.count("running") > 1 or "pending" in states:
         return "RUNNING"

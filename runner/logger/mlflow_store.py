@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 DATABASE, FOLDER = "mlflow.db", "mlruns"  # MLflow's own defaults, in the working directory
-# The caller tries again later; the client alone would take four minutes over a server that is gone, and twenty
-# over one that hangs.
+# The caller tries again later; the client's own retries would take four minutes if a server is gone, and twenty if it
+# hangs.
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
 SILENCE = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 
 
 class Store:
-    """The store at an address, which is relative to the folder that this process now stands in; None for the default.
+    """An MLflow store. ``uri``: its address, relative to the present working directory; None for MLflow's default.
 
-    A store on this machine says where the files of its runs go: anywhere. So unless the user has named it, or marked
-    the folder as his own, which a process then has not left, it must be one that a run of his has created.
+    A store on this machine decides where the files of its runs are written. So it must have been created by one of the
+    user's own runs, unless the user named it, or trusts its folder, in which case the process still works there.
     """
 
     def __init__(self, uri: str | None):
@@ -40,7 +40,7 @@ class Store:
 
         if self._uri is None and Path.cwd() == self._here:
             return MlflowClient()
-        with contextlib.chdir(self._here):  # a database has its files next to where it is opened
+        with contextlib.chdir(self._here):  # a database puts its files into the working directory
             return MlflowClient(self._uri or self._own())
 
     def _own(self) -> str:
@@ -56,7 +56,7 @@ class Store:
 
 
 def absolute(uri: str) -> str:
-    """An address of MLflow's that means the same wherever a process stands."""
+    """An MLflow address that does not depend on the working directory."""
     for scheme in ("sqlite:///", "file:"):
         if uri.startswith(scheme) and "://" not in uri.removeprefix("sqlite:///"):
             return scheme + os.path.abspath(uri.removeprefix(scheme))

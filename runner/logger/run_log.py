@@ -14,7 +14,7 @@ WIDTH = 120  # of tables
 
 
 class Stamped(io.TextIOBase):
-    """A text file whose whole lines are appended to a log, each with the time, as the parent writes its own there."""
+    """A text file that appends each complete line to a log, with the time in the format of the parent's lines."""
 
     def __init__(self, path: Path):
         self._path, self._rest = path, ""
@@ -43,7 +43,7 @@ def log_display(path: Path) -> Terminal:
         highlight=False,
         markup=False,
         emoji=False,
-        _environ={},  # what says how to show things on the user's terminal is not for a file
+        _environ={},  # settings of the user's terminal do not apply to a file
     )
     return Terminal(console)
 
@@ -53,7 +53,7 @@ class Both(Display):
 
     def __init__(self, terminal: Display, log: Display):
         self._terminal, self._all = terminal, (terminal, log)
-        self.update = terminal.update  # type: ignore[method-assign]  # called very often, and nothing to a log
+        self.update = terminal.update  # type: ignore[method-assign]  # called very often, and not for a log
 
     def header(self, lines: dict[str, str]) -> None:
         for display in self._all:

@@ -1,6 +1,6 @@
 """The display of a run: a header, a live line while training, a line for each epoch, a table at the end.
 
-Rank 0 shows it, but for the first line, which is the parent's.
+Rank 0 prints it, except for the first line, which the parent prints.
 """
 
 import errno
@@ -18,7 +18,7 @@ from manyheads.runner.wording import duration
 
 LIVE_SECONDS = 0.25
 PLAIN_SECONDS = 20.0
-WIDE = 100  # a terminal that has room for more words
+WIDE = 100  # columns of a terminal that has room for more words
 BAR_WIDTH = 4  # of the bar, at least
 LEFT_WIDTH = 14  # of the time that is left, with the spaces between columns
 NAME_WIDTH = 9  # of the names in a header, such as "precision"
@@ -33,10 +33,10 @@ class Screen(Console):
 
 
 class Display:
-    """Shows nothing: what every rank but the first has. ``Terminal`` is the other one."""
+    """The interface of a display. It shows nothing, and serves all ranks but the first, which has Terminal."""
 
     def header(self, lines: dict[str, str]) -> None:
-        """Names and texts, in as many calls as there are parts of it."""
+        """Show names with their texts; called once for each part of the header."""
 
     def start(self, *, done: int, total: int) -> None:
         """Training starts, or continues, after ``done`` of ``total`` updates."""
@@ -48,10 +48,10 @@ class Display:
         """An update is done; called very often."""
 
     def interval(self, step: int, words: dict[str, str]) -> None:
-        """A row of steps.csv is written: ``loss``, ``metric``, ``pace`` and ``speed`` in words; empty if unknown."""
+        """A row of steps.csv was written. ``words``: its ``loss``, ``metric``, ``pace``, ``speed``; empty if unknown."""
 
     def epoch(self, words: list[str]) -> None:
-        """A row of epochs.csv is written: which epoch it was, and what was measured."""
+        """A row of epochs.csv was written. ``words``: which epoch it was, and what was measured."""
 
     def say(self, message: str) -> None:
         """Show a sentence, above the live line."""

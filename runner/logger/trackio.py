@@ -9,14 +9,14 @@ from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Track
 
 
 class TrackioOption(TrackerOption):
-    """It writes below the user's own cache, or TRACKIO_DIR."""
+    """Needs no steering keys: Trackio writes below the user's own cache, or TRACKIO_DIR."""
 
     package = "trackio"
     rules: ClassVar = {"project": NAME}
 
 
 class Trackio(Tracker):
-    """One run of ``project``. Files stay where they are."""
+    """Publishes a run to Trackio's database on this machine, under ``project``; uploads no files."""
 
     def __init__(self, *, project: str = "manyheads"):
         super().__init__()
@@ -27,7 +27,7 @@ class Trackio(Tracker):
         return self._run.key
 
     def open(self, run: TrackedRun, known: str | None) -> int | None:
-        import trackio.sqlite_storage  # noqa: F401  # so that what is missing is told now
+        import trackio.sqlite_storage  # noqa: F401  # fails now if a package is missing
 
         self._run = run
         return None if known == run.key else -1

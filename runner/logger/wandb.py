@@ -28,13 +28,13 @@ class WandBOption(TrackerOption):
     steering: ClassVar = ("entity", "base_url")
 
 
-STEP = "step"  # the column that curves are drawn over
+STEP = "step"  # the x-axis of the curves
 INIT_SECONDS = 10
 FOLDER = "wandb"
 
 
 class WandB(Tracker):
-    """``mode``: online or offline; None for WANDB_MODE, or else online."""
+    """Publishes a run to Weights & Biases. ``mode``: online or offline; None for WANDB_MODE, or else online."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class WandB(Tracker):
 
     def open(self, run: TrackedRun, known: str | None) -> int | None:
         self._key, self._kept = run.key, run.folder / FOLDER
-        self._scratch = Path(tempfile.mkdtemp(prefix="manyheads-"))  # its links would point outside the run folder
+        self._scratch = Path(tempfile.mkdtemp(prefix="manyheads-"))  # its links would point outside the run's
         self._run = self._begin(run)
         self._run.define_metric(STEP, hidden=True)
         self._run.define_metric("*", step_metric=STEP)
         self._first = self._run.starting_step if self._run.resumed else 0
         if self._is_offline and _is_synced(self._kept, run.key):
-            return None  # from here on what is new makes a directory of its own
+            return None  # new points go to a directory of their own
         return self._first - 1
 
     def publish(self, points: Sequence[Point]) -> None:
-        for point in points:  # a row of an epoch may come when the server has closed that of its last step
+        for point in points:  # an epoch's row may arrive after the server has closed its last step
             row = {**point.values, STEP: point.step, "_timestamp": point.time}
             self._run.log(row, step=max(point.step, self._first))
 
     def upload(self, path: Path, name: str) -> None:
-        copy = Path(self._run.dir) / name  # a link would lead nowhere once the folder is moved
+        copy = Path(self._run.dir) / name  # a link would be broken once the folder is moved
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
         self._run.save(str(copy), base_path=self._run.dir, policy="end")
@@ -90,7 +90,7 @@ class WandB(Tracker):
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _keep(self) -> None:
-        """Put what was written offline into the run folder, in the place of what is not synced yet."""
+        """Copy what was written offline into the run folder, replacing what is not synced yet."""
         for path in matching(self._kept, f"offline-run-*-{self._key}"):
             if not _is_synced_one(path):
                 remove(path)

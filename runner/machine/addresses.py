@@ -1,4 +1,4 @@
-"""Addresses and interfaces of this machine, and what users write of others."""
+"""Network addresses and interfaces of this machine, and addresses that users type."""
 
 import ipaddress
 import re
@@ -21,7 +21,7 @@ def parse_endpoint(key: str, text: str) -> tuple[str, int]:
 
 
 def resolved(key: str, host: str) -> str:
-    """A machine's address, as its name says. Raises ConfigurationError."""
+    """The address that a host name resolves to on this machine. Raises ConfigurationError."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
@@ -62,7 +62,7 @@ def own_address(interface: str | None, *, towards: str | None = None) -> str:
 
 
 def of_interface(name: str) -> str | None:
-    """The first address of an interface; link-local ones, which need more than an address, are left out."""
+    """The first address of an interface; link-local ones, which need more than an address, are skipped."""
     for family in (socket.AF_INET, socket.AF_INET6):
         for entry in _interfaces().get(name, []):
             if entry.family == family and not entry.address.startswith("fe80"):
@@ -84,12 +84,12 @@ def is_own(address: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it means this machine on every machine."""
+    """Whether it is a loopback address, which means this machine on every machine."""
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def free_port(address: str) -> int:
-    """A port that nothing listens on here and now."""
+    """A port of the address on which nothing listens now."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as server:
         return int(server.getsockname()[1])
@@ -101,7 +101,7 @@ def bracketed(address: str) -> str:
 
 
 def meeting_place(host: str) -> str:
-    """The address of the rendezvous, which is this machine. Raises ConfigurationError where no other can reach it."""
+    """The rendezvous address of this machine. Raises ConfigurationError if no other machine can reach it."""
     address = resolved("launcher.rendezvous", host)
     if is_loopback(address):
         raise ConfigurationError(

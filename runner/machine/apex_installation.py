@@ -25,7 +25,7 @@ ON_A_GPU_MACHINE = "on a machine with an NVIDIA GPU and nvcc"
 
 
 def unavailable(part: str) -> str | None:
-    """Why ``apex.<part>`` can't be used here, how to get it and what does the same; None when it can be used."""
+    """Why ``apex.<part>`` can't be used here, how to get it and what to use instead; None if it can be used."""
     found = _lacking(part)
     if hardware.gpu_names():
         causes, remedy = ([found[0]], found[1]) if found else ([], "")
@@ -36,12 +36,12 @@ def unavailable(part: str) -> str | None:
 
 
 def note() -> str:
-    """A note on an option of Apex that can run."""
+    """A warning about an option of Apex that can run; empty if there is none."""
     return "" if has_kernels() else "slower than it could be: Apex was built without its CUDA extensions"
 
 
 def refuse_cpu(device: str, chosen: str, part: str) -> None:
-    """Raises Unavailable where the option ``chosen``, which uses ``apex.<part>``, would run on a CPU."""
+    """Raises Unavailable if the option ``chosen``, which uses ``apex.<part>``, would run on a CPU."""
     if device == "cpu":
         raise Unavailable.at(
             "trainer.device", "cpu", f": {chosen} works on GPUs only. Set trainer.device=cuda, or use {NATIVE[part]}."
@@ -49,7 +49,7 @@ def refuse_cpu(device: str, chosen: str, part: str) -> None:
 
 
 def description() -> str | None:
-    """The version of NVIDIA Apex with the parts that it has, or None when it is not installed."""
+    """The version of NVIDIA Apex with the parts that it has, or None if it is not installed."""
     folder = _folder()
     if folder is None or not _is_nvidias(folder):
         return None
@@ -60,7 +60,7 @@ def description() -> str | None:
 
 
 def has_kernels() -> bool:
-    """Whether the compiled extensions are there, which ``--cuda_ext`` builds beside the package."""
+    """Whether Apex was built with its CUDA extensions, which ``--cuda_ext`` installs beside the package."""
     return importlib.util.find_spec("amp_C") is not None
 
 

@@ -1,4 +1,4 @@
-"""How long this process had to wait for a core, as the kernel of Linux counts it, and what it may run on."""
+"""How long this process waited for a CPU core, as Linux counts it, and how many cores it may use."""
 
 import os
 from contextlib import suppress
@@ -9,10 +9,10 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 class CoreTime(NamedTuple):
-    """Seconds since the process began. Zeros if the system does not count them.
+    """A process's use of cores since it began.
 
-    ``cores``: that it may run on; ``ready``: in which its main thread could have run, but another one had the core;
-    ``throttled``: in which its CPU quota was used up.
+    ``cores``: number of cores that it may use; ``ready``: seconds for which its main thread could have run, but waited
+    for a core; ``throttled``: seconds for which its CPU quota was used up. 0 if the system does not count them.
     """
 
     cores: int
@@ -21,12 +21,12 @@ class CoreTime(NamedTuple):
 
     @classmethod
     def now(cls) -> "CoreTime":
-        """As of now."""
+        """The values of this process now."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return cls(cores, _ready(), _throttled())
 
     def since(self, before: "CoreTime") -> "CoreTime":
-        """The seconds since another time of this process."""
+        """The values, with seconds counted from ``before``."""
         return CoreTime(self.cores, self.ready - before.ready, self.throttled - before.throttled)
 
 

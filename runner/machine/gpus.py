@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-# Why clocks are lower than they could be, by NVML's bits, without idleness and clocks that somebody has set.
+# Reasons for reduced clocks, by NVML's bits, except for idleness and clocks that a user has set.
 # Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html.
 THROTTLED = {
     0x04: "power cap",
@@ -20,14 +20,14 @@ THROTTLED = {
 
 
 class CUDADevice(NamedTuple):
-    """A GPU, or a slice of one that is cut up by MIG: what CUDA takes for a device."""
+    """A device as CUDA counts them: a GPU, or a MIG slice of one."""
 
     name: str
     uuid: str
 
 
 class Board(NamedTuple):
-    """A GPU as it is plugged in. ``slices``: of one that is cut up, which then is no device itself; else None."""
+    """A physical GPU. ``slices``: in MIG mode its slices, which then are the devices; else None."""
 
     name: str
     uuid: str
@@ -40,9 +40,9 @@ class Board(NamedTuple):
 
 
 def read() -> tuple[str, list[Board]]:
-    """The driver's version and the GPUs in the order of the bus; without driver ("", []).
+    """The driver's version and the GPUs in the order of the bus; without a driver ("", []).
 
-    A GPU that does not answer, as one that fell off the bus, is left out.
+    A GPU that does not answer, such as one that fell off the bus, is skipped.
     """
     with session() as nvml:
         if nvml is None:
@@ -54,7 +54,7 @@ def read() -> tuple[str, list[Board]]:
 
 @contextmanager
 def session() -> Iterator[Any]:
-    """The module ``pynvml``, ready to be asked; None where there is no driver."""
+    """A context with the module ``pynvml``, initialized; None without a driver."""
     import pynvml
 
     try:
@@ -88,7 +88,7 @@ def _part(nvml: Any, handle: Any) -> CUDADevice | None:
 
 
 def asked(question: Any, *arguments: Any) -> Any:
-    """The answer; None where the driver, or this GPU, has none."""
+    """The result of a call of NVML; None if the driver, or this GPU, has none."""
     import pynvml
 
     try:
@@ -102,7 +102,7 @@ def _text(value: str | bytes) -> str:
 
 
 def memory(uuids: list[str]) -> int | None:
-    """The least memory that any of these GPUs has in all, in bytes; None where there is none, or it is not said."""
+    """Total memory of the smallest of these GPUs, in bytes; None if it is unknown."""
     with session() as nvml:
         if nvml is None:
             return None
@@ -112,7 +112,7 @@ def memory(uuids: list[str]) -> int | None:
 
 
 TERA = 1e12
-# By the first pattern that the device's name has. "half": fp16 and bf16; None: no units of that kind.
+# TFLOP/s, by the first pattern in the device's name. "half": fp16 and bf16; None: no units for that format.
 PEAKS: dict[str, dict[str, float | None]] = {
     r"H100 PCIe": {"half": 756, "tf32": 378, "fp32": 51, "fp64": 51},
     r"H100 NVL": {"half": 835, "tf32": 417, "fp32": 60, "fp64": 60},
@@ -131,9 +131,9 @@ PEAKS: dict[str, dict[str, float | None]] = {
 
 
 def peak(device: str, products: str) -> float | None:
-    """FLOP/s of products in a format: half, tf32, fp32 or fp64; None where nobody has stated it here.
+    """Peak FLOP/s of matrix products in a format: half, tf32, fp32 or fp64; None if it is not listed here.
 
-    ``device``: its name by the driver. A slice by MIG is not the whole, and has none.
+    ``device``: its name from the driver. Also None for a MIG slice, which has only a part of the GPU's peak.
     """
     if "MIG" in device:
         return None

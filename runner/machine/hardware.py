@@ -29,7 +29,7 @@ _elsewhere: ContextVar[_Machine | None] = ContextVar("elsewhere", default=None)
 
 @contextmanager
 def elsewhere(*, gpus: int, cores: int) -> Iterator[None]:
-    """Meanwhile this module describes a machine with these numbers of devices and cores, on which a run will be."""
+    """A context in which this module describes the machine of a run, with these numbers of GPUs and cores."""
     token = _elsewhere.set(_Machine(gpus, cores))
     try:
         yield
@@ -54,7 +54,7 @@ def _driver() -> tuple[str, list[Board]]:
 
 
 def driver_version() -> str:
-    """The NVIDIA driver's version, or "" where there is none."""
+    """The NVIDIA driver's version, or "" without one."""
     return _driver()[0]
 
 
@@ -64,7 +64,7 @@ def gpu_names() -> list[str]:
 
 
 def gpu_indices() -> list[int]:
-    """The driver's numbers of the GPUs that a rank would see: CUDA_VISIBLE_DEVICES is heeded, in its order."""
+    """The driver's indices of the GPUs that a rank would see, in the order of CUDA_VISIBLE_DEVICES."""
     return [index for index, _ in _visible()]
 
 
@@ -74,12 +74,12 @@ def gpu_ids() -> list[str]:
 
 
 def gpu_memory() -> int | None:
-    """The least memory of any of them, in bytes; None where there is none."""
+    """Memory of the smallest GPU that a rank would see, in bytes; None without GPUs."""
     return memory(gpu_ids()) if gpu_ids() else None
 
 
 def unused_gpus() -> str | None:
-    """Why a machine with NVIDIA's driver has no GPU for a rank; None where it has one, or no driver."""
+    """Why a machine with NVIDIA's driver has no GPU for a rank; None if it has one, or no driver."""
     version, boards = _driver()
     if not version or _visible():
         return None
@@ -116,14 +116,14 @@ def _visible() -> list[tuple[int, CUDADevice]]:
             if device is None:
                 break  # CUDA itself ignores everything from the first invalid entry on
             if device in found:
-                return []  # nor does it take one twice
+                return []  # and it finds no devices if one is named twice
             found.append(device)
     slices = [(index, part) for index, part in found if boards[index].slices is not None]
-    return slices[:1] or found  # of slices it counts the first one alone, and no whole GPU beside it
+    return slices[:1] or found  # of slices CUDA counts only the first one, and no complete GPU beside it
 
 
 def _named(entry: str, boards: list[Board]) -> tuple[int, CUDADevice] | None:
-    """The device that an entry of CUDA_VISIBLE_DEVICES names; of a GPU that is cut up, its first slice."""
+    """The device that an entry of CUDA_VISIBLE_DEVICES names; of a GPU in MIG mode, its first slice."""
     for index, board in enumerate(boards):
         if board.devices and (entry == str(index) or board.uuid.startswith(entry)):
             return index, board.devices[0]
@@ -141,7 +141,7 @@ def cpu_cores() -> int:
 
 
 def cores_for_each(ranks: int) -> int:
-    """The share of this machine's cores that each rank gets."""
+    """Number of this machine's cores for each of its ranks, at least 1."""
     return max(1, cpu_cores() // ranks)
 
 
@@ -155,7 +155,7 @@ def cpu_model() -> str:
 
 
 CPUINFO = Path("/proc/cpuinfo")
-# The kernel's flag for products of bfloat16, by what makers call it; on Arm the flag has its name.
+# Makers' names of the instructions for products of bfloat16, by the kernel's CPU flag.
 BFLOAT16 = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512-BF16", "bf16": "bf16"}
 EMULATED = "this processor has no bfloat16 instructions (AVX-512-BF16, AMX), and emulates them"
 

@@ -1,4 +1,4 @@
-"""Standing apart from the working directory, which may be a folder that somebody sent.
+"""Imports torch and Matplotlib apart from the working directory, which may be a folder that somebody sent.
 
 NVIDIA's libcusparseLt, which `import torch` loads, looks for libcuda.so.1 in the working directory, since its RUNPATH
 has an empty entry: a library of that name there would run code. Matplotlib reads matplotlibrc from there too.
@@ -18,7 +18,7 @@ SETTINGS = "matplotlibrc"
 
 @contextmanager
 def in_root_folder() -> Iterator[None]:
-    """A context in which this process stands in the root folder. Paths that were typed are resolved before."""
+    """A context whose working directory is the root folder. Relative paths must be resolved before."""
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.chdir("/")
@@ -29,7 +29,7 @@ def in_root_folder() -> Iterator[None]:
 
 
 class Finder:
-    """An entry of ``sys.meta_path`` that has torch and Matplotlib imported apart, as the other entries find them."""
+    """An entry of ``sys.meta_path`` that imports torch and Matplotlib in the root folder; other entries find them."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != "torch" and not (name == "matplotlib" and _is_own_process()):

@@ -15,12 +15,12 @@ _SCRIPT = "MANYHEADS_SCRIPT"  # set for child processes too, whose ranks print c
 
 
 def note_script() -> None:
-    """From now on the console script counts as what was called."""
+    """Note, also for child processes, that the user called the console script."""
     os.environ[_SCRIPT] = "1"
 
 
 def by_script() -> bool:
-    """Whether it was the console script, or nothing else is there."""
+    """Whether the user called the console script, which is the only way outside a checkout."""
     return _SCRIPT in os.environ or not IS_CHECKOUT
 
 
@@ -39,12 +39,12 @@ def as_typed() -> list[str]:
     """The command line of this process, without the folders of the programs in it."""
     _, *words = sys.orig_argv
     if words[:1] == ["-m"] and words[1].partition(".")[0] not in ("manyheads", "runner"):
-        words = sys.argv  # such as of a worker of joblib's, which has been given its parent's arguments
+        words = sys.argv  # such as a worker of joblib, whose sys.argv is its parent's
     return ["manyheads", *words[1:]] if words[:1] == [sys.argv[0]] and by_script() else ["python", *words]
 
 
 def command(name: str = "", *arguments: object) -> str:
-    """One of the commands, with ``arguments`` quoted for a shell; without a name what they all begin with."""
+    """One of the commands, with ``arguments`` quoted for a shell; without a name, the beginning of all commands."""
     if by_script():
         words = ["manyheads", name]
     else:

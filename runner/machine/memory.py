@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""The memory of this machine."""
 
 import shutil
 from contextlib import suppress
@@ -11,7 +11,7 @@ LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 
 
 def memory_bytes() -> int:
-    """This machine's memory, or what its container may take of it."""
+    """This machine's memory in bytes, or its container's limit."""
     found = psutil.virtual_memory().total
     for path in LIMITS:
         with suppress(OSError, ValueError):  # no container, or "max"
@@ -23,7 +23,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def size() -> str | None:
-    """How much it holds, in words; None where there is no such place."""
+    """The size of SHARED_MEMORY, in words; None if it does not exist."""
     try:
         return decimal(shutil.disk_usage(SHARED_MEMORY).total)
     except OSError:

@@ -1,4 +1,4 @@
-"""The cores near a rank: those of its GPU's NUMA node, or on CPUs of its share of the nodes.
+"""The cores near a rank: those of its GPU's NUMA node or, on CPUs, of the node that it is assigned to.
 
 Memory and devices of another socket are further away. Sources: https://docs.kernel.org/admin-guide/mm/numaperf.html,
 nvmlDeviceGetCpuAffinity in https://docs.nvidia.com/deploy/nvml-api/.
@@ -14,7 +14,7 @@ _BITS = 64  # of a word in NVML's masks
 
 
 def nodes() -> list[set[int]]:
-    """The cores of each part of this machine; those without any are left out."""
+    """The cores of each NUMA node of this machine; nodes without cores are skipped."""
     try:
         texts = [
             path.read_text() for path in sorted(NODES.glob("node[0-9]*/cpulist"), key=lambda p: int(p.parent.name[4:]))
@@ -25,9 +25,10 @@ def nodes() -> list[set[int]]:
 
 
 def near(*, local_rank: int, ranks: int, gpu: int | None) -> set[int]:
-    """The cores for one of ``ranks`` here, of those that it may use; ``gpu``: its own by the driver's number.
+    """The cores to bind a rank to, of those that it may use.
 
-    Empty if it should not be bound: with one part only, or if the ranks cannot be divided among the parts.
+    ``ranks``: their number on this machine; ``gpu``: the driver's index of the rank's GPU, None on CPUs. Empty if the
+    rank should not be bound: with one NUMA node only, or if the ranks cannot be divided among the nodes.
     """
     parts, allowed = nodes(), os.sched_getaffinity(0)
     if len(parts) < 2:
@@ -40,7 +41,7 @@ def near(*, local_rank: int, ranks: int, gpu: int | None) -> set[int]:
 
 
 def near_gpu(index: int) -> set[int]:
-    """The cores that are near a GPU; none where the driver does not say."""
+    """The cores that are near a GPU; empty if the driver does not report them."""
     words = -(-(os.cpu_count() or 1) // _BITS)
     with session() as nvml:
         handle = asked(nvml.nvmlDeviceGetHandleByIndex, index) if nvml else None

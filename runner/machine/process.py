@@ -1,4 +1,4 @@
-"""This process: who handles the signals that ask it to stop, what runs in its background, and that it ends."""
+"""This process: its signal handlers, its background threads, and that it ends with its parent."""
 
 import ctypes
 import os
@@ -26,7 +26,7 @@ def handled_by(handler: Handler) -> Iterator[None]:
 
 @contextmanager
 def in_background(work: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
-    """Run ``work`` in a thread meanwhile; it receives an event, and returns when that is set."""
+    """A context during which ``work`` runs in a thread; it receives an event, and must return when that is set."""
     done = threading.Event()
     thread = threading.Thread(target=work, args=(done,), name=name, daemon=True)
     thread.start()
@@ -43,7 +43,7 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent ends (Linux: prctl(2), PR_SET_PDEATHSIG).
 
-    Call it in the main thread, which is also what must have started this process in the parent.
+    Call it in the main thread. The parent must have started this process in its main thread, too.
     """
     if sys.platform != "linux":
         return
@@ -51,4 +51,4 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     top = os.environ.get("MANYHEADS_PARENT")
     if os.getppid() != parent or (top is not None and not os.path.exists(f"/proc/{top}")):
-        os._exit(1)  # it ended before the kernel knew of our wish
+        os._exit(1)  # the parent ended before the call

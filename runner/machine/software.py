@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def too_old(lowest: str) -> str | None:
-    """Why the installed torch does not do for what works from version ``lowest`` on, and how to get one that does."""
+    """Why the installed torch is older than version ``lowest``, and how to get a newer one; None if it is not."""
     installed = metadata.version("torch")
     if _numbers(installed) >= _numbers(lowest):
         return None
@@ -27,7 +27,7 @@ VARIABLES = {"GPUs": "CC", "CPUs": "CXX"}
 
 
 def description() -> str:
-    """With what models are compiled here, for GPUs and for CPUs, or what is missing."""
+    """The compilers that torch.compile uses here, for GPUs and for CPUs, or what is missing."""
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
         return "unavailable: Python.h is missing (Debian: python3-dev)"
     return ", ".join(f"for {kind} {_found(kind)}" for kind in COMPILERS)

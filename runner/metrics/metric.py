@@ -18,9 +18,9 @@ class Metric:
     """A named number, with the direction that is better. Tables call it ``train_<name>`` and ``val_<name>``.
 
     ``label``: its name in words; ``short``: an abbreviation for the live line; ``unit``: "%" or none; ``is_shown``:
-    whether the terminal shows it, in addition to the tables. ``shapes``: the
-    shape of each statistic that it needs, by name; () for a single number. ``family``: metrics of the same family and
-    the same shapes have the same statistics, which are then computed once for all of them; None for none.
+    whether the terminal shows it, in addition to the tables. ``shapes``: the shape of each statistic that it needs, by
+    name; () for a single number. ``family``: metrics with the same family and the same shapes have the same statistics,
+    which are then computed once for all of them; None for none.
     """
 
     direction: Direction = "max"
@@ -43,7 +43,8 @@ class Metric:
     def observe(self, outputs: Any, batch: Any) -> Any:
         """Observe a batch, without gradients. Returns tensors, nested in any way, for the statistics.
 
-        A metric that keeps something else than statistics also has ``add_up(observed)``: the counts of these batches.
+        A metric that returns something other than statistics also needs ``add_up(observed)``, which returns the
+        statistics of a list of observed batches.
         """
         return self.statistics(outputs, batch)
 
@@ -64,7 +65,7 @@ class Metric:
         return f"{self.short} {value:.1f}%" if self.unit == "%" else f"{self.short} {value:.3g}"
 
     def describe(self) -> MetricJson:
-        """The description in result.json, with which a report names and orders runs."""
+        """The description in result.json, by which a report names the metric and orders runs."""
         return {"direction": self.direction, "label": self.label, "unit": self.unit}
 
 

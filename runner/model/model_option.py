@@ -8,7 +8,7 @@ from manyheads.runner.option.source_file import source_file
 
 
 class ModelOption(Option):
-    """The declaration of a model about which nothing more is known."""
+    """The declaration of any model that has none of its own."""
 
     group = "model"
     steering: ClassVar = ("pretrained",)  # which may name weights to download
@@ -18,7 +18,7 @@ class ModelOption(Option):
 
     @property
     def title(self) -> str:
-        """The option's name; of a class of the user's own, also where it is defined."""
+        """The option's name; for the user's own class, also the file or module that defines it."""
         if self.target.startswith("manyheads."):
             return self.name
         file = source_file(self.target)

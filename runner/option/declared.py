@@ -1,4 +1,4 @@
-"""From a section of the run config to its declarations: the class that its key ``_option_`` names.
+"""Finds what a section of the run config declares: the class that its key ``_option_`` names.
 
 Without that key, it is the base class of the group. No class is looked up by an option's name or class, so a new option
 does not have to be registered anywhere.
@@ -9,7 +9,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import OPTION, Section, load, locate
 
-# The groups of options, in the order of the run config, and what each group's options declare at least.
+# The groups of options, in the order of the run config, and the base class of each group's declarations.
 BASES = {
     "model": "manyheads.runner.model.model_option.ModelOption",
     "data": "manyheads.runner.data.data_option.DataOption",
@@ -21,7 +21,7 @@ BASES = {
     "parallel": "manyheads.runner.parallel.parallel_option.ParallelOption",
 }
 GROUPS = tuple(BASES)
-# The same of sections with entries of any name.
+# The same for sections whose entries may have any name.
 ENTRIES = {"logger": "manyheads.runner.logger.logger_option.LoggerOption"}
 
 

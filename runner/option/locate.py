@@ -1,4 +1,4 @@
-"""From names in the run config to objects; what does not fit is reported as a mistake in the config."""
+"""Imports and creates the objects that the run config names; errors are reported as mistakes in the config."""
 
 import importlib
 import inspect
@@ -15,7 +15,7 @@ from manyheads.runner.option.source_file import SourceFile, source_file
 from manyheads.runner.wording import nearest, similar, suggest
 
 TARGET = "_target_"  # the key that names a class
-OPTION = "_option_"  # the key that names the class of what an option declares
+OPTION = "_option_"  # the key that names the class of an option's declarations
 Section = Mapping[str, Any]  # of a run config: mostly a class, by its ``_target_``, and the arguments for it
 STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where the resumed run was started
 
@@ -31,25 +31,24 @@ def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def packages_named(config: Section) -> set[str]:
-    """The top-level packages of all classes that a config names, but for those in files."""
+    """The top-level packages of all classes that a config names, except those in files."""
     return {name.partition(".")[0] for _, name in targets(config) if isinstance(name, str) and not source_file(name)}
 
 
 def files_named(config: Section) -> dict[str, SourceFile]:
-    """By key the files of the user's own that a config names."""
+    """The user's own files that a config names, by key."""
     return {key: file for key, name in targets(config) if (file := source_file(name)) is not None}
 
 
 def own_folders() -> list[str]:
-    """Folders of the user's packages: the working directory, and where an own run was started."""
+    """Folders of the user's packages: the working directory, and the folder in which the resumed run was started."""
     return list(dict.fromkeys([os.getcwd(), *filter(None, [os.environ.get(STARTED_IN)])]))
 
 
 def find_in_own_folders(config: Section) -> None:
-    """Let the classes that a run config names be found in ``own_folders``, behind everything that is installed.
+    """Make classes that a run config names importable from ``own_folders``, after everything that is installed.
 
-    Only where one of their packages is there and nowhere else: nothing else can be imported from a folder that somebody
-    may have sent.
+    Somebody may have sent such a folder, so it is added only if one of their packages is in it and nowhere else.
     """
     for folder in own_folders():
         if any(
@@ -107,20 +106,20 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
 
 
 def _modules_like(name: str) -> str:
-    """A question with the modules that have a name like a missing one's, in its package or in the user's folders."""
+    """Suggests modules with a name similar to a missing one's, in its package or in the user's folders."""
     package, dot, last = name.rpartition(".")
     folders = getattr(sys.modules.get(package), "__path__", []) if package else own_folders()
     return suggest([f"{package}{dot}{each}" for each in similar(last, (found.name for found in iter_modules(folders)))])
 
 
 def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
-    """Call ``kind``. Raises ConfigurationError when its arguments don't fit."""
+    """Call ``kind``. Raises ConfigurationError if its arguments don't fit."""
     refuse_unfit(group, target, kind, *arguments, **options)
     return kind(*arguments, **options)
 
 
 def refuse_unfit(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> None:
-    """Raises ConfigurationError for arguments that ``kind`` does not take, without calling it."""
+    """Raises ConfigurationError for arguments that ``kind`` does not accept, without calling it."""
     try:
         signature(kind).bind(*arguments, **options)
     except TypeError as error:
@@ -132,14 +131,14 @@ def refuse_unfit(group: str, target: str, kind: Any, *arguments: Any, **options:
 
 
 def _meant(name: str, known: Collection[str], given: Collection[str]) -> str:
-    """A question with the arguments that are like a mistyped one; one that is given already, if no other is."""
+    """Suggests arguments similar to a mistyped one; if there are none, one that is set already."""
     alike = similar(name, (each for each in known if each not in given))
     taken = similar(name, (each for each in known if each in given))
     return suggest(alike) or suggest([f"{each}, which is set already," for each in taken[:1]]).replace(",?", "?")
 
 
 def signature(kind: Any) -> inspect.Signature:
-    """The signature of ``kind``; that of a class in C, which has none, accepts anything."""
+    """The signature of ``kind``; for a class in C without one, a signature that accepts anything."""
     try:
         return inspect.signature(kind)
     except ValueError:
@@ -153,7 +152,7 @@ def instantiate(group: str, section: Section, *arguments: Any, **options: Any) -
 
 
 def instantiate_named(group: str, section: Mapping[str, Section], kind: type) -> dict[str, Any]:
-    """The objects that a section of named ones describes, each of which must be a ``kind``."""
+    """The objects that a section's entries describe, by name. Raises ConfigurationError unless all are a ``kind``."""
     found = {name: _made(f"{group}.{name}", own) for name, own in section.items()}
     for name, made in found.items():
         if not isinstance(made, kind):
@@ -166,13 +165,13 @@ def instantiate_named(group: str, section: Mapping[str, Section], kind: type) ->
 
 
 def arguments_of(group: str, section: Section, *, without: Collection[str] = ("name",)) -> dict[str, Any]:
-    """A section's own keys, ``without`` those of every option; what has a ``_target_`` among them is made."""
+    """A section's keys as arguments of its class, except ``without``; values with a ``_target_`` are instantiated."""
     own = {key: value for key, value in section.items() if key not in (TARGET, OPTION, *without)}
     return {key: _made(f"{group}.{key}", value) for key, value in own.items()}
 
 
 def _made(key: str, value: Any) -> Any:
-    """A key's value with an object in the place of each mapping that has a ``_target_``."""
+    """A key's value, in which each mapping with a ``_target_`` is replaced by the object that it describes."""
     if isinstance(value, list):
         return [_made(f"{key}.{index}", item) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):

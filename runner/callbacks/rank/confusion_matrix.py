@@ -14,7 +14,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.rank.confusion import confusion
 from manyheads.runner.run.data_files import no_formula, no_link
 
-NAMED, NUMBERED = 40, 20  # classes at most
+NAMED, NUMBERED = 40, 20  # most classes for which names, and numbers, are drawn
 
 
 class ConfusionMatrix(Callback):
@@ -58,7 +58,7 @@ class ConfusionMatrix(Callback):
 
 
 def drawn(matrix: list[list[float]], names: Sequence[str]) -> bytes:
-    """A PNG: each row's shares as shades, so that rare classes are seen too. Numbers and names where they have room."""
+    """The matrix as a PNG: shades are fractions of a row, so that rare classes show too; names and counts if few."""
     counts = np.asarray(matrix, dtype=float)
     shares = counts / counts.sum(1, keepdims=True).clip(min=1)
     side = min(12.0, 3 + 0.4 * len(names))

@@ -10,9 +10,9 @@ from manyheads.runner.callbacks.rank.sample_rows import in_windows, judged, writ
 
 
 class Predictions(Callback):
-    """Writes loss, target and prediction of each sample in order; of test samples to predictions_test.csv.
+    """Writes each sample's loss, target and prediction in the data set's order; for "test" to predictions_test.csv.
 
-    Each rank keeps the rows of its own samples; rank 0 gathers and writes them a part at a time.
+    Each rank keeps the rows of its own samples; rank 0 gathers and writes them in parts.
     """
 
     every_rank = True

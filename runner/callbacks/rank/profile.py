@@ -1,4 +1,4 @@
-"""callbacks=profile: a trace of a few updates, to find out what they spend their time on.
+"""callbacks=profile: a trace of a few updates by torch's profiler, which shows what takes their time.
 
 Source: https://docs.pytorch.org/docs/stable/profiler.html.
 """
@@ -21,8 +21,8 @@ ROWS = 30  # of the table
 class Profile(Callback):
     """Writes profile/rank<n>.pt.trace.json.gz, and next to it a table of the operations that took longest.
 
-    ``first_step``: the first update in the trace, counted from where the run starts or resumes; ``steps``: how many
-    updates it covers, which run more slowly than others. ``memory``, ``stacks``: as in torch's profiler.
+    ``first_step``: the first update in the trace, counted from where the run starts or resumes; ``steps``: number of
+    traced updates, which run more slowly than others; ``memory``, ``stacks``: also record allocations, Python stacks.
     """
 
     every_rank = True

@@ -14,16 +14,16 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import each_once
 from manyheads.runner.run.data_files import no_formula, no_link
 
-WINDOW = 2**16  # samples that are brought together at a time
+WINDOW = 2**16  # samples that are gathered at a time
 Columns = tuple[str, ...]
 
 
 def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Columns, np.ndarray]:
-    """Names and numbers of each sample, (samples, columns) float64: its loss first, then target and prediction.
+    """Column names and a row per sample, (samples, columns) float64: its loss first, then target and prediction.
 
-    Of class numbers cross-entropy and the probability of the class that was predicted; of several labels the mean of
-    their binary cross-entropies, and each one's probability; of values their squared error.
-    Raises ConfigurationError for tasks that judge parts of samples, such as pixels.
+    For classes the loss is the cross-entropy, and the predicted class's probability is added; for several labels it is
+    the mean of their binary cross-entropies, with each label's probability; for values it is the squared error.
+    Raises ConfigurationError for tasks that score parts of samples, such as pixels.
     """
     scores, targets = (each.detach().double() for each in task.scored(outputs, batch))
     if len(scores) != len(ids):
@@ -47,7 +47,10 @@ def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Col
 def in_windows(
     gather: Callable[[Any], list[Any]], ids: Sequence[int], rows: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """All ranks' ids and rows in the order of the ids, each id once, some at a time; as often on every rank."""
+    """All ranks' ids and rows in the order of the ids, each id once, in parts.
+
+    Every rank must consume the iterator, since each part is gathered from all ranks.
+    """
     own = np.asarray(ids, np.int64)
     last = max(gather(int(own.max()) if len(own) else -1))
     for first in range(0, last + 1, WINDOW):
@@ -65,7 +68,7 @@ def _rows(**columns: Tensor) -> tuple[Columns, np.ndarray]:
 def write_table(
     path: Path, names: Sequence[str], windows: Iterable[tuple[np.ndarray, np.ndarray]], samples: Any
 ) -> None:
-    """A row for each sample, with the names of its classes, and its file's, where ``samples`` has these."""
+    """Write a row for each sample; with class names and file paths, if ``samples`` has ``classes`` and ``paths``."""
     paths, classes = getattr(samples, "paths", None), getattr(samples, "classes", None)
     with open(path, "w", newline="", opener=no_link) as file:
         table = csv.writer(file)
@@ -78,7 +81,7 @@ def write_table(
 
 
 def _shown(name: str, value: float, classes: Sequence[str] | None) -> object:
-    """A cell: numbers of classes are whole, and called by their names where these are known."""
+    """The content of a cell: the class's name instead of its number, if names are known."""
     if classes is None or name not in ("target", "prediction") or not float(value).is_integer():
         return f"{value:.9g}"
     return no_formula(classes[int(value)]) if 0 <= value < len(classes) else str(int(value))

@@ -12,7 +12,7 @@ from manyheads.runner.callbacks.rank.sample_rows import judged, write_table
 class WorstSamples(Callback):
     """Writes the ``count`` samples with the highest loss, the worst first; wrong labels often turn up there.
 
-    No rank keeps more than that many.
+    No rank keeps more than ``count`` rows.
     """
 
     every_rank = True
@@ -41,7 +41,7 @@ class WorstSamples(Callback):
         self._clear()
 
     def _keep(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """The worst of those that are kept and of these; of equal losses the sample that comes first."""
+        """Keep the worst of the kept samples and these; among equal losses, those with the lowest ids."""
         if not len(ids):
             return
         self._ids = np.concatenate([self._ids, ids])

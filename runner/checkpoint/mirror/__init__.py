@@ -1,1 +1,1 @@
-"""A run's folder in object storage: its copy, which a marker makes valid, and how it comes back."""
+"""Copies of run folders in object storage, which a marker makes valid: uploading and fetching them."""

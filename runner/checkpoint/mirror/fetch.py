@@ -1,4 +1,4 @@
-"""Brings a run back from object storage: files whose digests are those of the marker, or none at all."""
+"""Fetches a run from object storage: complete, with the digests that its marker names, or not at all."""
 
 import hashlib
 import os
@@ -23,17 +23,17 @@ Choice = Callable[[Collection[str]], Collection[str]]  # which files of a run ar
 
 
 def everything(paths: Collection[str]) -> Collection[str]:
-    """All of them."""
+    """Choose all files."""
     return paths
 
 
 def without_checkpoints(paths: Collection[str]) -> Collection[str]:
-    """What is known of a run, without its weights."""
+    """Choose all files but checkpoints."""
     return [each for each in paths if not each.startswith(CHECKPOINTS)]
 
 
 def with_weights(which: str | None) -> Choice:
-    """What the trained model takes. ``which``: "best" or "last" weights; None for the best, if there are any."""
+    """Choose what using the trained model needs. ``which``: "best" or "last" weights; None = best, if there are any."""
 
     def choose(paths: Collection[str]) -> Collection[str]:
         best = [each for each in paths if each.startswith(f"{CHECKPOINTS}best")]
@@ -44,7 +44,7 @@ def with_weights(which: str | None) -> Choice:
 
 
 def fetch(address: Address, folder: Path) -> None:
-    """Bring a run into a new folder, complete or not at all. Raises ConfigurationError."""
+    """Fetch a run into a new folder, complete or not at all. Raises ConfigurationError."""
     make_folder(folder.parent)
     beside = folder.with_name(aside(folder.name))
     try:
@@ -57,7 +57,7 @@ def fetch(address: Address, folder: Path) -> None:
 
 @contextmanager
 def at_hand(run: str | Path, choose: Choice = everything) -> Iterator[str | Path]:
-    """The folder of a run; for an address one that is removed afterwards. Raises ConfigurationError."""
+    """The folder of a run; an address is fetched into a temporary one. Raises ConfigurationError."""
     if not is_address(run):
         yield run
         return
@@ -91,7 +91,7 @@ def _write(storage: Storage, address: Address, copy: Copy, path: Path) -> None:
         try:
             storage.save(copy.object, file)
         except MissingObject:
-            raise StorageError(f"{printable(copy.object)} is missing, which {NAME} names") from None
+            raise StorageError(f"{printable(copy.object)}, which {NAME} names, is missing") from None
         file.seek(0)
         if hashlib.file_digest(file, "sha256").hexdigest() != copy.sha256:
             raise ConfigurationError(f"{address}: {printable(copy.object)} is not what was stored: its sha256 differs.")

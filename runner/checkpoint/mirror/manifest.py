@@ -1,7 +1,7 @@
-"""``mirror.json``, the marker: which objects are the files of a run. What it does not name does not count.
+"""``mirror.json``, the marker: which objects are the files of a run. Objects that it does not name are ignored.
 
-It is written last, as one object, so the copy of a run is always that of one moment. Objects have the digest of their
-content in their names, so that none is ever written over.
+It is written last, as one object, so a copy always shows the run at one moment. Objects have the digest of their
+content in their names, so that none is ever overwritten.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.errors import ConfigurationError
 
 NAME = "mirror.json"
-OBJECTS = "files"  # what they are below
+OBJECTS = "files"  # prefix of all objects but the marker
 FORMAT = 1
 MOST_FILES = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -33,19 +33,19 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """``run``: the sha256 of the run's config, by which runs differ; ``files``: by their paths in the run's folder."""
+    """``run``: the sha256 of the run's config, which identifies it; ``files``: by path in the run's folder."""
 
     run: str
     files: Mapping[str, Copy]
 
     def content(self) -> bytes:
-        """As it is stored."""
+        """The bytes of mirror.json, which include a digest of the rest."""
         about = {"format": FORMAT, "run": self.run, "files": {path: [*each] for path, each in self.files.items()}}
         return json.dumps({**about, "sha256": _digest(about)}, indent=1).encode()
 
     @classmethod
     def parse(cls, content: bytes, *, of: object) -> "Manifest":
-        """What somebody has stored. Raises ConfigurationError unless all of it is as it was written, and is safe."""
+        """Parse a marker, which is untrusted. Raises ConfigurationError if it is damaged or has unsafe paths."""
         try:
             about = json.loads(content)
             digest = about.pop("sha256")
@@ -58,12 +58,12 @@ class Manifest:
 
     @property
     def objects(self) -> set[str]:
-        """The names of the objects that it needs."""
+        """The names of all objects that the files are stored in."""
         return {each.object for each in self.files.values()}
 
 
 def object_name(path: str, sha256: str) -> str:
-    """What the object for a file is called."""
+    """The name of the object that a file is stored in."""
     return f"{OBJECTS}/{path}.{sha256[:16]}"
 
 
@@ -73,7 +73,7 @@ def is_object(name: str) -> bool:
 
 
 def _copy(path: Any, size: Any, sha256: Any, mtime_ns: Any, name: Any) -> Copy:
-    """An entry. Raises ValueError for one that would lead elsewhere, or that nobody has written."""
+    """The entry of a file. Raises ValueError if it is malformed, or a path points outside."""
     texts = all(isinstance(each, str) and each.isprintable() for each in (path, sha256, name))
     numbers = all(type(each) is int and 0 <= each < 2**63 for each in (size, mtime_ns))
     if not texts or not numbers or not _SHA256.fullmatch(sha256) or not is_object(name):

@@ -1,4 +1,4 @@
-"""Copies a run's folder as it is now, file by file, and has the copy count when all of it is stored and read back."""
+"""Copies a run's folder to object storage, file by file; the copy is valid once all is stored and verified."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ MOST_OPEN = 512  # files of checkpoints
 
 
 class _State(NamedTuple):
-    """What a file that is never written in place is known by."""
+    """Identifies the content of a file that is never changed in place."""
 
     inode: int
     size: int
@@ -31,25 +31,25 @@ class _State(NamedTuple):
 
 
 class Mirror:
-    """The copy of one run. ``stored``: what it holds, None before it is known."""
+    """The copy of one run. ``stored``: its marker; None before it was read."""
 
     def __init__(self, folder: RunFolder, storage: Storage):
         self.folder, self.storage = folder, storage
         self.run = hashlib.sha256(folder.config_content()).hexdigest()
         self.stored: Manifest | None = None
         self._digests: dict[_State, str] = {}
-        self._others: set[str] | None = None  # objects that may be there although no marker names them
+        self._others: set[str] | None = None  # objects that may exist although no marker names them
 
     def look(self) -> None:
-        """Read what is stored already. Raises StorageError, and ConfigurationError if it is another run's."""
+        """Read the stored marker. Raises StorageError, and ConfigurationError if it belongs to another run."""
         self.stored = self._read()
         if self.stored.run != self.run:
             raise ConfigurationError.at(
-                "checkpoint.mirror", self.storage.address, " holds another run. Set it to an address of its own."
+                "checkpoint.mirror", self.storage.address, " holds another run. Set it to an address without one."
             )
 
     def update(self) -> None:
-        """Store what is new, then the marker, then remove what that no longer names. Raises StorageError, OSError."""
+        """Store new files, then the marker, then remove what it no longer names. Raises StorageError, OSError."""
         if self.stored is None:
             self.look()
         assert self.stored is not None
@@ -67,12 +67,12 @@ class Mirror:
                 marker.flush()
                 self.storage.store(NAME, marker)
             if self.storage.read(NAME) != content:
-                raise StorageError(f"{NAME} is stored with another content")
+                raise StorageError(f"{NAME} was read back with other content than was stored")
         before, self.stored = self.stored, manifest
         self._clear(before.objects, manifest.objects)
 
     def lacks(self) -> list[str]:
-        """The files that are not stored as they are now, for the user."""
+        """Paths of the files whose present content is not stored."""
         stored = self.stored.files if self.stored else {}
         return [path for path, status in self._paths() if not _same(stored.get(path), status)]
 
@@ -83,7 +83,7 @@ class Mirror:
             return Manifest(self.run, {})
 
     def _paths(self) -> Iterator[tuple[str, os.stat_result]]:
-        """The files of the run, checkpoints first: what belongs to one is written before it, and stays."""
+        """The files of the run, checkpoints first: table rows that belong to one were written before it, and remain."""
         with Folder(self.folder.path) as held:
             found = [(path, status) for path, status in held.walk() if stat.S_ISREG(status.st_mode)]
         for path, status in sorted(found, key=lambda each: (each[0].parts[0] != CHECKPOINTS, each[0])):
@@ -91,7 +91,7 @@ class Mirror:
                 yield str(path), status
 
     def _opened(self, stack: ExitStack) -> Iterator[tuple[str, IO[bytes], int]]:
-        """The files, open; those of checkpoints all at once, so that all are those of one moment."""
+        """The open files; those of checkpoints are all opened at once, so that they show one moment."""
         with Folder(self.folder.path) as held:
             paths = [path for path, _ in self._paths()]
             of_checkpoints = [path for path in paths if PurePath(path).parts[0] == CHECKPOINTS]
@@ -104,9 +104,9 @@ class Mirror:
                     yield path, copy, os.fstat(file.fileno()).st_mtime_ns
 
     def _stored(self, path: str, file: IO[bytes], mtime_ns: int, known: Mapping[str, str]) -> Copy:
-        """Store a file, unless its content is ``known`` to be there, by its digest.
+        """Store a file, unless its digest is ``known``, which maps the digests of stored objects to their names.
 
-        Raises StorageError if what is read back is something else.
+        Raises StorageError if other content is read back.
         """
         file.seek(0)
         status = os.fstat(file.fileno())
@@ -121,7 +121,7 @@ class Mirror:
             self.storage.store(name, file)
             if self.storage.sha256(name) != digest:
                 self.storage.remove(name)
-                raise StorageError(f"{path} is stored with another content")
+                raise StorageError(f"{path} was read back with other content than was stored")
         return Copy(status.st_size, digest, mtime_ns, name)
 
     def _clear(self, before: set[str], needed: set[str]) -> None:

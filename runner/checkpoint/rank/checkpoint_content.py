@@ -17,11 +17,11 @@ class View(Protocol):
         """The state of the whole model, complete on the first rank."""
 
     def shares(self) -> StateDict:
-        """The same state with this rank's part of each tensor as a Share."""
+        """The state of the whole model, with this rank's part of each tensor as a RankShare."""
 
 
 def best_of(state: StateDict) -> StateDict:
-    """The content of best.pt, of a checkpoint at the best evaluation so far."""
+    """The content of best.pt: the evaluated weights and the progress of a checkpoint's ``state``."""
     parts = {part: state[part] for part in PARTS_OF_BEST}
     return {"version": state.get("version", VERSION), **parts, "model": evaluated(state)}
 
@@ -35,7 +35,7 @@ def evaluated(state: StateDict) -> dict[str, Tensor]:
 
 
 def kept(value: Any) -> Any:
-    """A copy of this state, with its tensors on the CPU."""
+    """A copy of a state, with its tensors on the CPU."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

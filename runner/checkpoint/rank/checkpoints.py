@@ -1,4 +1,4 @@
-"""Checkpoints: when they are due, and how they are written without ever being half complete on disk."""
+"""Checkpoints: when they are due, and how they are written so that none is ever incomplete on disk."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ Work = Callable[[Callable[[], bool]], None]  # writes; its argument tells whethe
 
 
 class Checkpoints:
-    """Writes a run's checkpoints. ``every``: "1epoch", "2epochs", ..., updates, or 0; ``keep``: how many earlier ones.
+    """Writes a run's checkpoints. ``every``: "1epoch", "2epochs", ..., updates, or 0; ``keep``: how many of the newest.
 
     ``format``: "single" for a file, "sharded" for a folder to which each rank writes its own part, "auto" for a file up
     to half of the memory of the first rank's machine. ``asynchronous``: files are written while training continues.
@@ -70,8 +70,8 @@ class Checkpoints:
         """Write a checkpoint in the run's format; all ranks call it.
 
         Returns once the checkpoint is complete, or None if it is still being written, see ``wait_for_save``.
-        ``best``: whether the evaluated weights are the best so far; ``say``: shows a message. Raises OSError, on each
-        rank where one of several could not write its part.
+        ``best``: whether the evaluated weights are the best so far; ``say``: shows a message. Raises OSError;
+        where every rank writes a part, on every rank if one could not.
         """
         if self.format == "auto":
             self.format = self._fitting_format(view.shares(), ranks, say)
@@ -129,7 +129,7 @@ class Checkpoints:
                     self._remove_others(place, best_place)
             except OSError as error:
                 if ranks.rank == 0:
-                    remove_leftovers(folder)  # which would fill the disk for whatever is to be written of the failure
+                    remove_leftovers(folder)  # which would leave no room on the disk for reporting the failure
                 said = f"{error.strerror}, so a checkpoint was not written; the previous one is intact"
                 raise OSError(error.errno, said, str(place)) from error
 
@@ -146,28 +146,28 @@ class Checkpoints:
             self._flight.give_up()
 
     def last(self, *, otherwise: str | None = None, ranks: RankGroup | None = None) -> StateDict | None:
-        """The checkpoint to resume from: the run's own last one, else ``otherwise``, another run's; or None.
+        """The checkpoint to resume from: the run's own last one, else that of another run at ``otherwise``, else None.
 
-        ``ranks``: those that load it together, if they do.
+        ``ranks``: the ranks that load it together, if several do.
         """
         if self._folder.last_checkpoint.exists():
             return complete(self._folder.last_checkpoint, ranks) | {"is_elsewhere": False}
         if otherwise is None:
             return None
         state = complete(Path(otherwise).resolve(), ranks)
-        return state | {"source": otherwise, "tables": {}, "is_elsewhere": True}  # its tables stay with it
+        return state | {"source": otherwise, "tables": {}, "is_elsewhere": True}  # the tables are the other run's
 
     def take_best(self, source: str | Path, best: StateDict | None, *, copies: bool) -> bool:
-        """Whether the best.pt next to another run's checkpoint belongs to the epoch that was ``best`` then.
+        """Whether the best.pt beside ``source``, another run's checkpoint, is of the evaluation that was ``best`` then.
 
-        copies: whether it becomes this run's.
+        ``copies``: copy it into this run's folder.
         """
         path = checkpoint_places.best(Path(source).resolve().parent)
         if best is None or not path.exists():
             return False
         state = load(path)
         progress = state.get("progress")
-        key = "step" if "step" in best else "epoch"  # one within an epoch, or at its end
+        key = "step" if "step" in best else "epoch"  # it was within an epoch, or at its end
         if not isinstance(progress, dict) or progress.get(key) != best[key]:
             return False
         if copies:
@@ -185,7 +185,7 @@ class Checkpoints:
             torch.save(content, file)
 
     def _remove_others(self, last: Path, best: Path | None) -> None:
-        """Remove the files that the checkpoint ``last``, and ``best`` if there is a new one, replace."""
+        """Remove the checkpoints that ``last``, and ``best`` if there is a new one, replace."""
         folder = self._folder.checkpoints
         kept = self._keep.staying(checkpoint_places.by_step(folder))
         files = matching(folder, "step_*.pt") if self._keep.keeps_any else []

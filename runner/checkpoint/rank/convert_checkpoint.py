@@ -1,4 +1,4 @@
-"""Checkpoints in other formats, a tensor at a time: whole ones need no more memory than their largest tensor."""
+"""Converts checkpoints to other formats one tensor at a time, so that memory for the largest tensor is enough."""
 
 import mmap
 import os
@@ -25,7 +25,7 @@ ALIGNED = 64  # bytes
 
 
 class OneRank:
-    """The only rank."""
+    """The group of ranks of a process that converts alone."""
 
     rank, world_size, records = 0, 1, True
 
@@ -41,7 +41,7 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     """
     path = out or source.with_name(f"{source.name.removesuffix('.pt')}{SUFFIXES[to]}")
     source, path = source.parent.resolve() / source.name, path.parent.resolve() / path.name
-    if source.is_symlink():  # in somebody's folder it could lead to any checkpoint
+    if source.is_symlink():  # in somebody else's folder it could point to any checkpoint
         raise refusal(source)
     if os.path.lexists(path):
         raise ConfigurationError(
@@ -74,7 +74,7 @@ def _is_named(weights: Any) -> bool:
 
 
 def _refuse_other_tensors(state: Any, to: str) -> None:
-    """Raises ConfigurationError for tensors that do not have a value at each place."""
+    """Raises ConfigurationError for tensors that have no values, or are not dense."""
     for name, each in tensors(state):
         if isinstance(each, Tensor) and (each.is_meta or each.layout is not torch.strided):
             what = "on the meta device, so it has no values" if each.is_meta else f"a tensor of layout {each.layout}"
@@ -108,7 +108,7 @@ def _write_safetensors(path: Path, weights: StateDict) -> None:
 
 
 class _mapped:  # noqa: N801
-    """The same with its stored tensors in a file that has no name, mapped into memory, which the system may drop."""
+    """The state with its stored tensors in an unnamed, memory-mapped file, whose pages the system may drop."""
 
     def __init__(self, state: Any, folder: Path):
         self._state, self._folder = state, folder

@@ -16,15 +16,15 @@ from manyheads.runner.wording import listed
 
 AT_ONCE = 2**28  # bytes of weights that are read before they are put into the model
 SHOWN = 8  # names of weights in a message
-# Settings by which kinds of optimizers differ; others come and go with versions of torch, or appear in training.
+# Settings by which types of optimizers differ; others depend on the version of torch, or are added during training.
 KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
 
 
 class Unfit(NamedTuple):
-    """Names of weights that a model and a checkpoint do not share.
+    """Names of weights that do not fit between a model and a checkpoint.
 
-    missing: the model's, which the checkpoint lacks; unexpected: the checkpoint's, which the model lacks; shapes: of
-    both, in different shapes.
+    ``missing``: only the model has them; ``unexpected``: only the checkpoint has them; ``shapes``: both have them, in
+    different shapes.
     """
 
     missing: list[str]
@@ -32,7 +32,7 @@ class Unfit(NamedTuple):
     shapes: list[str]
 
     def __str__(self) -> str:
-        """All three in words, some names of each."""
+        """A clause with some names of each."""
         said = {"missing from it": self.missing, "not in the model": self.unexpected, "with another shape": self.shapes}
         return "; ".join(f"{words}: {listed(names, SHOWN)}" for words, names in said.items() if names)
 
@@ -47,8 +47,8 @@ def load_model(
 ) -> Unfit:
     """Load the weights into the model; returns what did not fit.
 
-    strict: nothing may be left. advice: the end of the error's sentence. Raises ConfigurationError when the weights are
-    another model's: not all of them fit, or without ``strict`` none.
+    ``strict``: all weights must fit; ``advice``: the last sentence of the error. Raises ConfigurationError if the
+    weights belong to another model: not all of them fit, or, without ``strict``, none does.
     """
     own = model.state_dict()
     if not (isinstance(weights, dict) and all(isinstance(weight, (Tensor, Lazy)) for weight in weights.values())):
@@ -66,7 +66,7 @@ def load_model(
         )
     if own and len(own) == len(unfit.missing) + len(unfit.shapes):
         raise ConfigurationError(f"the checkpoint {source} belongs to another model: none of its weights fit. {advice}")
-    fitting = copy.copy(weights)  # with the versions that some modules' loading asks for
+    fitting = copy.copy(weights)  # with the version numbers that some modules need for loading
     for name in (*unfit.unexpected, *unfit.shapes):
         del fitting[name]
     for part in _parts(fitting):
@@ -75,7 +75,7 @@ def load_model(
 
 
 def _parts(weights: StateDict) -> Iterator[dict[str, Tensor]]:
-    """The weights, those that are still on the disk a few at a time."""
+    """The weights, a few at a time if they still have to be read."""
     if not any(isinstance(weight, Lazy) for weight in weights.values()):
         yield weights
         return
@@ -90,7 +90,7 @@ def _parts(weights: StateDict) -> Iterator[dict[str, Tensor]]:
 
 
 def load_optimizer(optimizer: Optimizer, state: StateDict, source: str | Path) -> None:
-    """Load the optimizer's state. Raises ConfigurationError if it belongs to another kind of optimizer."""
+    """Load the optimizer's state. Raises ConfigurationError if it belongs to another type of optimizer."""
     saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
     if saved != own:
         raise ConfigurationError(
@@ -112,9 +112,9 @@ def load_optimizer(optimizer: Optimizer, state: StateDict, source: str | Path) -
 
 
 def lay_out_as_weights(optimizer: Optimizer) -> None:
-    """Give momentum and the like the memory format of their weights.
+    """Give the optimizer's state, such as momentum, the memory format of the weights.
 
-    torch keeps the format that was saved. Where that is another one, fused optimizers combine elements of different
+    torch keeps the format that was saved. If that is another one, fused optimizers combine elements of different
     positions.
     """
     for weight, own in optimizer.state.items():
@@ -125,7 +125,7 @@ def lay_out_as_weights(optimizer: Optimizer) -> None:
 
 
 def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Saved groups of parameters with this run's settings, such as its weight decay, but for what training changes."""
+    """Saved groups with this run's settings, such as weight decay, except for those that training changes."""
     names = set(getattr(optimizer, "defaults", {})) - {"lr"}  # which the schedule sets
     return [
         {name: own[name] if name in names & own.keys() else value for name, value in group.items()}

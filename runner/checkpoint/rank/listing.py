@@ -1,4 +1,4 @@
-"""The contents of a checkpoint: names, kinds, shapes and bytes of tensors, and digests of files. None is loaded."""
+"""The contents of a checkpoint: names, types, shapes and sizes of tensors, and digests of files. Loads no tensor."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ Found = tuple[str, list[ListedTensor], list[CheckpointFile]]
 
 
 def _folder(path: Path) -> Found:
-    """As its index says; a digest is compared where the checkpoint is loaded."""
+    """What the index says; the files' digests are compared only when the checkpoint is loaded."""
     try:
         index = index_file.read(path)
     except (ValueError, OSError) as error:

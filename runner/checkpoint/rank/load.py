@@ -29,8 +29,8 @@ PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tab
 def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = False) -> StateDict:
     """A checkpoint's content on the CPU; plain data only, no code is run. Raises ConfigurationError.
 
-    The tensors of a sharded one are read when they are used. ``ranks``: those that load it together, where they do.
-    ``is_mapped``: the tensors of a single one stay in the file too.
+    The tensors of a sharded checkpoint are read when they are used. ``ranks``: the ranks that load it together, if
+    several do. ``is_mapped``: the tensors of a single file stay in it too, mapped into memory.
     """
     if Path(path).is_dir():
         return _of_this_version(load_folder(Path(path), ranks), path)
@@ -45,7 +45,7 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
                 _compare_checksums(file)
     except FileNotFoundError:
         raise ConfigurationError(f"the checkpoint {path} does not exist.") from None
-    except Exception as error:  # an unpickler meets damaged bytes with errors of every kind
+    except Exception as error:  # damaged bytes make an unpickler raise errors of any type
         raise refusal(path, error) from None
     if not isinstance(state, dict):
         raise ConfigurationError(f"the checkpoint {path} holds no named weights.")
@@ -53,7 +53,7 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
 
 
 def load_folder(path: Path, ranks: RankGroup | None) -> StateDict:
-    """A sharded checkpoint's content. Raises ConfigurationError with the one before it that is whole."""
+    """A sharded checkpoint's content. Raises ConfigurationError, which names the newest earlier one that is intact."""
     try:
         return opened(path, ranks)
     except (Damaged, OSError) as error:
@@ -106,7 +106,7 @@ def complete(path: str | Path, ranks: RankGroup | None = None) -> StateDict:
 
 
 def _refuse_archive_bombs(file: IO[bytes]) -> None:
-    """Torch compresses nothing: what would take more memory than the file has bytes is not from it."""
+    """Torch does not compress, so it did not write an archive whose content is larger than its file."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > os.fstat(file.fileno()).st_size:
@@ -115,9 +115,9 @@ def _refuse_archive_bombs(file: IO[bytes]) -> None:
 
 
 def _refuse_pickle_bombs(file: IO[bytes]) -> None:
-    """Torch lets a pickle call bytearray(n) and _codecs.encode, with which a few bytes take any amount of memory.
+    """Torch lets a pickle call bytearray(n) and _codecs.encode, by which a few bytes can allocate any amount of memory.
 
-    Neither it nor this project writes them.
+    Neither torch nor this project writes such calls.
     """
     for pickled in _pickles(file):
         for operation, argument, _ in pickletools.genops(pickled):
@@ -156,5 +156,5 @@ def weights_sha256(weights: dict[str, Tensor]) -> str:
 
 
 def largest_entry(tensor: Tensor) -> float:
-    """The largest absolute value; inf or NaN where one is that, 0 of an empty tensor."""
+    """The largest absolute value; inf or NaN if the tensor has one, 0 if it is empty."""
     return float(tensor.to(torch.float64).abs().max()) if tensor.numel() else 0.0

@@ -19,7 +19,7 @@ class SavedTensors:
 
     def __init__(self) -> None:
         self.now = self.most = 0
-        self._holders: Counter[int] = Counter()  # of each piece of memory
+        self._holders: Counter[int] = Counter()  # number of saved tensors, by storage
         self._weights: set[int] = set()
 
     @contextmanager

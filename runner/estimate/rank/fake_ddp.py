@@ -1,6 +1,6 @@
 """A Python replacement for torch's DistributedDataParallel, whose reducer needs tensors with real memory.
 
-Buckets follow torch's own rule, and are rebuilt, as there, in the order in which the first gradients arrive.
+Buckets follow torch's own rule and, as in torch, are rebuilt in the order in which the first gradients arrive.
 """
 
 import sys
@@ -65,7 +65,7 @@ class Replicated(nn.Module):
             self._exchanges = True
 
     def register_comm_hook(self, state: Any, hook: Callable[..., Any]) -> None:
-        """Set a function that reduces buckets instead, as in DistributedDataParallel."""
+        """Set a hook that replaces the all-reduce of buckets, as in DistributedDataParallel."""
         self._hook = state, hook
 
     def _make_buckets(self, order: Sequence[nn.Parameter], most: int) -> None:

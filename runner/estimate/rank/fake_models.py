@@ -50,7 +50,7 @@ def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
 
 @contextmanager
 def plain_conversion() -> Iterator[None]:
-    """Makes ``Module.to`` keep tensors that it does not change; torch's own replaces fake ones that others refer to."""
+    """Makes ``Module.to`` keep tensors that it does not change; torch's own replaces fake ones that are in use."""
     before = nn.Module._apply
 
     def apply(self: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:

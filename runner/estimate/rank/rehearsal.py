@@ -35,7 +35,7 @@ UPDATES = 2  # the first one creates what later ones use, such as the optimizer'
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """The result of a rehearsal. ``unlike``: as in the strategy; ``layout``: a description of all ranks' layout.
+    """The result of a rehearsal. ``unlike``: what ``Parallel.unlike`` returned; ``layout``: of all ranks, in words.
 
     ``samples``: number of samples in a micro-batch.
     """
@@ -67,7 +67,7 @@ def rehearse(run: RunConfig, rank: int, *, follows: bool = True) -> Rehearsed:
 
 
 def _alone(run: RunConfig, rank: int) -> Parallel:
-    """The strategy of this rank, without any others."""
+    """The strategy of this rank, without any other ranks."""
     option = run.parallel.stand_in()
     if "timeout" in option.section:
         option = type(option)({**option.section, "backend": "fake"})
@@ -80,7 +80,7 @@ def _alone(run: RunConfig, rank: int) -> Parallel:
 
 def _without_files(run: RunConfig) -> RunConfig:
     """The config without weight files, and with settings that fake tensors support, of the same size."""
-    scales = run.precision.section.get("dtype") == "float16"  # by values; with the other half all sizes are the same
+    scales = run.precision.section.get("dtype") == "float16"  # by unknown values; bfloat16 has the same sizes
     return run.changed(
         precision={"dtype": "bfloat16"} if scales else {},
         model={"pretrained": None},

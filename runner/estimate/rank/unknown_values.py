@@ -1,4 +1,4 @@
-"""Handles unknown values, since nothing is computed: the program gets placeholders, a model is stopped."""
+"""Handles values that fake tensors lack: the loop and the optimizer get placeholders, a model is stopped."""
 
 import logging
 import sys
@@ -42,13 +42,13 @@ class UnknownValues(TorchDispatchMode):
 
 
 def frame_module(frame: FrameType) -> nn.Module | None:
-    """The module whose forward pass a frame belongs to; None if it is not one."""
+    """The module whose forward pass a frame belongs to; None if it belongs to none."""
     owner = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
     return owner if isinstance(owner, nn.Module) else None
 
 
 def where_it_stops(error: Exception, model: nn.Module) -> str:
-    """The module of the model in which an error was raised, and why; empty if in none."""
+    """The module of the model in which an error was raised, and why; empty if it was raised elsewhere."""
     names = {module: name or type(model).__name__ for name, module in model.named_modules()}
     found = ""
     for trace in _traces(error.__traceback__):

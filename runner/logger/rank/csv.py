@@ -1,4 +1,4 @@
-"""The record of a run, steps.csv and epochs.csv, and the loggers that get the same rows."""
+"""Writes the tables of a run, steps.csv, epochs.csv and others, and passes their rows to its loggers."""
 
 import csv
 import io
@@ -20,55 +20,56 @@ Row = Mapping[str, Any]
 
 
 class NullWriter:
-    """Writes nothing: what every rank but the first has. ``CSVWriter`` is the other one."""
+    """The interface of a run's recorder. It writes nothing, and serves all ranks but the first, which has CSVWriter."""
 
     def step(self, row: Numbers) -> None:
-        """One row of steps.csv."""
+        """Add a row to steps.csv."""
 
     def epoch(self, row: Numbers) -> None:
-        """One row of epochs.csv."""
+        """Add a row to epochs.csv."""
 
     def evaluation(self, row: Numbers) -> None:
-        """One row of evaluations.csv."""
+        """Add a row to evaluations.csv."""
 
     def taken(self, row: Row) -> None:
-        """One row of samples.csv."""
+        """Add a row to samples.csv."""
 
     def skipped(self, row: Row) -> None:
-        """One row of skipped.csv."""
+        """Add a row to skipped.csv."""
 
     def spike(self, row: Row) -> None:
-        """One row of spikes.csv."""
+        """Add a row to spikes.csv."""
 
     def picture(self, name: str, png: bytes, step: int) -> None:
-        """A picture that a metric or a callback drew of the run after ``step`` updates; the last of a name stays."""
+        """Write a picture that a metric or a callback drew after ``step`` updates, over an earlier one by that name."""
 
     def position(self) -> dict[str, int]:
-        """Everything so far is on the disk; the sizes of the tables then."""
+        """Write out all rows so far. Returns the sizes of the tables in bytes, by name."""
         return {}
 
     def kept(self) -> list[tuple[str, Row]]:
-        """The last rows, by table; of who keeps them."""
+        """The last rows, each with its table's name; none if this recorder does not keep them."""
         return []
 
     def catch_up(self, rows: list[tuple[str, Row]], *, after: int) -> None:
-        """Take rows that another rank has kept, those after this many updates."""
+        """Add the rows of updates after ``after``, from rows that another rank has kept."""
 
     def end(self, result: ResultJson) -> None:
-        """The run ended without an error; what rank 0 knows of result.json."""
+        """Called when the run ended without an error. ``result``: result.json as far as rank 0 knows it."""
 
     def close(self) -> None:
         """Complete the files. Safe to call twice."""
 
 
 class CSVWriter(NullWriter):
-    """``train``, ``val``: columns of the losses and metrics of each split; ``loggers``: which have been started.
+    """Writes a run's tables, and passes their rows to its loggers.
 
-    ``position``: where a checkpoint left the tables; rows after it are cut. ``within_epochs``: whether there will be
-    evaluations there. ``has_mfu``: whether steps have that; ``skips``: whether unreadable samples are skipped;
-    ``finds_spikes``: whether updates are.
+    ``train``, ``val``: columns of the losses and metrics of each split; ``position``: the tables' sizes in bytes at the
+    checkpoint that is resumed, to which they are truncated; ``within_epochs``: whether there are evaluations within
+    epochs; ``has_mfu``: whether steps have an MFU; ``skips``: whether unreadable samples are skipped;
+    ``finds_spikes``: whether on_spike is set; ``loggers``: already started.
 
-    Rows that come in quick succession go to the disk together, at the latest with the first one after FLUSH_SECONDS.
+    Rows in quick succession are written to disk together, at the latest with the first one after FLUSH_SECONDS.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class CSVWriter(NullWriter):
 
 
 class CSVTable:
-    """A CSV file that grows by whole rows. ``size``: bytes to keep of what is there, and with it its columns."""
+    """A CSV file to which rows are appended. ``size``: bytes of an existing file to keep, and with them its columns."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int):
         self._path = path
@@ -179,16 +180,16 @@ class CSVTable:
             self.flush()
 
     def _header(self) -> tuple[str, ...]:
-        """The columns of a table that is continued, which an earlier version may have begun."""
+        """The columns of an existing table, which an earlier version may have written."""
         self._file.seek(0)
         return tuple(next(csv.reader([self._file.readline()]), ()))
 
     def append(self, row: Row) -> None:
-        # Floats by their repr. What was known where the table was begun need not be known where it is continued.
+        # Floats by their repr. A table with an MFU may be continued on a device whose peak is unknown.
         self._writer.writerow([row.get(name, "") if name == MFU else row[name] for name in self._columns])
 
     def flush(self) -> None:
-        """Everything so far is in the file. Raises an OSError that names it."""
+        """Write out all rows so far. Raises an OSError that names the file."""
         try:
             self._file.flush()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""A recorder of ranks that come and go: what one of them missed, the others still have."""
+"""A recorder for ranks that leave and rejoin: the others keep the rows that a rank missed."""
 
 from collections import deque
 
@@ -9,7 +9,7 @@ MOST = 20_000  # rows, some megabytes
 
 
 class Keeping(NullWriter):
-    """Keeps the last rows, and hands all on to another recorder, which may be mute."""
+    """Keeps the last rows, and passes all rows to ``recorder``, which may write nothing."""
 
     def __init__(self, recorder: NullWriter):
         self._recorder = recorder

@@ -1,7 +1,7 @@
 """TensorBoard's event files, written by the training thread itself.
 
-torch's SummaryWriter hands each number to a thread, which takes the interpreter from the training loop for ten times as
-long as the writing lasts, and computes checksums in Python. Here a row is one record, and records go to the disk
+torch's SummaryWriter passes each number to a thread, which blocks the training loop by Python's interpreter lock ten
+times as long as writing takes, and computes checksums in Python. Here a row is one record, and records are written
 together. Source of the format: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details.
 """
 
@@ -38,7 +38,7 @@ _files = count()  # of this process, which may open several in a second
 class TensorBoard(Logger):
     """Curves of steps under ``train/``, of epochs under ``epoch/``, ``memory/`` and ``seconds/``, in <run>/tensorboard.
 
-    Besides them the config as text, and for the tab HPARAMS its plain values with the run's last metrics.
+    Also the config as text and, for the tab HPARAMS, its plain values with the run's best metrics.
     """
 
     is_quick = True
@@ -104,7 +104,7 @@ def session_start(config: Section, *, name: str) -> Summary.Value:
 
 
 def session_end(*, completed: bool) -> Summary.Value:
-    """How the run ended, for the same tab."""
+    """How the run ended, for the tab HPARAMS."""
     data = HParamsPluginData()
     data.session_end_info.status = STATUS_SUCCESS if completed else STATUS_FAILURE
     data.session_end_info.end_time_secs = now()
@@ -121,7 +121,7 @@ def _of_hparams(what: str, data: HParamsPluginData) -> Summary.Value:
 
 
 def image(name: str, png: bytes) -> Summary.Value:
-    """A picture for the tab IMAGES; a PNG has its size in its first chunk."""
+    """A picture for the tab IMAGES; its size is in the PNG's first chunk."""
     width, height = struct.unpack(">II", png[16:24])
     return Summary.Value(tag=name, image=Summary.Image(width=width, height=height, encoded_image_string=png))
 
@@ -140,7 +140,7 @@ class EventWriter:
         self.flush()
 
     def add(self, values: dict[str, float], step: int, *, time: float | None = None) -> None:
-        """One point of each curve, by tag; in the file with the next ``flush``. ``time``: in seconds since 1970."""
+        """Add a point to each curve, by tag; ``flush`` writes it. ``time``: in seconds since 1970, None for now."""
         self._waiting.append((now() if time is None else time, values, step))
 
     def write(self, value: Summary.Value, step: int) -> None:
@@ -148,7 +148,7 @@ class EventWriter:
         self._write(Event(wall_time=now(), step=step, summary=Summary(value=[value])))
 
     def flush(self) -> None:
-        """Everything so far is in the file."""
+        """Write everything so far to the file."""
         for time, values, step in self._waiting:
             event = Event(wall_time=time, step=step)
             for tag, value in values.items():
@@ -169,6 +169,6 @@ class EventWriter:
 
 
 def _checksum(content: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as the format asks for."""
+    """CRC-32C, rotated and shifted as the format requires."""
     crc = google_crc32c.value(content)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

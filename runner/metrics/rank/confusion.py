@@ -26,7 +26,7 @@ def confusion(predicted: Tensor, targets: Tensor, classes: int) -> Tensor:
 
 
 class OfConfusion(Metric):
-    """Base class of these metrics: a number for each class, and their mean, in percent."""
+    """Base class of metrics of a confusion matrix: a number for each class, and their mean, in percent."""
 
     family = "confusion"
 
@@ -41,7 +41,7 @@ class OfConfusion(Metric):
         self.shapes = {"confusion": (num_classes, num_classes)}
 
     def observe(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
-        # Many batches are counted by few operations, which is what small models ask for.
+        # Batches are counted later, many at once, since for small models the number of operations matters.
         assert self.task is not None
         scores, targets = self.task.scored(outputs, batch)
         if targets.ndim != 1 or scores.ndim != 2 or scores.shape[1] != self.classes:

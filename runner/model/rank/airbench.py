@@ -53,7 +53,7 @@ class Airbench(nn.Module):
 
 
 class ConvGroup(nn.Sequential):
-    """Two convolutions with a pooling between them that halves height and width; the first filters are the identity."""
+    """Two convolutions, initially the identity in their first filters, and pooling that halves height and width."""
 
     def __init__(self, inputs: int, outputs: int, *, momentum: float):
         super().__init__(

@@ -59,7 +59,7 @@ def resting(rests: Sequence[Rest], epoch: int) -> set[str]:
 
 
 class Phases:
-    """Freezes this rank's parameters epoch by epoch. ``keeps_statistics``: freeze the statistics of BatchNorm with it.
+    """Freezes this rank's parameters epoch by epoch. ``keeps_statistics``: also freeze the statistics of BatchNorm.
 
     ``updated``: the optimizer's parameters by name, which may be shards or fp32 copies of the model's own.
     """

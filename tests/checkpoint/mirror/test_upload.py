@@ -116,7 +116,7 @@ def test_what_a_killed_upload_left_is_removed_by_the_next(mirror, folder, addres
 
 def test_a_server_that_stores_something_else_is_not_believed(mirror, address, s3, tmp_path):
     s3.hits = lambda asked: asked.method == "GET" and "last.pt" in asked.path
-    with s3.failing(bytes.upper), pytest.raises(StorageError, match=r"checkpoints/last.pt is stored with another"):
+    with s3.failing(bytes.upper), pytest.raises(StorageError, match=r"checkpoints/last.pt was read back with other"):
         mirror.update()
     assert s3.get(f"{tmp_path.name}/run/{NAME}") is None
 

@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
 
-StateDict = dict[str, Any]  # of a part of training, as torch's own: tensors and plain values by name
+StateDict = dict[str, Any]  # tensors and plain values by name, as in torch's state_dicts
 
 DTYPES = {
     "BOOL": torch.bool,
@@ -53,7 +53,7 @@ class RankShare:
     """A rank's part of a tensor.
 
     ``shape``: the complete tensor's; ``pieces``: this rank's pieces, each with its box; ``is_agreed``: whether all
-    ranks with the same piece have the same values, so that any may write it; otherwise the first one does.
+    ranks with the same piece have the same values, so that any of them may write it; otherwise the first one does.
     """
 
     shape: tuple[int, ...]
@@ -67,7 +67,7 @@ class RankShare:
         return cls(tuple(tensor.shape), tensor.dtype, ((Box.whole(tensor.shape), tensor),), is_agreed=False)
 
 
-ABSENT = RankShare((), torch.uint8, ())  # marks the position of a tensor of other ranks
+ABSENT = RankShare((), torch.uint8, ())  # marks the position of a tensor that only other ranks have
 
 
 class Held(NamedTuple):
@@ -83,7 +83,7 @@ class Key(str):
 
 
 def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every tensor in a state, by the names that lead to it."""
+    """Every tensor in a state, with its path, such as ``model/head.weight``."""
     if isinstance(state, (Tensor, Lazy)):
         yield key, state
     elif isinstance(state, (dict, list, tuple)):
@@ -178,7 +178,7 @@ def to_json(value: Any, key: str = "") -> Any:
 
 
 def from_json(value: Any, tensors: dict[str, Any]) -> Any:
-    """The inverse of ``to_json``, with ``tensors`` by their keys. Raises ValueError for what that never returns."""
+    """The inverse of ``to_json``; ``tensors``: by their keys. Raises ValueError for anything else."""
     if isinstance(value, list):
         return [from_json(each, tensors) for each in value]
     if not isinstance(value, dict):

@@ -21,7 +21,7 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import (
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
 
-MOST_SHARED = 100  # how often as many bytes as its files have may be in a checkpoint's tensors
+MOST_SHARED = 100  # most bytes of a checkpoint's tensors for each byte of its files
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
 
 
@@ -104,7 +104,7 @@ def real(value: Any) -> Any:
 def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
     """A checkpoint's state, with the tensors of its LARGE parts as Stored, after verifying all its files.
 
-    ``ranks``: those that open it together, each of which verifies a part of the files. Raises Damaged, the same on
+    ``ranks``: the ranks that open it together, each of which verifies a part of the files. Raises Damaged, the same on
     each rank; OSError.
     """
     index, wrong = None, None
@@ -130,10 +130,10 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
 
 
 def refuse_tensor_bombs(state: Any, size: int) -> None:
-    """Raises Damaged for tensors far larger than the files, of ``size`` bytes, that they are in.
+    """Raises Damaged for tensors far larger than their files, which have ``size`` bytes.
 
-    Strides, and pieces that are in a file once, let a few bytes be a tensor with any number of entries, all of which a
-    copy of it would write. Weights that are shared are in a file once too, with several names.
+    With strides, or pieces that are used repeatedly, a few bytes can describe a tensor of any size, which a copy would
+    allocate in full. Some repetition is normal: shared weights are stored once, under several names.
     """
     total = sum(math.prod(each.shape) * each.dtype.itemsize for _, each in tensors(state))
     if total > MOST_SHARED * size:

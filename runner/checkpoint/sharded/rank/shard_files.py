@@ -1,4 +1,4 @@
-"""Writes the files of a sharded checkpoint: tensors, the index that completes it, and the best one's links."""
+"""Writes the files of a sharded checkpoint: tensors, the index that completes it, and the best checkpoint's links."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from manyheads.runner.run.folder import Folder, aside
 
 MODEL = "model/"  # prefix of the keys of weights
 BEST = (MODEL, "progress/")  # the best checkpoint's content, kept in separate files
-AVERAGE = "average/weights/"  # its weights instead, if evaluations use their average
+AVERAGE = "average/weights/"  # replaces its weights, if evaluations use averaged weights
 PARTS_OF_BEST = ("version", "versions", "model", "progress")
 
 
@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the file: the tensor's own, if the piece is the complete tensor."""
+        """Its name in the file: the tensor's name, followed by the box unless the piece is the complete tensor."""
         name = self.key.removeprefix(MODEL)
         return name if self.box.shape == self.kind.shape else f"{name}{self.box}"
 

@@ -50,7 +50,7 @@ class Written(NamedTuple):
 class Save:
     """One rank's part in saving ``state`` as the folder ``place``. Creating one is a collective operation of all ranks.
 
-    ``state``: tensors in it may be Shares; other values are taken from the first rank that has them.
+    ``state``: tensors in it may be RankShares; other values are taken from the first rank that has them.
     """
 
     def __init__(self, place: Path, state: StateDict, ranks: RankGroup, *, step: int):
