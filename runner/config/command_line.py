@@ -17,7 +17,7 @@ SEARCHPATH = "hydra.searchpath"
 
 
 class Source(NamedTuple):
-    """A folder that Hydra searches. ``named_by``: its flag or key; ``place``: as typed; ``folder``: None for packages."""
+    """A folder that Hydra searches. ``named_by``: flag or key; ``place``: as typed; ``folder``: None for a package."""
 
     named_by: str
     place: str

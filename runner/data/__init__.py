@@ -1,1 +1,1 @@
-"""What is trained on: one file for each kind of data in conf/data, and the way from samples to batches."""
+"""The data sets of conf/data, a file or package each, and how their samples become batches."""

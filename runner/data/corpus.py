@@ -1,4 +1,4 @@
-"""Which files a text is made of, and which of them train: by a hash of their names, the same on every machine."""
+"""The files of a text, divided into splits by a hash of their names: the same on every machine."""
 
 import hashlib
 import sys
@@ -9,14 +9,14 @@ from pathlib import Path
 from manyheads.runner.errors import ConfigurationError
 
 SPLITS = ("train", "val", "test")
-# Packages of the standard library that some distributions leave out, and what was generated on the machine.
+# Packages of the standard library that some distributions omit.
 LEFT_OUT = {"antigravity", "distutils", "ensurepip", "idlelib", "lib2to3", "test", "this", "tkinter", "turtledemo"}
 
-Files = Mapping[str, Path]  # by the names by which they are known, in the order of these
+Files = Mapping[str, Path]  # by name, in the order of the names
 
 
 def standard_library() -> Files:
-    """The modules of the Python that runs, without their tests."""
+    """The standard library of this Python, without tests and generated modules."""
     root = Path(sysconfig.get_path("stdlib"))
     wanted = {name for name in sys.stdlib_module_names if not name.startswith("_sysconfigdata")} - LEFT_OUT
     found: dict[str, Path] = {}
@@ -58,5 +58,5 @@ def split_of(files: Files, split: str, *, val_fraction: float, test_fraction: fl
 
 
 def _place(name: str) -> float:
-    """A file's place in 0..1, from its name alone."""
+    """A number from 0 to 1, from the file's name alone."""
     return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:4], "big") / 2**32

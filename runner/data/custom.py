@@ -10,9 +10,9 @@ from manyheads.runner.option.locate import call
 
 
 class Custom(Data):
-    """``build`` is the user's class, called with split="train" and "val", and with "test" for trainer.test.
+    """Data of the user's class ``build``, called with split="train" and "val", and with "test" for trainer.test.
 
-    It is given the option's further keys. uint8 images are scaled to 0..1; float images are taken as they are.
+    The option's further keys are passed to it. uint8 images are scaled to 0..1; float images are used unchanged.
     """
 
     mean = (0.0,)

@@ -1,4 +1,4 @@
-"""What a data option provides: its samples, as plain values. How they reach the device is up to the rank.
+"""What a data option provides: its samples, as plain values. ``rank/`` turns them into batches on the device.
 
 Neither this module nor the options' modules import torch, so the parent can check an option before any rank starts.
 """
@@ -55,7 +55,7 @@ class StoredFile(bytes):
 
 
 class Listing(NamedTuple):
-    """Objects with their names and sizes in bytes. ``digest``: changes with what is in any of them."""
+    """Stored objects with their names and sizes in bytes. ``digest``: changes with the content of any of them."""
 
     objects: list[tuple[str, int]]
     digest: str
@@ -96,7 +96,7 @@ class ImageArrays:
 class ImageFiles:
     """Image files, decoded on demand and cropped to squares of ``image_size`` pixels per side.
 
-    ``paths``: of the files, or their contents; ``targets``: the class number of each. ``train``: crops are random, and
+    ``paths``: the files' paths, or their contents; ``targets``: their class numbers. ``train``: crops are random, and
     flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
     ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square. ``within``:
     the boundary that files must be in (``links.boundary``), None for any place.
@@ -157,7 +157,7 @@ def _workers(run: RunConfig) -> Sequence[int] | str:
 
 def _on_device(run: RunConfig) -> Sequence[bool] | str:
     if run.data.transform or run.data.val_transform:
-        return "data.transform and data.val_transform are of samples in the host's memory"
+        return "data.transform and data.val_transform need samples in the host's memory"
     return [True]
 
 
@@ -181,7 +181,7 @@ class Dataset(Protocol):
 
 
 class DataOption(Option):
-    """Declarations of a data option. It is asked last, so ``check_keys`` may look for files below ``root``.
+    """Declarations of a data option. It is checked last, so ``check_keys`` may look for files below ``root``.
 
     ``most_workers``: number of loader processes per rank beyond which there is no gain; 0 for samples in memory.
     ``repeating``: the key that repeats a run on other samples of the same data, whose results are averaged.
@@ -231,11 +231,11 @@ class DataOption(Option):
     shift: int | None = None
     num_classes: int | None = None
     on_device: bool = False
-    order: str = "shuffle"  # of runs that were recorded before there were others
+    order: str = "shuffle"  # for runs recorded before the key existed
     order_block: int | None = None
     order_window: int | None = None
-    on_corrupt: str = "error"  # images in memory never are
-    fingerprint: str = "none"  # of options that read no files
+    on_corrupt: str = "error"  # images in memory are never corrupt
+    fingerprint: str = "none"  # for options that read no files
     val_fraction: float | None = None
     folds: int | None = None
     fold: int | None = None
@@ -245,7 +245,7 @@ class DataOption(Option):
 
     @property
     def draws(self) -> bool:
-        """Whether its validation samples can be drawn; data that splits itself, such as text, has other keys for it."""
+        """Whether validation samples can be drawn from the training samples; text, for one, has other keys for that."""
         return "folds" in self.section
 
     @property
@@ -270,7 +270,7 @@ class DataOption(Option):
 
     def resolved(self, run: RunConfig) -> RunConfig:
         resolved: dict[str, Any] = {"root": self._absolute(self.root)} if self.root else {}
-        if self.section["num_workers"] == "auto":  # a core is left for the rank itself, where there are several
+        if self.section["num_workers"] == "auto":  # a core is left for the rank itself, if there are several
             cores = hardware.cores_for_each(run.launcher.nproc_per_node)
             most = 0 if self.on_device else self.most_workers
             resolved["num_workers"] = min(most, max(cores - 1, min(cores, 2)))
@@ -299,7 +299,7 @@ class DataOption(Option):
             )
 
     def _refuse_host(self) -> None:
-        """Raises ConfigurationError for what makes batches in the host's memory."""
+        """Raises ConfigurationError for settings that need batches in the host's memory."""
         if self.num_workers != 0:
             raise ConfigurationError.at(
                 "data.num_workers",
@@ -308,13 +308,12 @@ class DataOption(Option):
             )
         if given := next((key for key in ("transform", "val_transform") if getattr(self, key)), None):
             raise ConfigurationError(
-                f"data.{given} is of samples one at a time, in the host's memory. Set it to [], or set "
-                "data.on_device=false.",
+                f"data.{given} needs single samples in the host's memory. Set it to [], or set data.on_device=false.",
                 key=f"data.{given}",
             )
 
     def _absolute(self, root: str) -> str:
-        """The root, wherever it is read. Raises ConfigurationError for object storage, if the option reads none."""
+        """The root as an absolute path or address. Raises ConfigurationError for an address that cannot be read."""
         if not is_address(root):
             return os.path.abspath(os.path.expanduser(root))
         address = Address.of(root, key="data.root")
@@ -329,7 +328,7 @@ class DataOption(Option):
         return {"root": Path(self.root)} if self.root and not is_address(self.root) else {}
 
     def listing(self) -> Listing | None:
-        """What samples are read from, if that is in object storage. Raises ConfigurationError."""
+        """The objects of samples in object storage; None if they are elsewhere. Raises ConfigurationError."""
         return None
 
 

@@ -13,7 +13,7 @@ FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
 
 
 class DiabetesOption(DataOption):
-    """The files that scikit-learn brings along."""
+    """Checks that scikit-learn's files exist."""
 
     def check_keys(self) -> None:
         super().check_keys()
@@ -24,9 +24,9 @@ class DiabetesOption(DataOption):
 
 
 class Diabetes(Data):
-    """Features and targets less their mean over the training samples, in units of their standard deviation.
+    """Features and targets, standardized by mean and standard deviation of the training samples.
 
-    Every fifth patient validates.
+    Every fifth patient is a validation sample.
     """
 
     num_inputs = 10

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from manyheads.runner.data.data_option import Data, DataOption, ImageArrays
 from manyheads.runner.data.scikit_learn import data_file
 
-if TYPE_CHECKING:  # the parent, which only looks whether the file is there, starts without it
+if TYPE_CHECKING:  # the parent, which only checks that the file exists, starts without it
     import numpy as np
 
 
 class DigitsOption(DataOption):
-    """The file that scikit-learn brings along."""
+    """Checks that scikit-learn's file exists."""
 
     most_workers = 0
 
@@ -29,7 +29,7 @@ class DigitsOption(DataOption):
 
 
 class Digits(Data):
-    """Enlarged to ``image_size`` and repeated on three channels, so that every torchvision model takes them."""
+    """The digits, enlarged to ``image_size`` and repeated on three channels, as torchvision's models need them."""
 
     num_classes = 10
     mean = (0.305,) * 3
@@ -64,7 +64,7 @@ def read() -> "tuple[np.ndarray, np.ndarray]":
 
 
 def split_indices(labels: "np.ndarray", *, train: bool) -> "np.ndarray":
-    """Of the samples in the order of their classes every fifth validates: stratified, and 1,438 to 359."""
+    """The indices of one split. Every fifth sample of each class is for validation: 1,438 train, 359 validate."""
     import numpy as np
 
     by_class = np.argsort(labels, kind="stable")

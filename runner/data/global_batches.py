@@ -27,13 +27,13 @@ class GlobalBatches:
         self.updates = limited(limited(updates, limit), overfit)
 
     def drawn(self, epoch: int) -> int:
-        """The epoch whose order is taken in an epoch, both counted from 0."""
+        """The epoch whose order of samples ``epoch`` uses, both counted from 0."""
         return 0 if self._overfits else epoch
 
     def positions(self, update: int) -> tuple[np.ndarray, np.ndarray | None]:
         """The positions of an update's batch, counted from 0 in the epoch, and the copy number of repeated samples.
 
-        Copies are kept apart, so that none form a pair.
+        Copies of a sample are kept apart, so that mixup never pairs them.
         """
         if self.repeats == 1:
             start = update * self.batch_size

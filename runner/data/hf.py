@@ -65,8 +65,8 @@ class HuggingFaceDataOption(DataOption):
 class HuggingFaceData(Data):
     """A data set's splits; its columns say whether samples are images, texts with a class each, or just text.
 
-    Columns are named, or "auto"; a ``label_column`` of "none" is none. ``max_length``: tokens of a text. ``tokenizer``:
-    an object with ``encode(text)`` and ``vocab_size``; None for bytes.
+    Columns are names, or "auto"; ``label_column`` "none": text without classes. ``max_length``: tokens of a text.
+    ``tokenizer``: an object with ``encode(text)`` and ``vocab_size``; None for bytes.
     """
 
     mean = (0.485, 0.456, 0.406)
@@ -106,7 +106,7 @@ class HuggingFaceData(Data):
 
     @cached_property
     def contents(self) -> Any:
-        """What the data set holds, read when it is first asked for, by a rank."""
+        """The data set's contents, read on first use, by a rank."""
         from manyheads.runner.data.hf_contents import Contents  # needs the package
 
         return Contents(self)
@@ -126,13 +126,13 @@ class HuggingFaceData(Data):
         return self.contents.samples("test")
 
 
-SAVED = ("dataset_dict.json", "state.json")  # of what save_to_disk wrote
+SAVED = ("dataset_dict.json", "state.json")  # files that save_to_disk writes
 KINDS = ("arrow", "csv", "imagefolder", "json", "parquet", "text")
 
 
 def read_folder(root: Path) -> Any:
     """The data set in a folder, as save_to_disk or another program wrote it. Raises ConfigurationError, OSError."""
-    import datasets  # the declaration is read where the package is missing, and it takes a second
+    import datasets  # the option is also declared where the package is missing, and importing takes a second
     from datasets.data_files import DataFilesDict, get_data_patterns
     from datasets.load import infer_module_for_data_files
 

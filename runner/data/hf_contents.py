@@ -1,4 +1,4 @@
-"""What a data set of Hugging Face holds, found out from its columns, and read by its own library."""
+"""The contents of a Hugging Face data set, determined from its columns, and read by the datasets library."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,11 +18,11 @@ from manyheads.runner.wording import nearest
 if TYPE_CHECKING:
     from manyheads.runner.data.hf import HuggingFaceData
 
-VALIDATION = ("validation", "val", "valid", "dev", "test")  # the names of its split, the first that there is
+VALIDATION = ("validation", "val", "valid", "dev", "test")  # names of a validation split, in order of preference
 
 
 class Contents:
-    """The splits of one data set. Raises ConfigurationError where they, or their columns, are not what was named."""
+    """The splits of one data set. Raises ConfigurationError if a split or column is missing or has another type."""
 
     def __init__(self, data: "HuggingFaceData"):
         self.data = data
@@ -92,7 +92,7 @@ class Contents:
         return self.splits[found]
 
     def _column(self, key: str, fitting: list[str], allowed: list[str], what: str) -> str:
-        """The column that was named, or the first that fits. ``allowed``: those that could be named."""
+        """The column that was named, or the first that fits. ``allowed``: those that may be named."""
         wanted = self.data.columns[key]
         if wanted == "auto" and fitting:
             return fitting[0]
@@ -110,7 +110,7 @@ class Contents:
 
 
 class DataFiles(Sequence[Any]):
-    """For each row the path of its image file, in a local folder relative to that, or what is in the file."""
+    """For each row the content of its image file or, if only that is recorded, the file's path."""
 
     def __init__(self, rows: Any, column: str, root: str | None):
         self.rows, self.column = rows, column
@@ -127,7 +127,7 @@ class DataFiles(Sequence[Any]):
 
 
 def read(*, root: str | None, hub: str | None, subset: str | None, revision: str | None, download: bool) -> Any:
-    """The data set's splits by name. Raises ConfigurationError where it cannot be read, or fetched."""
+    """The data set's splits by name. Raises ConfigurationError if it cannot be read, or downloaded."""
     key = f"data.root={root}" if hub is None else f"data.hub={hub}"
     datasets.disable_progress_bars()  # of every rank
     try:
@@ -139,7 +139,7 @@ def read(*, root: str | None, hub: str | None, subset: str | None, revision: str
                 found = datasets.load_dataset(hub, subset, revision=revision, download_config=config)
     except ConfigurationError:
         raise
-    except Exception as error:  # of each format, and of the network, its own
+    except Exception as error:  # each format, and the network, has errors of its own
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         remedy = "Set it to the folder of a data set" if hub is None else "Fetch it where there is a network"
         raise ConfigurationError(f"{key} cannot be read ({reason}). {remedy}, or choose another one.") from None

@@ -16,7 +16,7 @@ SPLITS = {True: "train", False: "val"}
 
 
 class ImageFolderOption(DataOption):
-    """Both splits, with images in the same classes."""
+    """Checks that all splits that a run uses have images in the same classes."""
 
     imports = ("manyheads.runner.data.rank.photos",)
     root: str
@@ -99,7 +99,7 @@ class ImageFolder(Data):
 
 
 def class_names(folder: Path) -> list[str]:
-    """The class folders below ``folder``. Raises ConfigurationError when there are none."""
+    """The class folders below ``folder``. Raises ConfigurationError if there are none."""
     if not folder.is_dir():
         raise ConfigurationError.at(
             "data.root",

@@ -27,7 +27,7 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", 
 
 @dataclass(frozen=True)
 class Listing:
-    """File names, class by class, and in each in their order. ``names``: the bytes of all, end to end.
+    """File names, class by class, sorted within each. ``names``: the bytes of all names, without separators.
 
     ``ends``: where each name ends; ``counts``: how many files each class has. Both are arrays of 64 bits.
     """
@@ -49,7 +49,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Paths(Sequence[str]):
-    """A listing's paths, each made when it is asked for. ``folder`` holds the class folders."""
+    """The paths of a listing, each built on access. ``folder``: holds the class folders."""
 
     folder: Path
     classes: list[str]
@@ -102,9 +102,9 @@ State = list[os.stat_result]
 
 
 def list_images(folder: Path, classes: Sequence[str]) -> Listing:
-    """The image files of these class folders: from the cache if they are as they were, else by reading them.
+    """The image files of these class folders: from the cache if the folders are unchanged, else by reading them.
 
-    Raises ConfigurationError for a link that points outside the folder around it, in which all splits are.
+    Raises ConfigurationError for a link that points outside the folder that holds all splits.
     """
     folders = [folder / name for name in classes]
     now, state = time.time_ns(), [os.stat(each) for each in folders]  # before they are read
@@ -120,21 +120,21 @@ def list_images(folder: Path, classes: Sequence[str]) -> Listing:
 
 
 def _file(folder: Path) -> Path | None:
-    """Where the index of a folder is kept; None for a user without a home."""
+    """The file of a folder's index; None for a user without a home."""
     cache = user_folder("cache")
     name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:32]
     return None if cache is None else cache / "manyheads" / "image_folders" / name
 
 
 def _key(folder: Path, classes: Sequence[str], state: State) -> bytes:
-    """All that an index depends on, in 32 bytes. The inode's own time can't be set back, as rsync sets the other."""
+    """All that an index depends on, in 32 bytes. It includes ctime, which nobody can set, as rsync sets mtime."""
     times = [(each.st_ino, each.st_mtime_ns, each.st_ctime_ns) for each in state]
     about = (1, sys.byteorder, EXTENSIONS, str(folder.absolute()), list(classes), times)
     return hashlib.sha256(repr(about).encode(errors="surrogateescape")).digest()
 
 
 def _is_settled(state: State, now: int) -> bool:
-    """Whether a change after the scan will get another time than the last one before it; git's "racy" entries.
+    """Whether a change after the scan is certain to change a folder's time; git calls such entries "racy" otherwise.
 
     Source: https://git-scm.com/docs/racy-git.
     """
@@ -172,7 +172,7 @@ def _read(file: Path, key: bytes) -> Listing | None:
 
 
 def _write(file: Path, key: bytes, listing: Listing) -> None:
-    """Whole or not at all; should two hosts write it at the same time, the checksum tells."""
+    """Write the index as a whole; if two hosts write it at the same time, the checksum reveals a mixture."""
     parts = [listing.counts.tobytes(), listing.ends.tobytes(), listing.names]
     header = HEADER.pack(key, _checksum(parts), len(listing.counts), len(listing.ends), len(listing.names))
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

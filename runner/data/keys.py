@@ -8,7 +8,7 @@ import numpy as np
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_ORDER = np.uint64(0x6F72646572000000)  # separates what orders are drawn from from the keys of samples
+_ORDER = np.uint64(0x6F72646572000000)  # separates the keys of orders from those of samples
 
 
 def sample_keys(seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
@@ -22,18 +22,18 @@ def sample_keys(seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=8)
 def _epoch_key(seed: int, epoch: int) -> np.uint64:
     """The first two rounds, which are the same for all samples."""
-    with np.errstate(over="ignore"):  # of which only single numbers warn
+    with np.errstate(over="ignore"):  # only scalars warn of it, not arrays
         key: np.uint64 = splitmix(splitmix(np.uint64(seed % 2**64)) ^ np.uint64(epoch))
     return key
 
 
 def copy_keys(keys: np.ndarray, copies: np.ndarray) -> np.ndarray:
-    """Other keys for further copies of samples, (N,) uint64; the first one, 0, keeps its own."""
+    """Keys for copies of samples, (N,) uint64: copy 0 keeps the sample's key, further ones get others."""
     return np.where(copies == 0, keys, splitmix(keys ^ copies.astype(np.uint64)))
 
 
 def alternating_keys(keys: np.ndarray, *, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
-    """The keys with lowest bits that are drawn once for each sample, and change from epoch to epoch; (N,) uint64."""
+    """The keys with other lowest bits: drawn once per sample, then flipped from epoch to epoch; (N,) uint64."""
     first = sample_keys(seed, 0, indices)
     return keys & ~np.uint64(1) | (first ^ np.uint64(epoch)) & np.uint64(1)
 

@@ -1,6 +1,6 @@
-"""Files of a data folder that somebody may have sent, or that others write to: none outside it is read.
+"""Reads files of a data folder that somebody may have sent, or that others write to, but no files outside it.
 
-What a path leads to is asked of the descriptor once it is open, so it does not matter what becomes of the path.
+Where a file is, is checked by its descriptor once it is open, so later changes of the path do not matter.
 """
 
 import fcntl
@@ -19,9 +19,9 @@ MOST_BYTES = 2**30  # of an image file
 
 
 def boundary(root: str | Path) -> str | None:
-    """The folder or file, without links, that ``root`` stands for; None if links in it may lead anywhere.
+    """The path of ``root`` with links resolved, outside which nothing is read.
 
-    That is so in folders that the user trusts.
+    None in folders that the user trusts, in which links may point anywhere.
     """
     inside = os.path.realpath(root)
     return None if is_own_place(Path(inside)) else inside
@@ -29,9 +29,9 @@ def boundary(root: str | Path) -> str | None:
 
 @contextmanager
 def opened(path: str | Path, within: str | None) -> Iterator[int]:
-    """The descriptor of a file or folder. ``within``: the boundary in which it has to be; None: no limit.
+    """The descriptor of a file or folder. ``within``: the boundary that it must be in; None for no limit.
 
-    Raises ConfigurationError for what is elsewhere, and OSError.
+    Raises ConfigurationError for a file outside it, and OSError.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe that nobody writes to would block
     try:
@@ -52,7 +52,7 @@ def content_of(path: str | Path, *, within: str | None = None, most: int = MOST_
 
 
 def refuse_leaving(path: str | Path, within: str | None) -> None:
-    """Raises ConfigurationError for a path that points outside the boundary now: early, with nothing opened yet."""
+    """Raises ConfigurationError for a path that points outside the boundary, before anything is opened."""
     if within is not None:
         _refuse_outside(os.path.realpath(path), path, within)
 

@@ -1,4 +1,4 @@
-"""An additive hash of which samples were taken in which epoch: however they are grouped, it adds up to the same."""
+"""An additive hash of which samples were taken in which epoch: its sum does not depend on how they are grouped."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from manyheads.runner.data.keys import sample_keys
 
-_SEED = 0x7461_6B65_6E00  # of all runs, and of nothing else
+_SEED = 0x7461_6B65_6E00  # the same for all runs, and used for nothing else
 
 
 class Multiset(NamedTuple):
@@ -31,16 +31,16 @@ class Multiset(NamedTuple):
 
     @classmethod
     def of(cls, epoch: int, samples: np.ndarray) -> "Multiset":
-        """Of these samples, (N,) integers, in an epoch counted from 0."""
+        """The multiset of these samples, (N,) integers, in an epoch counted from 0."""
         return cls.summed(len(samples), int(hashes(epoch, samples).sum(dtype=np.uint64)))  # which wraps around
 
     @classmethod
     def summed(cls, count: int, total: int) -> "Multiset":
-        """Of ``count`` samples whose hashes add up to ``total``, modulo 2**64."""
+        """The multiset of ``count`` samples whose hashes add up to ``total``, modulo 2**64."""
         return cls(float(count), float(total % 2**32), float(total >> 32))
 
 
-TakenSamples = tuple[int, np.ndarray] | Multiset  # an epoch, from 0, and samples taken in it; or what they add up to
+TakenSamples = tuple[int, np.ndarray] | Multiset  # an epoch, from 0, and samples taken in it; or their multiset
 
 
 def hashes(epoch: int, samples: np.ndarray) -> np.ndarray:
@@ -49,5 +49,5 @@ def hashes(epoch: int, samples: np.ndarray) -> np.ndarray:
 
 
 def added(parts: Sequence[Multiset]) -> Multiset:
-    """The multiset of all of them."""
+    """The sum of these multisets."""
     return Multiset(*(float(sum(column)) for column in zip(*parts, strict=True))) if parts else Multiset()

@@ -8,7 +8,7 @@ import numpy as np
 
 from manyheads.runner.data.keys import keys_of, permutation, splitmix
 
-LARGE = 10_000_000  # samples; of more, a permutation in memory takes seconds and 40 MB per rank
+LARGE = 10_000_000  # samples; for more, a permutation in memory takes seconds and 40 MB per rank
 CHECKED = 20  # batches
 ROUNDS = 6  # with four, adjacent samples stay adjacent 1.4 times as often as in a random order
 
@@ -58,8 +58,8 @@ class Feistel(Order):
 class Blocks(Order):
     """Adjacent samples stay near each other in time: for storage on which reading a single sample is slow.
 
-    Blocks of ``block`` adjacent samples are permuted. Of the samples in each ``window`` consecutive ones of these, the
-    order is random. The last block of the data, which may be shorter, gets a place of its own among the others.
+    Blocks of ``block`` adjacent samples are permuted; then the samples of each ``window`` consecutive blocks are
+    shuffled. The last block of the data, which may be shorter, gets a random position among the others.
     """
 
     mixes_locally = True
@@ -71,12 +71,12 @@ class Blocks(Order):
 
     def at(self, epoch: int, positions: np.ndarray) -> np.ndarray:
         keys = keys_of(self._seed, epoch, count=ROUNDS + 1)
-        short = int(keys[-1] % np.uint64(self._full + 1))  # the place of the shorter block
+        short = int(keys[-1] % np.uint64(self._full + 1))  # the position of the shorter block
         mixed = np.empty(len(positions), np.int64)
         numbers = self._place(positions, short) // self.window
         by_number = np.argsort(numbers, kind="stable")
         known, starts = np.unique(numbers[by_number], return_index=True)
-        for number, chosen in zip(known.tolist(), np.split(by_number, starts[1:]), strict=False):  # none of none
+        for number, chosen in zip(known.tolist(), np.split(by_number, starts[1:]), strict=False):  # both may be empty
             low, high = (self._start((number + after) * self.window, short) for after in (0, 1))
             own = keys_of(self._seed, epoch, number + 1, count=ROUNDS)
             mixed[chosen] = low + permuted(positions[chosen] - low, size=high - low, keys=own)
@@ -100,8 +100,8 @@ class Blocks(Order):
 def permuted(values: np.ndarray, *, size: int, keys: Sequence[np.uint64]) -> np.ndarray:
     """A permutation of 0 to ``size`` - 1 at these values, (N,) int64; a round for each key.
 
-    A Feistel network over rows x columns, little more than ``size`` cells, of which those beyond it are followed on
-    until one is not (cycle walking). Source: Black and Rogaway 2002 (https://doi.org/10.1007/3-540-45760-7_9).
+    A Feistel network over rows x columns cells, slightly more than ``size``; results beyond ``size`` are permuted again
+    until they are within it (cycle walking). Source: Black and Rogaway 2002 (https://doi.org/10.1007/3-540-45760-7_9).
     """
     rows = math.isqrt(max(0, size - 1)) + 1
     columns = max(1, -(-size // rows))

@@ -23,7 +23,7 @@ SPLITS = ("train", "val", "test")
 
 
 class ParquetOption(DataOption):
-    """Which files train, validate and test, and which columns a sample has."""
+    """Declares which files train, validate and test; they must exist."""
 
     imports = ("manyheads.runner.data.rank.photos",)
     rules: ClassVar = {
@@ -47,9 +47,10 @@ class ParquetOption(DataOption):
 
 
 class Parquet(Data):
-    """Files below ``root``; their columns are named, or "auto": the first of images, else of text; label, or a class.
+    """Rows of the Parquet files below ``root``: images with classes, or text.
 
-    ``cache_mb``: of row groups that each process keeps, in megabytes; ``tokenizer``: as for data=text.
+    ``input_column``, ``label_column``: names, or "auto"; ``cache_mb``: megabytes of row groups that each process keeps;
+    ``tokenizer``: an object with ``encode(text)`` and ``vocab_size``, None for bytes.
     """
 
     mean = (0.485, 0.456, 0.406)
@@ -81,7 +82,7 @@ class Parquet(Data):
 
     @cached_property
     def train(self) -> "Rows":
-        """The training rows, opened when they are first needed."""
+        """The training rows, opened on first use."""
         return self._rows("train")
 
     @property

@@ -1,4 +1,4 @@
-"""Rows of Parquet files in any order: the group of rows that holds one is read as a whole, and kept for the next."""
+"""Rows of Parquet files in any order: a row group is read completely for any of its rows, and kept for the next."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ LABELS = ("label", "labels", "target", "class", "fine_label", "cls")
 class Rows(Sequence[Any]):
     """The images of all rows of some files: item i is the content of a file, or its path if only that is recorded.
 
-    ``columns``: names of "input" and "label", or "auto"; ``cache_bytes``: of row groups that are kept.
+    ``columns``: names of "input" and "label", or "auto"; ``cache_bytes``: most bytes of row groups that are kept.
     """
 
     def __init__(self, root: Path, paths: Sequence[Path], columns: Mapping[str, str], *, cache_bytes: int):
@@ -99,7 +99,7 @@ class Rows(Sequence[Any]):
         return f"{printable(self.paths[file])}: row {place - first}"
 
     def _group(self, number: int) -> Any:
-        """The input column of a group of rows, read if it is not kept."""
+        """The input column of a row group, read unless it is kept."""
         if number in self._kept:
             self._kept.move_to_end(number)
             return self._kept[number]
@@ -117,7 +117,7 @@ class Rows(Sequence[Any]):
     def _open(self, path: Path) -> Any:
         try:
             with opened(path, boundary(self.root)) as handle:
-                # The same file by another descriptor, which reads by position: loader processes share it.
+                # The same file by another descriptor, with positional reads, since loader processes share it.
                 place = f"/proc/self/fd/{handle}" if sys.platform == "linux" else str(path)
                 return pyarrow.parquet.ParquetFile(pyarrow.OSFile(place))
         except (OSError, pyarrow.ArrowException) as error:

@@ -11,7 +11,7 @@ _Request = TypeVar("_Request")
 
 
 class ReadAhead(NamedTuple):
-    """How a data set is read ahead. ``batches``: how many; ``fetch``: is given indices of samples, and does not wait.
+    """How a data set is read ahead. ``batches``: how many; ``fetch``: starts fetching samples by their indices.
 
     A data set offers it as ``read_ahead``, which is None, or missing, if that would not help.
     """
@@ -20,7 +20,7 @@ class ReadAhead(NamedTuple):
     fetch: "Callable[[np.ndarray], None]"
 
     def of(self, chosen: "np.ndarray") -> "ReadAhead":
-        """The same for a data set of these samples."""
+        """Reading ahead for a data set of the ``chosen`` samples."""
         return ReadAhead(self.batches, lambda indices: self.fetch(chosen[indices]))
 
 

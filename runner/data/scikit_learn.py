@@ -1,4 +1,4 @@
-"""The data files that come with scikit-learn, found without the seconds that importing it takes."""
+"""The data files that come with scikit-learn, found without importing it, which takes seconds."""
 
 import importlib.util
 from pathlib import Path

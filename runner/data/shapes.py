@@ -13,7 +13,7 @@ MOST = 3  # shapes in an image
 
 
 class ShapesOption(DataOption):
-    """Made in memory."""
+    """Declares images that are generated in memory."""
 
     rules: ClassVar = {"train_samples": whole(1), "val_samples": whole(1), "image_size": whole(8)}
 
@@ -42,12 +42,12 @@ class Shapes(Data):
         return ImageArrays(images, self.targets(masks), self.image_size, classes=self.classes)
 
     def targets(self, masks: "np.ndarray") -> "np.ndarray":
-        """What is to be learned of the images. ``masks``: the class of each pixel, (N, H, W)."""
+        """The targets of images. ``masks``: the class of each pixel, (N, H, W)."""
         return masks
 
 
 class ShapesMultilabel(Shapes):
-    """The same images; targets (3,) say which kinds are there."""
+    """The images of ``Shapes``, with targets (3,) that say which kinds occur."""
 
     classes = KINDS
     num_classes = len(KINDS)
@@ -79,7 +79,7 @@ def drawn(count: int, size: int, *, seed: int) -> "tuple[np.ndarray, np.ndarray]
 
 
 def _distance(kind: str, down: "np.ndarray", right: "np.ndarray") -> "np.ndarray":
-    """From the shape's middle, in its own metric: the shape is where it is at most its reach."""
+    """Distances from a shape's center, in a metric in which the shape is a ball."""
     import numpy as np
 
     if kind == "disc":

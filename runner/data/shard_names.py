@@ -1,4 +1,4 @@
-"""Which shards a pattern means: * and ?, and webdataset's braces, {train,extra}-{000000..000146}.tar."""
+"""Selects shards by patterns of their names: * and ?, and webdataset's braces, {train,extra}-{000000..000146}.tar."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,10 @@ RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 def chosen(split: str, pattern: str, names: Sequence[str], *, may_lack: bool = False) -> list[int]:
-    """Which of ``names`` a split's pattern means, in its order; "auto" is below train/, or with train in the name.
+    """Indices of the ``names`` that a split's pattern selects, in its order; "auto": the split's name in the name.
 
-    may_lack: whether it may mean none.
-
-    Raises ConfigurationError for a name without * or ? that is missing: a shard that somebody has forgotten to copy.
+    ``may_lack``: the pattern may select none. Raises ConfigurationError for a name without * or ? that is missing, such
+    as a shard that somebody forgot to copy.
     """
     key, places, found = f"data.{split}_shards", {name: number for number, name in enumerate(names)}, dict[int, None]()
     patterns = [f"{split}/*", f"*{split}*"] if pattern == "auto" else _expanded(pattern, key)
@@ -39,7 +38,7 @@ def chosen(split: str, pattern: str, names: Sequence[str], *, may_lack: bool = F
 
 
 def _expanded(pattern: str, key: str) -> Iterator[str]:
-    """The pattern once for each choice that its braces offer."""
+    """The patterns without braces that a pattern with braces stands for."""
     waiting, count = [pattern], 0
     while waiting:
         text = waiting.pop(0)

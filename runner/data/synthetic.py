@@ -7,7 +7,7 @@ from manyheads.runner.option.rules import whole
 
 
 class SyntheticOption(DataOption):
-    """Made in memory."""
+    """Declares images that are generated in memory."""
 
     most_workers = 0
     rules: ClassVar = {"train_samples": whole(1), "val_samples": whole(1)}

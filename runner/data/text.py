@@ -14,7 +14,7 @@ from manyheads.runner.option.rules import number, whole
 
 
 class TextOption(DataOption):
-    """Files below ``root``, in blocks."""
+    """Declares text files below ``root``."""
 
     rules: ClassVar = {
         "block_size": whole(1),
@@ -23,7 +23,7 @@ class TextOption(DataOption):
         "test_fraction": number(at_least=0, below=1),
     }
     root: str
-    pattern: str = ""  # of texts that are found in another way
+    pattern: str = ""  # for texts that are found in another way
     val_fraction: float
     test_fraction: float
 
@@ -38,27 +38,28 @@ class TextOption(DataOption):
         self.files()
 
     def files(self) -> Files:
-        """What the text is read from. Raises ConfigurationError."""
+        """The files of the text. Raises ConfigurationError."""
         return below(Path(self.root), self.pattern)
 
     def sources(self) -> dict[str, Path]:
-        with suppress(ConfigurationError):  # complete says what is missing
+        with suppress(ConfigurationError):  # check_keys reports what is missing
             return dict(self.files())
         return {}
 
 
 class StdlibTextOption(TextOption):
-    """The files of the Python that runs."""
+    """Declares the standard library of this Python."""
 
     def files(self) -> Files:
         return standard_library()
 
 
 class Text(Data):
-    """Files below ``root`` in blocks of ``block_size`` tokens; a block's labels are its tokens one further on.
+    """Files below ``root`` in blocks of ``block_size`` tokens; a block's labels are the next tokens.
 
     ``tokenizer``: an object with ``encode(text)`` and ``vocab_size``, as Hugging Face's; None for bytes. Files are
-    split by a hash of their names, a single file by place: its end validates. ``max_tokens``: of each split, at most.
+    split by a hash of their names, a single file by position: validation and test samples are at its end.
+    ``max_tokens``: at most this many of each split.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Text(Data):
 
     @cached_property
     def files(self) -> Files:
-        """What the text is read from."""
+        """The files of the text."""
         return below(self.root, self.pattern)
 
     @property

@@ -50,7 +50,7 @@ class TokenFile:
 
 
 def inspect(path: Path, within: str | None) -> TokenFile:
-    """What a file holds, by its index or its header. ``within``: the boundary that both must be in.
+    """Describe a file of tokens by its index or its header. ``within``: the boundary that both must be in.
 
     Raises ConfigurationError for a file that is cut off, or does not belong to its index.
     """
@@ -82,7 +82,8 @@ def _by_index(path: Path, within: str | None, size: int, content: bytes) -> Toke
         raise ConfigurationError(f"{name} is not an index of Megatron. Remove it, or write both files again.")
     _, version, kind, sequences, documents = MEGATRON.unpack_from(content)
     if version != 1 or kind not in TYPES:
-        raise ConfigurationError(f"{name}: version {version} and type {kind} are not known. Allowed: 1; {[*TYPES]}.")
+        allowed = f"Allowed: version 1, types {[*TYPES]}"
+        raise ConfigurationError(f"{name}: version {version} and type {kind} are not known. {allowed}.")
     if len(content) < MEGATRON.size + 12 * sequences + 8 * documents:
         raise ConfigurationError(f"{name} is cut off: it has {len(content):,} bytes for {sequences:,} sequences.")
     dtype = TYPES[kind]
@@ -104,7 +105,7 @@ def _by_index(path: Path, within: str | None, size: int, content: bytes) -> Toke
 def _refuse(path: Path, size: int, expected: int, source: str) -> None:
     if size != expected:
         what = f"{printable(path)} has {size:,} bytes, but {source} {expected:,}"
-        raise ConfigurationError(f"{what}: it is cut off, or the other belongs to another file. Write it again.")
+        raise ConfigurationError(f"{what}: it is cut off, or they do not belong together. Write it again.")
 
 
 def write(folder: Path, name: str, tokens: "np.ndarray", ends: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Files as one row of tokens, made once and kept in the user's cache, from where all processes map it into memory."""
+"""Turns files into one array of tokens, once, in the user's cache, from where all processes map it into memory."""
 
 import hashlib
 import inspect
@@ -30,7 +30,7 @@ class Bytes:
 
 
 def vocabulary(tokenizer: Any) -> int:
-    """How many tokens there are. Raises ConfigurationError where the tokenizer does not say."""
+    """The size of a tokenizer's vocabulary. Raises ConfigurationError if the tokenizer does not say."""
     for name in ("vocab_size", "get_vocab_size"):
         found = getattr(tokenizer, name, None)
         if found is not None:
@@ -43,7 +43,7 @@ def vocabulary(tokenizer: Any) -> int:
 
 
 def tokens(files: Files, tokenizer: Any, within: str | None = None) -> "tuple[np.ndarray, str]":
-    """The files' tokens in a row, and the sha256 of these. ``within``: the boundary that the files must be in.
+    """The files' tokens in one array, and their sha256. ``within``: the boundary that the files must be in.
 
     Raises ConfigurationError.
     """
@@ -51,7 +51,7 @@ def tokens(files: Files, tokenizer: Any, within: str | None = None) -> "tuple[np
 
 
 def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.ndarray, str]":
-    """What ``make`` gives, made once on this machine. ``key``: all that it depends on."""
+    """The result of ``make``, computed once on this machine. ``key``: a digest of all that it depends on."""
     cache = user_folder("cache")
     if cache is None:
         return make()
@@ -60,12 +60,12 @@ def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with in_turn(folder.resolve() / f".{key}.lock"):
             return _read(folder, key) or _kept(folder.resolve(), key, *make())
-    except OSError:  # a cache that is full or can't be written: each process has its own
+    except OSError:  # a cache that is full or can't be written: each process computes it
         return make()
 
 
 def _key(files: Files, tokenizer: Any) -> str:
-    """All that the tokens depend on."""
+    """The cache key of the files' tokens."""
     about = known_by(tokenizer)
     for name, path in files.items():
         status = path.stat()
@@ -74,7 +74,7 @@ def _key(files: Files, tokenizer: Any) -> str:
 
 
 def digest_of(about: list[Any]) -> str:
-    """The name under which tokens are cached that depend on all this."""
+    """The cache key of tokens that depend on all this."""
     return hashlib.sha256(repr(about).encode(errors="surrogateescape")).hexdigest()[:32]
 
 
@@ -117,7 +117,7 @@ def _content(path: Path, within: str | None) -> bytes:
 
 
 def _encoded(path: Path, tokenizer: Any, size: int, within: str | None) -> list[int]:
-    """One file's tokens, and the one that ends a text."""
+    """One file's tokens, followed by the end token."""
     try:
         text = io.TextIOWrapper(io.BytesIO(_content(path, within)), encoding="utf-8").read()
     except UnicodeDecodeError as error:
@@ -135,7 +135,7 @@ def end_of(tokenizer: Any) -> int | None:
 
 
 def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
-    """A text's tokens, and the one that ends a text, if the tokenizer has such a token. ``of``: for the error."""
+    """A text's tokens, followed by the end token if the tokenizer has one. ``of``: which text, for the error."""
     found = tokenizer.encode(text)
     numbers = list(getattr(found, "ids", found))  # what the library tokenizers returns, or a list
     if (end := getattr(tokenizer, "eos_token_id", None)) is not None:
@@ -152,7 +152,7 @@ def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
 def blocks_of_texts(
     texts: Iterable[str], tokenizer: Any, size: int, *, about: list[Any], of: str, key: str
 ) -> TokenBlocks:
-    """Texts in a row, each with what ends a text, in blocks of ``size`` tokens. ``about``: all that they depend on.
+    """Texts, each followed by the end token, in blocks of ``size`` tokens. ``about``: all that they depend on.
 
     ``of``, ``key``: the split and the key of the size, for errors. Raises ConfigurationError.
     """

@@ -16,11 +16,11 @@ from manyheads.runner.option.rules import TEXT, choice, whole
 
 SPLITS = ("train", "val", "test")
 JOINED, SEPARATE = "joined", "separate"
-AT_ONCE = 2**24  # tokens that are looked at together
+AT_ONCE = 2**24  # tokens that are checked at once
 
 
 class TokensOption(DataOption):
-    """Which files train, validate and test, and how documents share blocks."""
+    """Declares which files train, validate and test, and whether documents may share blocks."""
 
     most_workers = 2
     rules: ClassVar = {
@@ -53,9 +53,9 @@ class TokensOption(DataOption):
 class Tokens(Data):
     """Blocks of ``block_size`` tokens of the files below ``root``, and the next tokens as labels.
 
-    ``documents``: "joined", each block whatever is in it; or "separate", where no token is predicted from, or attends
-    to, another document, which ends by ``end_token`` or as the index says. ``vocab_size``: one more than the highest
-    token that there may be.
+    ``documents``: "joined": those in a block are treated as one; "separate": no token is predicted from, or attends to,
+    another document. ``end_token``: ends a document, None to take the ends from the index. ``vocab_size``: one more
+    than the highest possible token.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Tokens(Data):
         return Packed(blocks, self._ends(files))
 
     def _digest(self, files: Sequence[TokenFile]) -> str:
-        """The sha256 of all tokens, which are looked at once on this machine. Raises ConfigurationError."""
+        """The sha256 of all tokens, which are checked once on this machine. Raises ConfigurationError."""
         import numpy as np
 
         stats = [(str(each.path.absolute()), each.path.stat()) for each in files]
@@ -133,7 +133,7 @@ class Tokens(Data):
         return digest.hexdigest()
 
     def _ends(self, files: Sequence[TokenFile]) -> Any:
-        """Where each document ends in all files together, in order, each place once."""
+        """The positions at which documents end, in all files together, in order, each once."""
         import numpy as np
 
         found, before = [np.zeros(0, np.int64)], 0
@@ -157,7 +157,7 @@ def shards(root: Path, split: str, pattern: str, *, may_lack: bool = False) -> l
 
 
 class Joined:
-    """Arrays one after the other, of which a slice is read at a time; none is copied as a whole."""
+    """Concatenated arrays, read by slices; they are never copied as a whole."""
 
     def __init__(self, parts: Sequence[Any]):
         self.parts = parts
@@ -179,5 +179,5 @@ class Joined:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """What can be cut into slices like one array."""
+    """The arrays as one that can be sliced."""
     return parts[0] if len(parts) == 1 else Joined(parts)

@@ -11,7 +11,7 @@ from manyheads.runner.errors import ConfigurationError
 
 
 class Known(NamedTuple):
-    """torchvision's class, the number of classes, a file below root that tells whether it is there, statistics."""
+    """torchvision's class, the number of classes, a file below root that exists if the data set does, statistics."""
 
     kind: str
     classes: int
@@ -81,7 +81,7 @@ class TorchvisionData(Data):
 
 
 def evidence(name: str, root: Path) -> Path:
-    """A file that is there when the data set is."""
+    """A file that exists if the data set does."""
     return root / KNOWN[name].evidence
 
 

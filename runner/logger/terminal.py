@@ -48,7 +48,7 @@ class Display:
         """An update is done; called very often."""
 
     def interval(self, step: int, words: dict[str, str]) -> None:
-        """A row of steps.csv was written. ``words``: its ``loss``, ``metric``, ``pace``, ``speed``; empty if unknown."""
+        """A row of steps.csv was written. ``words``: ``loss``, ``metric``, ``pace``, ``speed``; empty if unknown."""
 
     def epoch(self, words: list[str]) -> None:
         """A row of epochs.csv was written. ``words``: which epoch it was, and what was measured."""

@@ -20,7 +20,7 @@ MEASURED = "all_reduce.json"
 
 
 def main(path: str) -> NoReturn:
-    """Reduce a small and a large tensor over all ranks for some seconds; rank 0 writes the seconds that one takes."""
+    """Reduce a small and a large tensor over all ranks for some seconds; rank 0 writes how long one takes."""
     die_with_parent()
     folder, own = RunFolder(path), read_rank_info()
     heartbeat = Heartbeat.of_rank(own, folder.heartbeat)
@@ -40,7 +40,7 @@ def main(path: str) -> NoReturn:
 
 
 def seconds(values: torch.Tensor) -> float:
-    """Seconds of one all-reduce of ``values``: the median of as many as all ranks have time for."""
+    """Seconds of one all-reduce of ``values``: the median over some SECONDS."""
     taken: list[float] = []
     end = time.perf_counter() + SECONDS
     is_unfinished = torch.ones(1, device=values.device)

@@ -1,4 +1,4 @@
-"""A whole model on the CPU becomes an update: converted, placed, wrapped and compiled, with its optimizer."""
+"""Turns a complete model on the CPU into an update: converted, placed, wrapped and compiled, with its optimizer."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from manyheads.runner.task.rank.task import Task
 
 
 class Wrapped(NamedTuple):
-    """A model and its optimizer as the strategy and the precision want them.
+    """A model and its optimizer as the strategy and the precision need them.
 
     ``names``: of the parameters that the optimizer has on this rank, in its order; ``phases``: what is frozen in which
     epoch, if anything is.
@@ -83,7 +83,7 @@ def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Mod
     model = precision.convert(model)
     if trainer.channels_last:
         model = model.to(memory_format=torch.channels_last)
-    groups = find_groups(model, section, lr=run.optimizer.lr)  # patterns are of the whole model
+    groups = find_groups(model, section, lr=run.optimizer.lr)  # patterns refer to the complete model
     rests = find_rests(model, section.freeze_epochs, epochs=trainer.epochs)
     model = parallel.place(model)
     if patterns := trainer.recompute:

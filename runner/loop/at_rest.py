@@ -20,7 +20,7 @@ class AtRest:
         self._noted: tuple[int, Digests] | None = None
 
     def note(self, step: int) -> None:
-        """Digest them after update ``step``; all ranks call it. Raises Corrupted for a replica unlike the others."""
+        """Digest all tensors after update ``step``; all ranks call it. Raises Corrupted if a replica differs."""
         self._noted = step, Digests(self._tensors())
         if not self._parallel.is_replica:
             return
@@ -28,12 +28,12 @@ class AtRest:
         own = {name: value for name, value in self._noted[1].values().items() if name in weights}
         everyone = self._parallel.gather((own, device_in_words(self._parallel.device)))
         if odd := other_replicas([values for values, _ in everyone]):
-            wrong = {rank: f"{listed(names)} are not as on other ranks after it" for rank, names in odd.items()}
+            wrong = {rank: f"{listed(names)} differ from those on other ranks after it" for rank, names in odd.items()}
             text = described(step, wrong, [device for _, device in everyone])
             raise Corrupted(f"{text} Nothing of it was stored. Resume the run.", is_here=self._parallel.rank in odd)
 
     def check(self) -> None:
-        """Compare them with what was noted, if anything was. Raises Corrupted, on the rank where they differ."""
+        """Compare all tensors with the noted digests, if any. Raises Corrupted, on the rank where they differ."""
         if self._noted is None:
             return
         step, before = self._noted
@@ -47,11 +47,11 @@ class AtRest:
             )
 
     def forget(self) -> None:
-        """Called before they are changed on purpose."""
+        """Forget the noted digests, before the tensors are changed on purpose."""
         self._noted = None
 
     def _weights(self) -> dict[str, Tensor]:
-        """Of ranks that share a model the parts that the optimizer has: the model's own may be gathered or not."""
+        """The weights. If ranks share a model, the optimizer's parts: the model's own may be gathered or not."""
         update, parallel = self._update, self._parallel
         found = {name: p.data for name, p in zip(update.names, update.parameters, strict=True)}
         if parallel.shares_model:

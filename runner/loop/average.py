@@ -104,7 +104,7 @@ class Average:
 class EMA(Average):
     """Exponential moving average, which keeps the fraction ``decay`` of itself after every ``every`` updates.
 
-    ``warmup``: at first it keeps less, (1 + n) / (10 + n) after n times. Sources: Polyak and Juditsky 1992
+    ``warmup``: at first it keeps less, (1 + n) / (10 + n) after n steps. Sources: Polyak and Juditsky 1992
     (https://doi.org/10.1137/0330046); Tan and Le 2019 (https://arxiv.org/abs/1905.11946) for such decays.
     """
 
@@ -151,7 +151,7 @@ class SWA(Average):
     def _learn_statistics(self, batches: Iterator[Any]) -> None:
         """Replace running statistics by means over this rank's batches; rank 0's are kept, as always."""
         update, parallel = self._update, self._update.parallel
-        model = parallel.evaluated(update.model).eval()  # nothing is dropped, so that nothing is drawn
+        model = parallel.evaluated(update.model).eval()  # no dropout, so that no random numbers are drawn
         norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]
         norms = [norm for norm in norms if not any(norm is still for still in update.frozen_modules)]
         if not norms:
@@ -159,7 +159,7 @@ class SWA(Average):
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
             norm.reset_running_stats()
-            norm.momentum = None  # a mean over all
+            norm.momentum = None  # the mean over all batches
             norm.train()
         for batch in batches:
             if batch.count or parallel.evaluates_together:

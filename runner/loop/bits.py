@@ -20,12 +20,12 @@ def digest(tensor: Tensor) -> Tensor:
 
 
 def are_same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same bits, also if they are not numbers."""
+    """Whether two tensors have the same bits, NaNs included."""
     return torch.equal(bits(one), bits(other))
 
 
 class Digests:
-    """The digest of each of these tensors, by name. Waits for their devices only when it is asked for them."""
+    """The digest of each of these tensors, by name. Waits for the devices only when values are read."""
 
     def __init__(self, tensors: Mapping[str, Tensor]):
         by_device: dict[torch.device, dict[str, Tensor]] = {}

@@ -28,19 +28,19 @@ SETTLE_SECONDS = 0.001  # from an epoch's beginning, when caches are cold
 
 
 class Breakdown:
-    """Looks at updates of one rank. ``model``: as the strategy wrapped it; ``own``: the user's own in it.
+    """Measures updates of one rank in detail. ``model``: as the strategy wrapped it; ``own``: the user's model in it.
 
     ``ranks``: how many train together; a single one exchanges nothing after its last gradient.
     """
 
     def __init__(self, model: nn.Module, own: nn.Module, device: torch.device, *, ranks: int):
         self._parameters = [p for p in model.parameters() if p.requires_grad] if ranks > 1 else []
-        # A compiled model would be compiled anew for its hooks.
+        # A compiled model would be recompiled for its hooks.
         is_plain = not (is_compiled(model) or is_compiled(own))
         self._modules = (model, own) if model is not own and is_plain else None
         self._device = device
-        self.next = math.inf  # when to look again, by time.perf_counter
-        self._marks: dict[str, Any] | None = None  # of the update that is looked at
+        self.next = math.inf  # when to measure again, by time.perf_counter
+        self._marks: dict[str, Any] | None = None  # of the update that is being measured
         self._passes: list[dict[str, Any]] = []  # its forward passes
         self._handles: list[RemovableHandle] = []
         self._finished: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []

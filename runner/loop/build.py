@@ -1,4 +1,4 @@
-"""Assembly of a rank from the run config, with what watches the run, in the one order that satisfies every backend."""
+"""Assembles a rank from the run config, and what records the run, in the one order that satisfies every backend."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -125,7 +125,7 @@ def build(
     classes = run.model.num_classes or data.num_classes
     marks = (
         trainer.aug_repeats == 1 and not parallel.keeps_rows
-    )  # else samples come again, or to ranks that come and go
+    )  # else samples are taken repeatedly, or by ranks that leave and rejoin
     return Trainer(
         update=update,
         train=train,
@@ -142,7 +142,7 @@ def build(
 
 
 def _built(run: RunConfig, data: Data, dtype: torch.dtype) -> Built:
-    """The model. Where weights to evaluate do not fit for other classes, the error says so."""
+    """The model. If the weights to evaluate are for other classes, the error says so."""
     path, strict = run.checkpoint.load, run.checkpoint.strict
     try:
         return build_model(run.model, data, dtype=dtype, load_from=path, strict=strict)

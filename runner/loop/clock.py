@@ -1,4 +1,4 @@
-"""Seconds of training, without evaluation and checkpoints, and of these the time waiting for data and logging."""
+"""Times training, without evaluations and checkpoints, and the parts of it spent waiting for data and logging."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -71,9 +71,9 @@ class Clock:
 
 
 class DeviceLap(NamedTuple):
-    """A lap whose last update the GPU may not have done yet: events in its stream, from which the times will follow.
+    """A lap whose last update the GPU may still be computing: events in its stream, whose times are read later.
 
-    ``waits``: for each update, when the one before it was done, and when its own work began to come.
+    ``waits``: for each update, the end of the preceding update, and the start of its own work.
     """
 
     began: torch.cuda.Event
@@ -93,7 +93,7 @@ class DeviceLap(NamedTuple):
 class DeviceClock(Clock):
     """Times the GPU's work in its own stream without waiting for it, since the host is many updates ahead.
 
-    So a wait for data counts only while the GPU had nothing else to do.
+    So waiting for data counts only while the GPU is idle.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Stopwatch:
 
 
 def wait_for_all(parallel: Parallel) -> None:
-    """Wait until the devices of all ranks have done everything that they were given."""
+    """Wait until the devices of all ranks have finished all queued work."""
     if parallel.device.type == "cuda":
         torch.cuda.synchronize(parallel.device)
     parallel.reduce(torch.zeros(1, device=parallel.device), "max").item()

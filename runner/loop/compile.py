@@ -25,13 +25,13 @@ def compile_units(model: nn.Module, mode: str, patterns: Sequence[str]) -> None:
 
 
 def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:
-    """``model``: the user's own, in whatever wrapper, so that training and evaluation run the same code.
+    """Compile the user's own ``model``, in whatever wrapper, so that training and evaluation run the same code.
 
-    torch still cuts its backward pass at DistributedDataParallel's buckets, which are exchanged meanwhile: it looks for
-    the wrapper when it compiles, in the first pass. ``mode``: none, or one of torch.compile's.
+    torch still splits the backward pass at DistributedDataParallel's buckets, whose exchange overlaps with it: it looks
+    for the wrapper when it compiles, in the first pass. ``mode``: none, or one of torch.compile's.
 
-    CUDA graphs write each pass's outputs where those of the last one were. What follows keeps outputs for longer: the
-    metrics' many batches, a user's callbacks. So these modes hand out copies, of which the largest are logits.
+    CUDA graphs overwrite the outputs of the previous pass, but metrics and callbacks keep outputs for longer. So these
+    modes return copies, of which the largest are logits.
     """
     if mode == "none":
         return
@@ -51,5 +51,5 @@ def is_compiled(model: nn.Module) -> bool:
 
 
 def let_batches_differ(inputs: Any) -> None:
-    """Have a compiled model compiled once for any size of batch: evaluation's last one is smaller than the others."""
+    """Let a compiled model take any batch size without recompiling: the last batch of an evaluation is smaller."""
     map_tensors(lambda tensor: torch._dynamo.maybe_mark_dynamic(tensor, 0), inputs)

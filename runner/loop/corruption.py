@@ -1,4 +1,4 @@
-"""What a check for silent data corruption found on the ranks, and whose fault it is."""
+"""The findings of a check for silent data corruption on all ranks, and which rank is at fault."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from manyheads.runner.wording import listed
 
 
 class Corrupted(RuntimeError):
-    """Silent data corruption. ``is_here``: whether it was seen on this rank, so that it is the one to be named."""
+    """Silent data corruption. ``is_here``: whether it was found on this rank, which the run's error then names."""
 
     def __init__(self, message: str, *, is_here: bool):
         super().__init__(message)
@@ -19,10 +19,10 @@ class Corrupted(RuntimeError):
 
 
 class Found(NamedTuple):
-    """How two computations of the same gradients differ on a rank: the names of tensors.
+    """Names of the tensors that differ between two computations of the same gradients on a rank.
 
-    ``own``: of this rank's own gradients, and its losses; ``exchanged``: of those after the exchange; ``replica``:
-    digests of the latter, if all ranks must have the same.
+    ``own``: its own gradients and losses; ``exchanged``: gradients after the exchange; ``replica``: digests of the
+    exchanged gradients, if they must be the same on all ranks.
     """
 
     device: str
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 def culprits(everyone: Sequence[Found]) -> dict[int, str]:
-    """By rank, what is wrong there; empty if nothing is. A rank that got it from another one is not named."""
+    """What is wrong, by rank; empty if nothing is. A rank that only received wrong values is not named."""
     own = {rank: list(dict.fromkeys([*each.own, *each.exchanged])) for rank, each in enumerate(everyone) if each.own}
     if own:
         return {rank: f"two computations of {listed(names)} differ" for rank, names in own.items()}
@@ -41,12 +41,13 @@ def culprits(everyone: Sequence[Found]) -> dict[int, str]:
         return {rank: f"the exchanged gradients of {listed(names)} differ" for rank, names in exchanged.items()}
     odd = other_replicas([each.replica for each in everyone])
     return {
-        rank: f"the exchanged gradients of {listed(names)} are not those of other ranks" for rank, names in odd.items()
+        rank: f"the exchanged gradients of {listed(names)} differ from those of other ranks"
+        for rank, names in odd.items()
     }
 
 
 def other_replicas(digests: Sequence[Mapping[str, int]]) -> dict[int, list[str]]:
-    """By rank, the names of what differs from most ranks' replicas; of two that differ, both are returned."""
+    """By rank, the names of tensors that differ from those of most ranks; without a majority, those of all ranks."""
     found: dict[int, list[str]] = {}
     for name in digests[0]:
         values = [own.get(name) for own in digests]
@@ -65,7 +66,7 @@ def described(step: int, wrong: Mapping[int, str], devices: Sequence[str]) -> st
 
 
 def device_in_words(device: torch.device) -> str:
-    """A device by what identifies it: a GPU by its UUID too."""
+    """A device in words; a GPU with its UUID."""
     if device.type != "cuda":
         return str(device)
     return f"{device}, GPU-{torch.cuda.get_device_properties(device).uuid}"

@@ -18,7 +18,7 @@ _HAS_NO_FORM = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 def set_deterministic(wanted: bool) -> None:
-    """Set it for the whole process, before it uses a GPU. Otherwise cuDNN tries its algorithms and uses the fastest."""
+    """Set it for the whole process, before it uses a GPU. If it is off, cuDNN tries its algorithms for the fastest."""
     if wanted:
         os.environ.setdefault(WORKSPACE, ":4096:8")  # read when cuBLAS starts
     torch.use_deterministic_algorithms(wanted)

@@ -1,7 +1,7 @@
 """Explains errors of the model, the loss or the data in terms of the config.
 
-It is inferred from the traceback and the variables of its frames. Nothing is tried beforehand, so a run without a
-mistake pays nothing.
+The explanation is inferred from the traceback and the variables of its frames. Nothing is tried beforehand, so a run
+without a mistake pays nothing.
 """
 
 import re
@@ -20,7 +20,7 @@ from manyheads.runner.option.run_config import RunConfig
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
 ALONE = "Expected more than 1 value per channel"
-# What torch says of tensors that do not fit, by the operations that layers and losses are made of.
+# torch's messages about tensors that do not fit, from the operations that layers and losses consist of.
 UNFIT = re.compile(
     r"shapes? (cannot be multiplied|mismatch|'.*' is invalid)|to have \d+ channels|[Ee]xpected .*\dD|size mismatch|"
     r"must (match|be the same)|[Kk]ernel size can't be greater|[Oo]utput size is too small|"
@@ -34,7 +34,7 @@ SHOWN = 5  # samples
 
 @contextmanager
 def diagnosed(update: Update, run: RunConfig) -> Iterator[None]:
-    """A context in which an error of a known kind is raised as one that says what to set."""
+    """A context that replaces an error of a known kind by one that says what to set."""
     with memory_explained(run):
         try:
             yield
@@ -78,7 +78,7 @@ def explained(error: Exception, update: Update, sizes: tuple[int | None, int | N
         return ConfigurationError(_loss(said, outputs, batch, update))
     names = {id(module): name for name, module in update.parallel.unwrap(update.model).named_modules()}
     entered = [own for frame in frames if isinstance(own := frame.f_locals.get("self"), nn.Module) and id(own) in names]
-    if not (entered or CALLED.search(said)):  # it is of something else, an exchange between ranks for one
+    if not (entered or CALLED.search(said)):  # raised elsewhere, such as in communication between ranks
         return None
     layer = f"{names[id(entered[-1])]} ({type(entered[-1]).__name__}): " if entered and names[id(entered[-1])] else ""
     return ConfigurationError(_model(layer + said, batch, sizes))

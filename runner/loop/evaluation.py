@@ -28,7 +28,7 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import Numbers
 
 INTERVAL = 50  # batches between two reductions, at each of which all ranks may stop together
-AT_ONCE = 2**25  # bytes of scores that are brought together at a time
+AT_ONCE = 2**25  # bytes of scores that are gathered at a time
 
 
 class CollectedScores:
@@ -92,7 +92,7 @@ class CollectedScores:
 
 
 def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
-    """1 where a sample is of a class, 0 where not, -1 where it is left out: (N, classes) int8."""
+    """1 where a sample is of a class, 0 where not, -1 where it is ignored: (N, classes) int8."""
     if targets.ndim == 2:
         return (targets[:, columns] > 0.5).astype(np.int8)
     found = (targets[:, None] == np.arange(columns.start, columns.stop)).astype(np.int8)
@@ -101,7 +101,7 @@ def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
 
 
 class Evaluation:
-    """Evaluates this rank's share with what ``update`` trains; ``callbacks`` see each batch."""
+    """Evaluates what ``update`` trains on this rank's part of the samples; ``callbacks`` see each batch."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Evaluation:
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
 
     def run(self, split: str = "val") -> tuple[Numbers, int] | None:
-        """The split's columns and the number of unreadable samples; None when asked to stop meanwhile."""
+        """The split's columns and the number of unreadable samples; None if asked to stop meanwhile."""
         started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
         parallel.share_buffers(update.model)
         model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)

@@ -1,10 +1,10 @@
-"""Python's garbage collection, at moments that suit all ranks: while one rank pauses, all others wait for it."""
+"""Python's garbage collection, at the same time on all ranks: while one rank pauses, all others wait for it."""
 
 import gc
 import math
 import time
 
-YOUNG_SECONDS, ALL_SECONDS = 1.0, 60.0  # between two collections: of what is new, and of everything
+YOUNG_SECONDS, ALL_SECONDS = 1.0, 60.0  # between two collections of new objects, and of all
 
 
 class Garbage:

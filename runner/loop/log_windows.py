@@ -1,6 +1,6 @@
 """The log windows: closed one by one, and exchanged between the ranks several at once.
 
-A small model's updates take less time than an exchange does, so one for each window would be most of the cost.
+A small model's updates take less time than an exchange does, so an exchange for each window would be most of the cost.
 """
 
 import time
@@ -32,7 +32,7 @@ class LogRow(NamedTuple):
 
 
 class LogWindow(NamedTuple):
-    """A window over all ranks. ``lap``: this rank's times; ``row``: of the row that it ends with, if it does."""
+    """A window over all ranks. ``lap``: this rank's times; ``row``: that it ends with, if it does."""
 
     sums: Sums
     lap: Lap
@@ -63,7 +63,7 @@ class LogWindows:
                 self.meter.note_corrupt(len(batch.corrupt))
 
     def close(self, row: LogRow | None = None) -> None:
-        """A window ends, with a row of steps.csv or in the middle of one."""
+        """End the window, with a row of steps.csv or before one is due."""
         self._closed.append((self.meter.close(), self.clock.lap(), row, self.updates))
         self.taken.close()
         self.updates = 0

@@ -78,8 +78,8 @@ NAMES = tuple(field.name for field in fields(Sums) if field.name != "statistics"
 class Meter:
     """Adds up one rank's batches, interval by interval; ``collect`` is the only exchange.
 
-    A batch is only remembered at first, without waiting for the device: many are counted by few operations, which is
-    what small models ask for.
+    Batches are kept at first, without waiting for the device, and then counted many at once, since for small models
+    the number of operations matters.
     """
 
     def __init__(self, parallel: Parallel, scores: Scores):
@@ -128,8 +128,8 @@ class Meter:
         ranks = torch.zeros(self._parallel.world_size, len(numbers), dtype=torch.float64)
         ranks[self._parallel.rank % len(ranks)] = numbers
         found = self._parallel.reduce(torch.cat([ranks.flatten(), *statistics]).to(self._parallel.device)).cpu()
-        # An exchange adds each number up in an order of its own, and so that of more windows at once: the ranks' are
-        # added up here, where a row is the same whichever others it was exchanged with.
+        # The order in which an exchange adds up depends on its size. So the ranks' numbers are gathered and added up
+        # here, where a row is the same whichever others it was exchanged with.
         of_ranks = found[: ranks.numel()].view(ranks.shape)
         added_up, *others = of_ranks
         for each in others:

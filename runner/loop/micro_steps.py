@@ -20,7 +20,7 @@ from manyheads.runner.precision.rank.precision import Precision
 class MicroSteps(ForwardBackward):
     """Forward and backward passes of an update's micro-batches. ``used``: whether the optimizer will step with them.
 
-    Losses are weighted so that the gradients, averaged over the shares of the data, are those of the mean over the
+    Losses are weighted so that the gradients, averaged over the data-parallel ranks, are those of the mean over the
     global batch, that is over everything that the task counts in it, however much of that each micro-batch has.
     """
 
@@ -61,7 +61,7 @@ class MicroSteps(ForwardBackward):
         return MicroSteps(*common, batches=batches, used=self._used)
 
     def flattened(self, passes: list[ForwardResult]) -> Tensor:
-        """Sums over the passes as one vector: loss, samples, counted, what was taken, then the statistics."""
+        """Sums over the passes as one vector: loss, samples, counted, the samples taken, then the statistics."""
         scores = self._scores
         counted = [passed for passed in passes if passed.samples]
         sums = [(float(p.loss) * p.scale, float(p.samples), float(p.counted)) for p in counted]
@@ -101,7 +101,7 @@ class MicroSteps(ForwardBackward):
         return self._parallel.data_size * (batch.counted if is_mean else bool(batch.count)) / self._total
 
     def _counted(self, batches: Sequence[Batch]) -> Tensor:
-        """The number of counted elements in the global batch, (): the only exchange that varying counts cost."""
+        """The number of counted elements in the global batch, (); this exchange is needed only if counts vary."""
         parallel = self._parallel
         own = sum(batch.counted for batch in batches) * parallel.counts_samples
         return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]

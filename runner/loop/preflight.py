@@ -1,4 +1,4 @@
-"""Finds, before there is a run, what ranks would refuse: classes, arguments, and outputs that do not fit the data.
+"""Finds, before a run starts, what its ranks would refuse: classes, arguments, and outputs that do not fit the data.
 
 Runs in a process of its own, since constructors may do anything. Tensors are on torch's meta device, which has shapes
 but no memory. Some models cannot be built there: only a ConfigurationError refuses a run, and one that the meta device
@@ -30,11 +30,11 @@ from manyheads.runner.task.rank.classification import Classification
 
 CPU_SECONDS = 10  # a constructor may take any time; the ranks then find out themselves
 SAMPLES = 2
-CHANNELS = 3  # of images, which data sets in this project have whatever they are read from
+CHANNELS = 3  # of images in all data sets of this project
 
 
 class Unread(Data):
-    """Stands in for data that nobody has read: a constructor needs some number of classes."""
+    """Stands in for data that is not read: a constructor needs some number of classes."""
 
     num_inputs = 2
 
@@ -74,7 +74,7 @@ def _checks(run: RunConfig) -> Iterator[Callable[[], None]]:
     if not is_own:
         yield lambda: check_custom(run.data)
     yield lambda: _model(run, build_data(run.data) if is_own else Unread(run.data.num_classes), reads=is_own)
-    yield lambda: _optimizer(run)  # for which torch imports two seconds more
+    yield lambda: _optimizer(run)  # last, since it makes torch import for two more seconds
 
 
 def _locate_all(config: Section) -> None:
@@ -89,7 +89,7 @@ def _optimizer(run: RunConfig) -> None:
 
 
 def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
-    """Build the model, and see what the loss says of its outputs for images, if each has a class."""
+    """Build the model and, for images with classes, compute the loss of its outputs."""
     try:
         with torch.device("meta"):
             model = bare_model(run.model, data)

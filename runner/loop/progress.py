@@ -1,4 +1,4 @@
-"""How far a run has come: all that a checkpoint must hold besides weights and optimizer."""
+"""The progress of a run: all that a checkpoint must hold besides weights and optimizer."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -11,7 +11,7 @@ from manyheads.runner.run.json_types import Numbers
 
 @dataclass
 class Progress:
-    """Counted over all attempts at this run. ``epoch``: the number of complete ones, evaluation included."""
+    """Counts over all sessions of a run. ``epoch``: the number of complete epochs, evaluation included."""
 
     epoch: int = 0
     epoch_step: int = 0  # updates of the current epoch; all of them while its evaluation is still to come
@@ -30,10 +30,10 @@ class Progress:
     sums: Sums = field(default_factory=Sums)  # of the current epoch
     metrics: Numbers = field(default_factory=dict)
     best: Numbers | None = None
-    evaluated: int = 0  # the update after which it was evaluated last
+    evaluated: int = 0  # the update after which the last evaluation was
     evaluation_seconds: float = 0.0  # of evaluations within the current epoch
-    record: float | None = None  # what the monitored metric has to surpass, and how often it has not
-    waited: int = 0
+    record: float | None = None  # for trainer.patience: the best value of the monitored metric so far
+    waited: int = 0  # evaluations in a row that did not improve it
     ended: str | None = None  # the key that ended the run before its last epoch
 
     def count(self, sums: Sums, lap: Lap) -> None:
@@ -72,7 +72,7 @@ class Progress:
         return {part: self.spent.get(part, 0.0) + value for part, value in now.items()}
 
     def move_to(self, updates: int, *, before: int | None) -> None:
-        """Count in epochs of ``updates``. ``before``: how many they had; None if the checkpoint does not say.
+        """Count in epochs of ``updates`` updates. ``before``: of how many so far; None if the checkpoint does not say.
 
         An epoch that a limit cut short continues where it was cut. Raises ValueError in the middle of an epoch, the
         rest of which would have other samples.

@@ -30,7 +30,7 @@ Work = Callable[[RunConfig, "Parallel", RunFolder, Heartbeat], None]
 
 
 def main(path: str, *, work: Work | None = None) -> NoReturn:
-    """Be the rank that the environment names, in a separate process. Ends the process.
+    """Run the rank that the environment names, in a separate process, and end the process.
 
     ``work``: what it does; None to train.
     """
@@ -52,7 +52,7 @@ def main(path: str, *, work: Work | None = None) -> NoReturn:
     with suppress(OSError):  # of the disk that the log is on
         sys.stdout.flush()
     logging.shutdown()
-    os._exit(code)  # whatever threads a broken collective has left behind
+    os._exit(code)  # despite threads that a broken collective may have left behind
 
 
 def run_rank(
@@ -86,7 +86,7 @@ def run_rank(
 def _note_collectives(parallel: "Parallel", heartbeat: Heartbeat) -> None:
     """Report to the parent, from a thread, which collective operation this rank has reached, and waits at.
 
-    The recorder is asked only while nothing moves, and what was reported before a failure stays.
+    The flight recorder is read only while the rank makes no progress, and reporting ends with a failure.
     """
 
     def tell() -> None:
@@ -102,7 +102,7 @@ def _note_collectives(parallel: "Parallel", heartbeat: Heartbeat) -> None:
 
 
 def _go_near(local_rank: int, *, ranks: int, on_gpus: bool) -> None:
-    """Have this rank, and the loader processes that it will start, run on the cores that are near its device."""
+    """Bind this rank, and the loader processes that it will start, to the cores near its device."""
     if not hasattr(os, "sched_setaffinity"):
         return
     gpus = hardware.gpu_indices() if on_gpus else []
@@ -120,7 +120,7 @@ def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
     setproctitle.setproctitle(f"manyheads: rank {rank}/{world_size} {folder.path}")
     log = no_link(str(folder.rank_log(rank)), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, sys.stderr.fileno())
-    if rank > 0:  # rank 0 speaks on the terminal
+    if rank > 0:  # rank 0 prints to the terminal
         os.dup2(log, sys.stdout.fileno())
     elif terminal := os.environ.get("MANYHEADS_TERMINAL"):
         _speak_on(terminal)
@@ -130,7 +130,7 @@ def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
 
 
 def _speak_on(terminal: str) -> None:
-    """Write standard output to this file, if it is on this machine, and not to the launcher's agent."""
+    """Redirect standard output from the launcher's agent to this terminal, if it is on this machine."""
     with suppress(OSError):
         descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
         os.dup2(descriptor, sys.stdout.fileno())
@@ -138,7 +138,7 @@ def _speak_on(terminal: str) -> None:
 
 
 class _Log(logging.StreamHandler):
-    """A log whose disk may be full: what fails for that reason says so itself, without a stack for each line."""
+    """A log handler that ignores a full disk, which other errors report, instead of printing a stack for each line."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         if not isinstance(sys.exception(), OSError):
@@ -147,7 +147,7 @@ class _Log(logging.StreamHandler):
 
 @contextmanager
 def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
-    """Python's log messages and warnings go to the rank's log file meanwhile."""
+    """A context in which Python's log messages and warnings go to the rank's log file."""
     file = open(path, "a", opener=no_link)  # noqa: SIM115  # closed below, where it may fail
     handler = _Log(file)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

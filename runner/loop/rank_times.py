@@ -1,4 +1,4 @@
-"""What each rank's time went to, and which ranks the others waited for: always, or for once.
+"""What each rank spent its time on, and which ranks the others waited for, always or once.
 
 The numbers of all ranks are in every exchange of log windows, so that nothing else is measured or sent. With strategies
 whose ranks communicate within their passes, only the waiting for data is known by rank.
@@ -19,7 +19,7 @@ from manyheads.runner.run.json_types import ResultJson, SlowRankJson
 from manyheads.runner.run.slow_ranks import OWN
 
 INTERVAL = 2.0  # seconds, at least, that are judged together
-RATIO = 1.3  # times as long as most ranks, from which on a rank is slow
+RATIO = 1.3  # a rank is slow if it takes this many times as long as most ranks
 NOTED = 3  # intervals in a row after which a slow rank is reported while training
 SECONDS = NAMES.index("seconds")
 NOTABLE = 0.1  # fraction of the time for which a lack of cores is a cause
@@ -40,7 +40,7 @@ class Slow:
 
     @property
     def part(self) -> str:
-        """What it mostly took longer for."""
+        """The part for which it took most of that time."""
         return max(self.longer, key=lambda part: self.longer[part])
 
 

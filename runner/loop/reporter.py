@@ -28,9 +28,9 @@ SPLITS = ("train", "val")
 
 
 class Reporter:
-    """``scores``: what is measured, and which of it makes an epoch the best.
+    """Passes a rank's numbers to its recorder and its display.
 
-    ``samples``: how many there are to train on.
+    ``scores``: what is measured, and which of it makes an epoch the best; ``samples``: number of training samples.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Reporter:
         self.corrupt: set[str] = set()  # paths of samples that could not be read
 
     def start(self, progress: Progress, *, total: int, epochs: int) -> None:
-        """Training starts. ``total``: updates at which it ends; ``epochs``: in which it ends, at the latest."""
+        """Training starts. ``total``: updates at which it ends; ``epochs``: number of epochs in which it ends."""
         self.epochs, self._row_step = epochs, progress.step
         self.taken.start(progress.step)
         self.display.start(done=progress.step, total=total)
@@ -64,7 +64,7 @@ class Reporter:
         self.display.update(step)
 
     def interval(self, progress: Progress, end: LogRow) -> None:
-        """A row of steps.csv over the updates since the last row. ``end``: of the last of them."""
+        """Write a row of steps.csv over the updates since the last row. ``end``: values of the last update."""
         sums = progress.interval
         means = self.scores.of("train", sums)
         samples_per_second = sums.count * self.parallel.world_size / sums.seconds
@@ -94,16 +94,17 @@ class Reporter:
         self.display.interval(end.step, words)
 
     def _speed(self, sums: Sums, samples_per_second: float, *, brief: bool = False) -> str:
-        """In tokens where the loss averages over tokens, else in samples. ``brief``: 12.3k instead of 12,346."""
+        """The speed in tokens if the loss averages over tokens, else in samples. ``brief``: 12.3k instead of 12,346."""
         is_of_tokens = self.scores.task.counts_tokens and sums.count
         value = samples_per_second * sums.counted / sums.count if is_of_tokens else samples_per_second
         unit = "tokens/s" if is_of_tokens else "samples/s"
         return f"{thousands(value) if brief else f'{value:,.0f}'} {unit}"
 
     def epoch(self, progress: Progress, seconds: float, measured: Numbers) -> tuple[Numbers, bool]:
-        """A row of epochs.csv, and whether this epoch is the best so far. ``seconds``: of the slowest rank.
+        """Write a row of epochs.csv; returns it, and whether the epoch is the best so far.
 
-        checkpoint_seconds: of the checkpoints since the row before, the one at that epoch's end included.
+        ``seconds``: of training on the slowest rank. The row's checkpoint_seconds are those since the row before,
+        including the checkpoint at that epoch's end.
         """
         empty = dict.fromkeys(("val_seconds", *self.scores.names("val"), "val_samples"))
         samples_per_second = progress.sums.count / seconds
@@ -132,13 +133,13 @@ class Reporter:
         return row, is_best
 
     def spike(self, progress: Progress, spike: Spike, passes: Sequence[ForwardResult]) -> None:
-        """A row of spikes.csv for the last update, which was skipped for this spike; all ranks call it."""
+        """Write a row of spikes.csv for the last update, which was skipped for this spike; all ranks call it."""
         self.taken.spike(progress.epoch, progress.step, spike, passes)
         is_itself = spike.step == progress.step
         self.display.say(f"skipped: {spike}" if is_itself else f"skipped: update {progress.step}, which led to a spike")
 
     def evaluation(self, progress: Progress, measured: Numbers) -> tuple[Numbers, bool]:
-        """A row of evaluations.csv, of one within an epoch, and whether it is the best so far."""
+        """Write a row of evaluations.csv, within an epoch; returns it, and whether it is the best so far."""
         row = {"epoch": progress.epoch + 1, "step": progress.step, "time": round(time.time(), 3), **measured}
         self.recorder.evaluation(row)
         self.display.say(f"step {progress.step}: {self.scores.sentence(row)}")
@@ -160,13 +161,13 @@ class Reporter:
 
 
 def milliseconds(seconds: float) -> str:
-    """Milliseconds with three digits, or all before the decimal point."""
+    """Milliseconds with three significant digits, or all before the decimal point."""
     value = 1000 * seconds
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def thousands(value: float) -> str:
-    """``9,500``, ``12.3k``, ``1.23M``."""
+    """A number such as ``9,500``, ``12.3k`` or ``1.23M``."""
     if value >= 1e6:
         return f"{value / 1e6:,.2f}M"
     return f"{value / 1e3:.3g}k" if 1e4 <= value < 999.5e3 else f"{value:,.0f}"
@@ -185,7 +186,7 @@ def reserved_memory_mb(device: torch.device) -> float | None:
 
 
 def forget_peaks(devices: list[torch.device]) -> None:
-    """Measure the peak memory of GPUs from now on."""
+    """Reset the peak memory of GPUs."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)

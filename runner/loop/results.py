@@ -18,7 +18,10 @@ from manyheads.runner.run.slow_ranks import slow_in_words
 def result_of(
     trainer: Trainer, weights: dict[str, Tensor], memory: list[list[tuple[float, float | None]]], **findings: Any
 ) -> ResultJson:
-    """``weights``: of the whole model. ``memory``: MB by rank and device, most of tensors, and most reserved."""
+    """The result of ``trainer``'s run so far, with ``findings``.
+
+    ``weights``: of the whole model; ``memory``: by rank and device, the peak MB of tensors, and of reserved memory.
+    """
     scores, progress, stopped = trainer.update.scores, trainer.progress, trainer.stop.signal
     result: ResultJson = {
         "status": "completed" if stopped is None else "interrupted",

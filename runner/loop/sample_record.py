@@ -38,7 +38,7 @@ class SampleRecord:
             self._write(epoch)
 
     def seen(self, epoch: int, step: int, seen: Seen | None) -> None:
-        """Complete the rows up to this update. ``seen``: what all ranks took since the last time, if they know."""
+        """Complete the rows up to this update. ``seen``: what all ranks took since the last call, if known."""
         self._write(epoch)
         if seen is not None and step > self._seen:
             again = " ".join(map(str, seen.again))

@@ -16,7 +16,7 @@ from manyheads.runner.task.rank.task import Task
 from manyheads.runner.wording import nearest
 
 Statistics = dict[str, Tensor]  # float64 on the CPU, by name
-REST = ".rest"  # of a statistic's name: the sum of what its own sum leaves out
+REST = ".rest"  # suffix of a statistic's name: the sum of what its own sum leaves out (exact_parts)
 SPLITTER = 2**27 + 1
 
 
@@ -37,9 +37,9 @@ def _is_alike(metric: Metric, other: Metric) -> bool:
 def exact_parts(values: Tensor) -> tuple[Tensor, Tensor]:
     """Numbers as float64 in two parts of 26 bits each: sums of such parts are exact, hence the same in any order.
 
-    In which groups batches and ranks are added up depends on the clock and on interruptions, and so would the last
-    digit. Exact up to sums of 2^27 times the smallest part. Source: T. J. Dekker, A floating-point technique for
-    extending the available precision, 1971.
+    Timing and interruptions decide in which groups batches and ranks are added up; otherwise the last digit would
+    depend on that. Exact up to sums of 2^27 times the smallest part. Source: T. J. Dekker, A floating-point technique
+    for extending the available precision, 1971.
     """
     values = values.double()
     scaled = values * SPLITTER
@@ -51,15 +51,15 @@ def exact_parts(values: Tensor) -> tuple[Tensor, Tensor]:
 class Scores:
     """Statistics of batches, and the columns that follow from them.
 
-    ``monitor``: the column that makes an epoch the best, or "auto" for the task's own. Raises ConfigurationError where
-    it is none of the columns, and for two metrics of one name.
+    ``monitor``: the column that makes an epoch the best, or "auto" for the task's own. Raises ConfigurationError if
+    it is not a column, or if two metrics have the same name.
     """
 
     def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
         self.task, self.is_mean = task, task.reduction == "mean"
         self.metrics = [*task.metrics, *added]
         self.collected = [metric for metric in self.metrics if isinstance(metric, Collected)]
-        # Each metric's statistics by its own names for them: a task's share theirs, others have their first one's.
+        # Full names of each metric's statistics: a task's metrics share them; added ones share them if they are alike.
         first = [next(other for other in added if _is_alike(metric, other)) for metric in added]
         self.added = [metric for metric in dict.fromkeys(first) if not metric.is_collected]
         self._named = [{name: name for name in metric.shapes} for metric in task.metrics]
@@ -108,7 +108,7 @@ class Scores:
             return Observed(self.task.observe(outputs, batch), [m.observe(outputs, batch) for m in self.added])
 
     def add_up(self, observed: Sequence[Observed | Statistics]) -> Statistics:
-        """The statistics of these batches, or of some that are statistics already. Waits for the device."""
+        """The statistics of these batches, some of which may be statistics already. Waits for the device."""
         if rows := [self.flatten(each) for each in observed if isinstance(each, dict)]:
             return self.unflatten(torch.stack(rows).sum(0))
         kept = [each for each in observed if isinstance(each, Observed)]
@@ -119,7 +119,7 @@ class Scores:
         return self.unflatten(self.flatten(sums).cpu())
 
     def flatten(self, sums: Mapping[str, Tensor]) -> Tensor:
-        """All statistics in a row, (n,) float64, in an order that is the same on all ranks; zeros for absent ones."""
+        """All statistics in one vector, (n,) float64, in the same order on all ranks; zeros for absent ones."""
         if not sums:
             return self._none
         parts = [
@@ -144,7 +144,7 @@ class Scores:
         return [f"{prefix}_loss", *(f"{prefix}_{metric.name}" for metric, _ in self._pairs(prefix))]
 
     def of(self, prefix: str, sums: Any) -> dict[str, float | None]:
-        """The values of ``names`` from Sums; None where nothing was measured."""
+        """The values of ``names`` from Sums; None if nothing was measured."""
         loss = sums.whole_loss / sums.counted if sums.counted else None
         of_loss = {"loss": sums.whole_loss, "counted": sums.counted}
         values = [self._value(*pair, sums.statistics, of_loss) for pair in self._pairs(prefix)]
@@ -175,19 +175,19 @@ class Scores:
     # -- words ---------------------------------------------------------------------------------------
 
     def live(self, row: Numbers) -> str:
-        """The first metric of training, for the live line; empty where there is none, or not yet."""
+        """The first metric of training, for the live line; empty if there is none, or not yet."""
         value = row.get(f"train_{self.metrics[0].name}") if self.metrics else None
         return "" if value is None else self.metrics[0].live(value)
 
     def line(self, split: str, row: Numbers) -> str:
-        """Loss and first metric of a split, for an epoch's line; empty where it was not measured."""
+        """Loss and first metric of a split, for an epoch's line; empty if it was not measured."""
         if row[f"{split}_loss"] is None:
             return ""
         value = row.get(f"{split}_{self.metrics[0].name}") if self.metrics else None
         return f"{row[f'{split}_loss']:.4f}" + ("" if value is None else f" {self.metrics[0].text(value)}")
 
     def sentence(self, row: Numbers) -> str:
-        """Loss and all metrics of the split that was tested, evaluated or trained on; empty where none was."""
+        """Loss and all metrics of the split that was tested, evaluated or trained on; empty if none was."""
         for split in ("test", "val", "train"):
             if row.get(f"{split}_loss") is not None:
                 shown = [m for m in self.metrics if m.is_shown]

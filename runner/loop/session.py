@@ -30,7 +30,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import write
 
 NOTHING: Mapping[int, Spike] = MappingProxyType({})
-NOTABLE = 0.05  # seconds of waiting for a checkpoint that are said
+NOTABLE = 0.05  # seconds of waiting for a checkpoint that are reported
 
 
 class Session:
@@ -46,13 +46,14 @@ class Session:
     def train(self, *, seed: int, state: StateDict | None, skipped: Mapping[int, Spike] = NOTHING) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from.
 
-        ``skipped``: by update, the spike for which it is skipped. Raises RollBack if this is to be done again.
+        ``skipped``: by update, the spike for which it is skipped. Raises RollBack if training must restart from the
+        last checkpoint.
         """
         try:
             with self._reported():
                 self._train(seed=seed, state=state, skipped=skipped)
         finally:
-            self.checkpoints.give_up()  # of what a failure has left in the air
+            self.checkpoints.give_up()  # of a save that a failure has interrupted
             self.trainer.reporter.close()
 
     def evaluate(self) -> None:
@@ -83,7 +84,7 @@ class Session:
         # What the model draws, as for dropout, differs between ranks that have different samples.
         seed_everything(seed + 1 + self.parallel.data_rank)
         self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
-        forget_peaks(self.parallel.devices())  # those of trying out algorithms
+        forget_peaks(self.parallel.devices())  # those from choosing algorithms
         if state is not None:
             self.state.restore(state, seed=seed)
             if state["is_elsewhere"]:
@@ -103,7 +104,7 @@ class Session:
             self.conclude(**tested(self.state, self.folder))
 
     def start(self) -> None:
-        """Call the callbacks because the run starts or is resumed."""
+        """Tell the callbacks that the run starts or is resumed."""
         parallel, step = self.parallel, self.trainer.progress.step
         model = parallel.unwrap(self.update.model)
         for callback in self.trainer.callbacks:
@@ -147,7 +148,7 @@ class Session:
         self._note(self.checkpoints.wait_for_save())
 
     def _note(self, finished: FinishedSave | None) -> None:
-        """Call the callbacks because a checkpoint is complete, if one is."""
+        """Tell the callbacks that a checkpoint is complete, if one is."""
         if finished is None:
             return
         if finished.waited > NOTABLE:
@@ -200,7 +201,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
             return _session(run, parallel, folder, heartbeat, skipped)
         except RollBack as back:
             skipped = back.skipped
-        gc.collect()  # the model and all that refers to it, before there is another one
+        gc.collect()  # the model and all that refers to it, before another one is built
 
 
 def _session(

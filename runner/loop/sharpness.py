@@ -1,4 +1,4 @@
-"""SAM: gradients from near where the loss nearby is highest, to find flat minima.
+"""SAM: gradients at the point nearby where the loss is highest, approximately, to find flat minima.
 
 Source: Foret et al. 2020 (https://arxiv.org/abs/2010.01412), algorithm 1.
 """
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Sharpness:
-    """``rho``: how far the whole model's weights move uphill for the second pass; ``every``: in which updates."""
+    """SAM's settings. ``rho``: how far the whole model's weights move uphill; ``every``: only in every n-th update."""
 
     rho: float
     every: int = 1

@@ -21,15 +21,15 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 
 NORMAL = 1.4826  # a normal distribution's standard deviation in units of its median absolute deviation
-LEAST = 0.01  # of the median: a deviation that is always usual, for values that hardly vary
+LEAST = 0.01  # of the median: a deviation that is always accepted, for values that hardly vary
 MOST_EXPONENT = 700.0  # of what doubles can hold
-MOST = 10  # spikes within a window; more are no outliers, but a change for good
+MOST = 10  # spikes within a window; more are not outliers, but a lasting change
 
 
 class Spike(NamedTuple):
     """An update that stands out. ``step``: its number, counted from 1.
 
-    ``loss``, ``norm``: of the global batch and its gradients; ``loss_limit``, ``norm_limit``: by the updates before,
+    ``loss``, ``norm``: of the global batch and its gradients; ``loss_limit``, ``norm_limit``: from the updates before,
     inf if they were too few.
     """
 
@@ -56,7 +56,7 @@ class Spike(NamedTuple):
 
 
 class RollBack(Exception):
-    """For a spike, training returns to its last checkpoint. ``skipped``: by update, why it will be skipped then."""
+    """Training returns to its last checkpoint for a spike. ``skipped``: updates to skip then, each with its spike."""
 
     def __init__(self, spike: Spike, skipped: dict[int, Spike]):
         super().__init__(f"{spike}: returning to the last checkpoint")
@@ -79,7 +79,7 @@ class Spikes:
 
     @classmethod
     def of(cls, trainer: TrainerSection, parallel: Parallel) -> "Spikes | None":
-        """Those that the config asks for; None if it does not."""
+        """The detection that the config asks for; None if it is off."""
         if trainer.on_spike is None:
             return None
         return cls(
@@ -112,9 +112,9 @@ class Spikes:
         return spike
 
     def _common(self, passes: Sequence[ForwardResult], norm: Tensor) -> tuple[float | None, float]:
-        """Mean loss and norm over all ranks, the same bits on each of them; None if the loss is of nothing.
+        """Mean loss and norm over all ranks, bit-identical on each; the loss is None if no sample counts.
 
-        So what is not a number on one rank is none on all.
+        So NaN on one rank is NaN on all.
         """
         counted = [each for each in passes if each.samples and self._parallel.counts_samples]
         losses = [each.loss.double() * each.scale for each in counted]
@@ -148,7 +148,7 @@ class Spikes:
         return {"losses": [*self._losses], "norms": [*self._norms], "found": self._found, "skipped": ahead}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restore the result of ``state_dict``, also of another ``window``."""
+        """Restore the result of ``state_dict``, also from a run with another ``window``."""
         for own, name in ((self._losses, "losses"), (self._norms, "norms")):
             own.clear()
             own.extend(state[name])

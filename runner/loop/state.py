@@ -1,4 +1,4 @@
-"""All that training has changed: to a checkpoint and back, also from another run's and from other ranks."""
+"""The state of training, to a checkpoint and back, also from another run's checkpoint and from other ranks."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class TrainingState:
         self.trainer, self.update, self.parallel = trainer, trainer.update, trainer.update.parallel
 
     def restore(self, state: StateDict, *, seed: int) -> None:
-        """Restore everything from the checkpoint. Raises ConfigurationError for another model's or optimizer's."""
+        """Restore everything. Raises ConfigurationError for a checkpoint of another model or optimizer."""
         trainer = self.trainer
         self.load(state)
         trainer.progress = Progress.from_state(state["progress"])
@@ -38,16 +38,16 @@ class TrainingState:
             set_state(real(state["rng"][self.parallel.rank]))
             if own := state.get("parallel"):
                 self.parallel.load_own_state(real(own[self.parallel.rank]))
-        else:  # other ranks than before: new streams, the same in every such attempt
+        else:  # another number of ranks: new streams, the same in every such attempt
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
     def load(self, state: StateDict) -> None:
-        """Restore the result of ``learned``. Raises ConfigurationError for another model's or optimizer's."""
+        """Restore the result of ``learned``. Raises ConfigurationError if it is of another model or optimizer."""
         update, precision = self.update, self.update.precision
         self.put(state["model"], state["source"])
         load_optimizer(update.optimizer, real(self.parallel.split_optimizer(state["optimizer"])), state["source"])
         self.parallel.restored(update.model, update.optimizer)
-        if state["precision"].keys() == precision.state_dict().keys():  # else it was of another precision
+        if state["precision"].keys() == precision.state_dict().keys():  # else the checkpoint is of another precision
             precision.load_state_dict(state["precision"])
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
@@ -72,7 +72,7 @@ class TrainingState:
         return {**state, **self.reached()}
 
     def shares(self) -> StateDict:
-        """The content of a checkpoint, with this rank's part of each tensor as a Share."""
+        """The content of a checkpoint, with this rank's part of each tensor as a RankShare."""
         update, rank = self.update, self.parallel.rank
         state = {
             "model": self.parallel.share_tensors(update.own_weights()),
@@ -105,7 +105,7 @@ class TrainingState:
 def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict) -> None:
     """Fit the restored progress to this run. Raises ConfigurationError if it can't be, or nothing is left to train.
 
-    That run's best checkpoint becomes this run's if it still exists; otherwise the search for the best starts over.
+    The other run's best checkpoint becomes this run's if it exists; otherwise the search for the best starts over.
     """
     progress, updates, source = trainer.progress, trainer.train.updates, state["source"]
     try:
@@ -139,7 +139,7 @@ def _limit(settings: TrainSettings, updates: int) -> tuple[str, int]:
 
 
 class Rejoining(RunState):
-    """The state of a rank's run, as such a strategy asks for it; other strategies never do."""
+    """The state of a rank's run, for strategies whose ranks may leave and rejoin; others never use it."""
 
     def __init__(self, state: TrainingState):
         self._state, self._trainer, self._parallel = state, state.trainer, state.parallel

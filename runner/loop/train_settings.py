@@ -17,7 +17,7 @@ PATIENCE = "patience"
 
 @dataclass(frozen=True)
 class Ending:
-    """The keys ``trainer.max_time``, in seconds, ``trainer.patience`` and ``trainer.min_delta``.
+    """When a run ends early: ``trainer.max_time``, in seconds, ``trainer.patience`` and ``trainer.min_delta``.
 
     The decision is recorded in the progress, under the name of its key, and so in checkpoints.
     """
@@ -41,7 +41,7 @@ class Ending:
             progress.ended = MAX_TIME
 
     def evaluated(self, score: float | None, direction: str, progress: Progress) -> None:
-        """Take note of the monitored metric, the same on every rank; None where it was not measured."""
+        """Receive the monitored metric, the same on every rank; None if it was not measured."""
         if self.patience is None or score is None:
             return
         sign, record = (1 if direction == "max" else -1), progress.record
@@ -57,7 +57,7 @@ NEVER = Ending()
 
 
 class Stop:
-    """Exchanges requests to stop in reductions that happen anyway. ``signal``: the agreed one, or None."""
+    """Exchanges requests to stop, in reductions that are needed anyway. ``signal``: the agreed one, or None."""
 
     def __init__(self, heartbeat: Heartbeat):
         self._heartbeat = heartbeat
@@ -93,7 +93,7 @@ class TrainSettings:
 
     @classmethod
     def of(cls, section: TrainerSection, updates: int) -> "TrainSettings":
-        """From the config's trainer section. ``updates``: of a whole epoch, here and below."""
+        """The settings in the config's trainer section. ``updates``: of an epoch, also in the methods below."""
         total = section.epochs * updates
         total = min(total, section.max_steps or total)
         steps = steps_of(section.evaluate_every) or 0
@@ -133,7 +133,7 @@ class TrainSettings:
         return progress.step >= self.total_steps or progress.ended is not None
 
     def evaluates_epoch(self, progress: Progress) -> bool:
-        """Whether the epoch that ends is evaluated; the last one always is, where any is."""
+        """Whether the epoch that ends is evaluated; the last one always is, if any is."""
         if not (self.evaluate_every or self.evaluate_steps):
             return False
         if self.is_last_epoch(progress):

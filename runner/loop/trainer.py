@@ -190,7 +190,7 @@ class Trainer:
         return True
 
     def _judge(self, row: Numbers) -> None:
-        """Pass the monitored metric to the schedule, and to what may end the run."""
+        """Pass the monitored metric to the schedule, and to early stopping."""
         score, direction = row[self.update.scores.monitor], self.update.scores.direction
         self.update.schedule.evaluated(score, direction)
         self.settings.ending.evaluated(score, direction, self.progress)
@@ -220,7 +220,7 @@ class Trainer:
         while update := list(islice(batches, self.settings.grad_accumulation)):
             yield update
 
-    # -- what comes of it ----------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------
 
     def count(self, batches: list[Batch], made: UpdateResult) -> None:
         """Count an update that was made, its samples, and those that could not be read."""
@@ -259,7 +259,7 @@ class Trainer:
         self.collect(whole=True)
 
     def note_seen(self) -> None:
-        """Record which samples have been taken since the last time, as a checkpoint or the end of an epoch does."""
+        """Record which samples were taken since the last call; called at checkpoints and at the ends of epochs."""
         seen = self.windows.taken.flush(self.update.parallel)
         self.reporter.taken.seen(self.progress.epoch, self.progress.step, seen)
 

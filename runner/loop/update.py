@@ -45,10 +45,10 @@ class Update:
 
     ``scores``: the task, and what is measured. ``names``: of the parameters that the optimizer has on this rank.
     ``clip_norm``, ``clip_value``: the largest norm and absolute value that gradients may have, or inf. ``on_nan``:
-    "error", or "skip" to skip updates whose gradients are not finite. ``frozen_modules``: which stay in evaluation
-    mode. ``sharpness``: for a second pass per update, if any; ``phases``: what is frozen in which epoch, if any;
-    ``spikes``: judge each update, if it is to be.
-    ``tta``: the views over which evaluations average the outputs.
+    "error", or "skip" to skip updates whose gradients are not finite. ``frozen_modules``: modules that stay in
+    evaluation mode. ``sharpness``: SAM's settings, if it is used; ``phases``: what is frozen in which epoch, if
+    anything; ``spikes``: finds spikes, if they are looked for. ``tta``: the views over which evaluations average the
+    outputs.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class Update:
         return self.spikes.judge(step, passes, torch.as_tensor(norm), is_scaled=self.precision.skips_overflow)
 
     def _step(self, buffers: list[Tensor], norm: Tensor | float, spike: Spike | None) -> bool:
-        """Whether the update was skipped. ``buffers``: the model's before it; ``norm``: of its gradients."""
+        """Step, or skip the update; returns whether it was skipped. ``buffers``: the model's, before the update."""
         if self.clip_value < math.inf:
             clip_grad_value_(self.parameters, self.clip_value)
         is_finite = not (self.skips or spike) or bool(torch.isfinite(torch.as_tensor(norm)))

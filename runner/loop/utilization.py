@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Utilization(NamedTuple):
-    """``flops``: per sample in training; ``peak``: FLOP/s of all devices of the run together."""
+    """What MFU is computed from. ``flops``: per sample in training; ``peak``: FLOP/s of all devices of the run."""
 
     flops: float
     peak: float
@@ -59,7 +59,7 @@ def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:
     mode, device = FakeTensorMode(allow_non_fake_inputs=True), next(tensors_in(batch.inputs)).device
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
-    def fake(tensor: Tensor) -> Tensor:  # all of one format, which is nothing to their number
+    def fake(tensor: Tensor) -> Tensor:  # all in one format, which does not change the number of FLOPs
         dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
         made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
         return made.requires_grad_(tensor.requires_grad)

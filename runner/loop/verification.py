@@ -1,6 +1,6 @@
-"""trainer.verify_every: finds silent data corruption, by computing gradients twice and by digests of what is at rest.
+"""trainer.verify_every: finds silent data corruption, by computing gradients twice and by digests of weights.
 
-What each of both sees is in docs/checks.md. Sources: Dixit et al. 2021, Silent Data Corruptions at Scale
+docs/checks.md says what each of them finds. Sources: Dixit et al. 2021, Silent Data Corruptions at Scale
 (https://arxiv.org/abs/2102.11245); Hochschild et al. 2021, Cores that don't count
 (https://doi.org/10.1145/3458336.3465297).
 """
@@ -27,13 +27,13 @@ from manyheads.runner.run.run_folder import RunFolder
 if TYPE_CHECKING:
     from manyheads.runner.loop.update import Update
 
-MARGIN = 10.0  # times what passes of kernels that are not deterministic differed by: gradients may differ by that much
+MARGIN = 10.0  # gradients may differ by this many times what passes with nondeterministic kernels differed by
 
 
 class Pass(NamedTuple):
-    """What a computation of an update's gradients came to on this rank.
+    """The result of one computation of an update's gradients on this rank.
 
-    ``gradients``: after the exchange, by parameter; ``own``: digests of its own before that, and of its losses.
+    ``gradients``: after the exchange, by parameter; ``own``: digests of its gradients before that, and of its losses.
     """
 
     results: list[ForwardResult]
@@ -42,7 +42,7 @@ class Pass(NamedTuple):
 
 
 class Verification:
-    """Checks every ``every``-th update. ``retries``: decide by another computation if two differ, and go on.
+    """Checks every ``every``-th update. ``retries``: decide by another computation if two differ, and continue.
 
     ``say``: shows a message. The session's first update is computed three times, which tells whether kernels here are
     deterministic; if not, gradients may differ by MARGIN times as much as they did then.
@@ -101,7 +101,7 @@ class Verification:
 
     @contextmanager
     def _own_digests(self) -> Iterator[dict[str, list[Tensor]]]:
-        """A context in which each gradient is digested before it is exchanged, where ranks have whole ones."""
+        """A context in which each gradient is digested before it is exchanged, if ranks have complete gradients."""
         found: dict[str, list[Tensor]] = {}
         handles: list[RemovableHandle] = []
         if self._parallel.world_size > 1 and not self._parallel.shares_model:
@@ -123,7 +123,7 @@ class Verification:
         return {n: self._parallel.own_part(p.grad) for n, p in named.items() if p.grad is not None}
 
     def _compared(self, one: Pass, other: Pass) -> list[Found]:
-        """How two computations differ, of each rank in order; all ranks call it. Exact, before a tolerance is known."""
+        """How two computations differ, by rank; all ranks call it. All differences count until a tolerance is known."""
         allowed = self._tolerance or 0.0
         own = [] if allowed else [name for name, found in one.own.items() if found != other.own.get(name)]
         exchanged = [
@@ -136,7 +136,7 @@ class Verification:
         return self._parallel.gather(Found(self._device, own, exchanged, replica))
 
     def _calibrated(self, passes: Sequence[Pass]) -> float:
-        """The tolerance for kernels that give these results of the same computation."""
+        """The tolerance that these results of one computation call for: 0 if kernels are deterministic."""
         pairs = [*combinations(passes, 2)]
         are_equal = [not culprits(self._compared(*pair)) for pair in pairs]
         checked = "every update is" if self._every == 1 else f"one of {self._every} updates is"

@@ -34,7 +34,7 @@ WAYS = {"flip": flipped, "flip_shift": flipped_and_shifted}
 
 
 def averaged(way: str, evaluate: Callable[[Any], Any], inputs: Any) -> Any:
-    """The mean of what ``evaluate`` gives for the views of ``inputs``, (N, C, H, W).
+    """The weighted mean of the outputs of ``evaluate`` for the views of ``inputs``, (N, C, H, W).
 
     Returns any value on a rank that does not have the outputs. Raises ConfigurationError if inputs are not images.
     """

@@ -18,7 +18,7 @@ class Option:
 
     A key that this project's code reads is an attribute, annotated in the class without a value, since its default is
     in the option's YAML; a value in a base class is for options that do not have the key. ``section``: all keys,
-    including keys of an option without a class of its own declarations; if the option is only inspected, the defaults of its YAML.
+    including those of an option without declarations; if the option is only inspected, the defaults of its YAML.
 
     Class attributes declare what the class adds to its bases. ``rules``: allowed values of its keys. ``steering``: keys
     whose free text becomes part of a command line, names a machine or a file to write, or that download something, so

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from manyheads.runner.option.run_config import RunConfig
 
 Schema = Mapping[str, Any]
-FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}  # what a JSON Schema can say of infinity
+FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}  # JSON Schema has no infinity
 
 
 class Rule(NamedTuple):
@@ -90,7 +90,7 @@ def either(*rules: Rule) -> Rule:
 
 
 def text(allowed: str, pattern: str, accepts: Callable[[Any], bool] | None = None) -> Rule:
-    """A text that matches a regular expression as a whole. ``accepts``: what JSON Schema's expressions cannot say."""
+    """A text that fully matches a regular expression. ``accepts``: the check, if an expression is not enough for it."""
     whole_text = re.compile(pattern)
 
     def matches(value: Any) -> bool:
@@ -164,10 +164,10 @@ Values = Callable[["RunConfig"], "Sequence[Any] | str"]
 class Tunable(NamedTuple):
     """A key that changes how updates are computed, but not their result up to rounding.
 
-    ``part``: of an update's time that it changes, one of PARTS. ``values``: called with a resolved run config; what is
-    worth trying for it on this machine, the run's own value among it or not; a string says why nothing is. ``needs``:
-    keys that have to be set along with it. ``startup``: by value, as typed, how many seconds longer a first
-    start takes, roughly.
+    ``part``: the part of an update's time that it changes, one of PARTS. ``values``: called with a resolved run config,
+    returns the values worth trying on this machine, with or without the run's own, or a string that says why there are
+    none. ``needs``: keys that have to be set along with it. ``startup``: by value, as typed, roughly how many seconds
+    it adds to a first start.
     """
 
     part: str
@@ -182,11 +182,11 @@ def always(*values: Any) -> Values:
 
 
 def never(reason: str) -> Values:
-    """No value: the key is left as it is, for this reason."""
+    """No values: the key stays unchanged, for this reason."""
     return lambda run: reason
 
 
 def powers_of_two(most: int, *, least: int = 1) -> list[int]:
-    """Those from ``least`` to ``most``, and ``most`` itself."""
+    """The powers of two from ``least`` to ``most``, and ``most`` itself."""
     found = [2**power for power in range(most.bit_length()) if least <= 2**power]
     return sorted({*found, most}) if most >= least else []

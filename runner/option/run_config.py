@@ -31,7 +31,7 @@ FIXED: dict[str, type[FixedSection]] = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run config whose keys and values have been checked. An option's section is the object of its declarations.
+    """A run config whose keys and values have been checked. An option's section is an object that declares it.
 
     ``written``: the same as plain values, in the order of run.yaml; must not be changed. Until the options are resolved
     (``config/freeze.py``), values may still be "auto".
@@ -95,7 +95,7 @@ class RunConfig:
 
     @property
     def data_shares(self) -> int:
-        """Into how many shares a batch is divided. Raises ConfigurationError."""
+        """Number of parts into which a batch is divided: the data-parallel ranks. Raises ConfigurationError."""
         return self.parallel.data_shares(ranks=self.launcher.ranks)
 
     @property
@@ -104,7 +104,7 @@ class RunConfig:
         return self.data.batch_size // (self.data_shares * self.trainer.grad_accumulation)
 
     def fits(self, ranks: int) -> bool:
-        """Whether the batch divides among this many ranks."""
+        """Whether the batch can be divided among this many ranks."""
         try:
             shares = self.parallel.data_shares(ranks=ranks)
         except ConfigurationError:
@@ -113,7 +113,7 @@ class RunConfig:
 
 
 def _typed(key: str, value: Any) -> Any:
-    """A section, or a value that is none, in its typed form."""
+    """A section in its typed form; other values unchanged."""
     if key in FIXED:
         return FIXED[key].of(key, value)
     if key in GROUPS:

@@ -15,7 +15,7 @@ class FixedSection:
     def of(cls, name: str, section: Mapping[str, Any]) -> Self:
         """The section ``name`` as it is written. Raises ConfigurationError unless its keys are this class's fields.
 
-        A field with a default is a key that earlier versions did not have, and what they did without it.
+        A default is for configs of earlier versions that lack the key, and means what those versions did.
         """
         known = {each.name for each in fields(cls)}
         needed = {each.name for each in fields(cls) if each.default is MISSING}
@@ -41,7 +41,7 @@ class ParametersSection(FixedSection):
 
 @dataclass(frozen=True)
 class TrainerSection(FixedSection):
-    """The training loop. ``device`` is "auto" until the machine has been looked at, then "cuda" or "cpu"."""
+    """The training loop. ``device`` is "auto" until it is resolved, then "cuda" or "cpu"."""
 
     epochs: int
     max_steps: int | None
@@ -106,5 +106,5 @@ class CheckpointSection(FixedSection):
     strict: bool
     resume: str | None
     monitor: str
-    mirror: str | None = None  # of runs that were recorded before there was one
+    mirror: str | None = None  # for runs recorded before the key existed
     mirror_wait: float | str = "10m"

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-# From the root only: what a name means may not depend on where somebody stands.
+# Absolute paths only: what a name means may not depend on the working directory.
 _NAME = re.compile(r"(/(?!/)[^\0]*\.py):([^\W\d]\w*)")
 
 
 class SourceFile(NamedTuple):
-    """``name``: of the class, or of whatever else, in the file at ``path``."""
+    """A class, or another object, with this ``name`` in the file at ``path``."""
 
     path: Path
     name: str
@@ -36,9 +36,9 @@ def is_copy(path: Path) -> bool:
 
 
 def _module(path: Path) -> ModuleType:
-    """The file as a module, by the name that other files beside it import it by, unless that is another module's.
+    """Import the file under its bare name, as files beside it do; under another one if that name is another module's.
 
-    From now on its folder can be imported from, behind everything that is installed.
+    Adds its folder to the import path, after everything that is installed.
     """
     if not path.is_file():
         raise FileNotFoundError(path)
@@ -67,6 +67,6 @@ def _is_found(path: Path) -> bool:
     """Whether importing the file's bare name gives this file."""
     try:
         spec = importlib.util.find_spec(path.stem) if path.stem.isidentifier() else None
-    except ValueError:  # a module of that name is there that was not imported, such as __main__
+    except ValueError:  # a module of that name exists that was not imported, such as __main__
         return False
     return spec is not None and spec.origin is not None and Path(spec.origin) == path

@@ -143,7 +143,7 @@ def test_images_that_stay_on_the_device_make_the_same_batches(tmp_path):
     ("overrides", "text"),
     [
         (("data.num_workers=2",), "data.num_workers=2: with data.on_device=true no loader process has the images."),
-        (("data.transform=[{_target_: torchvision.transforms.v2.RandomErasing}]",), "data.transform is of samples one"),
+        (("data.transform=[{_target_: torchvision.transforms.v2.RandomErasing}]",), "data.transform needs single"),
         (("data.on_device=false", "data.shift=8"), "data.shift=8 would move images of data.image_size=8 out of sight."),
     ],
 )

@@ -20,7 +20,7 @@ from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.task.rank.task import Task
 
-# Every option's keys, not its class's.
+# Keys of any option that are not arguments of its class.
 LOADING = (
     *("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint"),
     *("order", "order_block", "order_window"),
@@ -53,7 +53,7 @@ def build_data(option: DataOption) -> Data:
 
 
 def check_custom(option: DataOption) -> None:
-    """Raises ConfigurationError unless the user's own class takes its keys. It is not called: it may read files."""
+    """Raises ConfigurationError unless the user's class accepts its keys, without calling it, as it may read files."""
     kind = option.kind
     if isinstance(kind, type) and issubclass(kind, Data):
         return

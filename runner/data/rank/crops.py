@@ -17,7 +17,7 @@ Box = tuple[int, int, int, int]  # top, left, height, width
 class CropView(NamedTuple):
     """A part of a photo, resized to ``scaled`` (height, width); the sample is its center crop, mirrored or not.
 
-    ``at_least``: the smallest scale, as a fraction of the photo's height and width, at which it can be decoded for it.
+    ``at_least``: the smallest scale at which the photo may be decoded, as a fraction of its height and width.
     """
 
     box: Box
@@ -54,7 +54,7 @@ def scaled_to(height: int, width: int, short: int) -> tuple[int, int]:
 
 
 def crop_view(box: Box, size: int) -> CropView:
-    """The view of a part of the photo, which may be decoded at no more than the resolution shown."""
+    """The view of a part of the photo, for which it may be decoded at a resolution as low as the sample's."""
     return CropView(box, (size, size), at_least=size / min(box[2:]))
 
 

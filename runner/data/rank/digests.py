@@ -38,7 +38,7 @@ def overlap(train: Dataset, val: Dataset) -> int:
 
 
 def sample_digests(dataset: Dataset) -> Iterator[bytes]:
-    """A digest of the input of each sample, without augmentation where the data set is in memory."""
+    """A digest of the input of each sample, without augmentation if the data set is in memory."""
     state = get_state()
     try:
         for index in _indices(len(dataset)):

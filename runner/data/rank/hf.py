@@ -1,4 +1,4 @@
-"""Texts with classes, as models of transformers take them."""
+"""Texts with classes, for models of the transformers library."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from manyheads.runner.data.tokenizing import tokens_of, vocabulary
 
 
 class Texts:
-    """Item i is a dict as models of transformers take it: input_ids, attention_mask, (max_length,), and labels, ()."""
+    """Item i is a dict as such models expect it: input_ids and attention_mask, (max_length,), and labels, ()."""
 
     def __init__(
         self, rows: Any, column: str, targets: Sequence[int], tokenizer: Any, max_length: int, classes: Sequence[str]

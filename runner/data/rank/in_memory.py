@@ -1,4 +1,4 @@
-"""Images in memory, fetched a batch at a time without a line of Python per sample."""
+"""Images in memory, fetched a batch at a time, without running Python code for each sample."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -51,7 +51,7 @@ class InMemory:
         return self.augment == "crop_flip" and self.augmentation.flip == "alternating"
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        key = torch.initial_seed() % 2**64  # as ``Batches`` has seeded this sample
+        key = torch.initial_seed() % 2**64  # as ``BatchDataset`` has seeded this sample
         images, targets = self.batch(np.array([index]), np.array([key], np.uint64))
         return images[0].cpu(), targets[0].cpu()
 

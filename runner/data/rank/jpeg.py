@@ -1,7 +1,8 @@
-"""Decodes a JPEG no further than a crop needs: at a fraction of its size where that will do, and not the rows below it.
+"""Decodes only as much of a JPEG as a crop needs: at a fraction of its size if that suffices, and no rows below it.
 
-libjpeg-turbo stops at the height that a file's header claims. With a lower one, the rows above it are the same to the
-bit, except for the last ones, whose colours are mixed with those of the next rows; so these are decoded too.
+libjpeg-turbo stops at the height that a file's header claims. With a smaller height, the rows above it are
+bit-identical, except for the last ones, whose colours are mixed with those of the next rows; so MARGIN rows more are
+decoded.
 """
 
 import re
@@ -12,8 +13,8 @@ import simplejpeg
 
 ONE_SCAN = (0xC0, 0xC1)  # markers of frames that are complete row by row, unlike progressive ones
 MARGIN = 2  # rows of the result
-LEAST = 16  # rows of the photo that are worth the trouble
-REST = re.compile(r"\d+ extraneous bytes before marker 0xd\d")  # what is said of rows that were not decoded
+LEAST = 16  # rows of the photo, fewer of which are not worth skipping
+REST = re.compile(r"\d+ extraneous bytes before marker 0xd\d")  # the decoder's message about rows that were not decoded
 
 
 class Size(NamedTuple):
@@ -24,7 +25,7 @@ class Size(NamedTuple):
     eighths: int = 8
 
     def reduced(self, at_least: float) -> "Size":
-        """The smallest sufficient one. ``at_least``: a fraction of height and width; above a half none is reduced."""
+        """The smallest sufficient one. ``at_least``: a fraction of height and width; above a half it is not reduced."""
         if at_least > 0.5:
             return self
         sizes = (self._replace(eighths=eighths) for eighths in range(1, 9))
@@ -43,7 +44,7 @@ def decode(content: bytes, size: Size, *, until: int | None = None) -> np.ndarra
 
 
 def _upper(content: bytes, size: Size, rows: int) -> np.ndarray | None:
-    """The upper ``rows`` of the photo; None of a file that may be damaged, or has to be read to its end."""
+    """The upper ``rows`` of the photo; None for a file that may be damaged, or has to be read to its end."""
     height_at = _height_at(content)
     if height_at is None:
         return None
@@ -51,7 +52,7 @@ def _upper(content: bytes, size: Size, rows: int) -> np.ndarray | None:
     lower[height_at : height_at + 2] = rows.to_bytes(2, "big")
     try:
         simplejpeg.decode_jpeg(lower, buffer=pixels, **_at(size, rows))
-    except ValueError as error:  # of what is wrong, the first is reported
+    except ValueError as error:  # only the first problem is reported
         return pixels if REST.search(str(error)) else None
     return pixels
 
@@ -63,7 +64,7 @@ def _at(size: Size, rows: int) -> dict[str, int]:
 
 
 def _height_at(content: bytes) -> int | None:
-    """Where the header has the height, two bytes; None of a file with several scans, or without a plain header."""
+    """The offset of the height in the header, two bytes; None for a file with several scans, or an unusual header."""
     at = 2
     while at + 9 < len(content) and content[at] == 0xFF and 0xC0 <= content[at + 1] < 0xFF:
         if content[at + 1] in ONE_SCAN:

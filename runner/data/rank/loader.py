@@ -151,12 +151,12 @@ class Loader:
 
 
 def _contiguous(tensor: Tensor) -> Tensor:
-    """For models and losses that use ``view``."""
+    """The tensor, contiguous for models and losses that use ``view``."""
     return tensor.contiguous() if tensor.layout is torch.strided else tensor
 
 
 def _unless_repeated(tensor: Tensor) -> Tensor:
-    """Contiguous, except for what repeats values, such as a grey image, which ``Entrance.prepare`` converts anyway."""
+    """The tensor, contiguous unless it repeats values, as grey images do, which ``InputTransform`` converts anyway."""
     return tensor if tensor.layout is torch.strided and 0 in tensor.stride() else _contiguous(tensor)
 
 

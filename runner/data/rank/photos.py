@@ -1,8 +1,8 @@
 """Image files as samples, as in the classic ImageNet recipe, in uint8 from the file to the batch.
 
-Source: https://github.com/pytorch/examples/tree/main/imagenet. If a JPEG's crop will be reduced to less than half its
-size, libjpeg-turbo decodes it at a lower resolution, and never the rows below it; it is cropped first, and resized as
-uint8. That is twice as fast as PIL, which resizes in floating point (`make bench`).
+Source: https://github.com/pytorch/examples/tree/main/imagenet. libjpeg-turbo decodes a JPEG at a lower resolution if
+its crop will be reduced to less than half its size, and never the rows below the crop. It is cropped first, and resized
+as uint8. That is twice as fast as PIL, which resizes in floating point (`make bench`).
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_t
 from manyheads.runner.data.rank.jpeg import Size, decode
 from manyheads.runner.data.read_ahead import ReadAhead
 
-# Of all that Pillow reads: it would give PostScript, whatever the file is called, to Ghostscript, a program of its own.
+# Not all that Pillow reads: it would pass PostScript, whatever the file is called, to an external program, Ghostscript.
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
 MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
 
@@ -152,7 +152,7 @@ def middle(image: Tensor, size: int) -> Tensor:
 def resized(image: Tensor, size: tuple[int, int]) -> Tensor:
     """Resize an image (3, H, W) to (3, *size), bilinearly with antialiasing, in its own dtype.
 
-    Raises ValueError for a size that one pixel by 30,000 may lead to, when the shorter side becomes 256.
+    Raises ValueError for too large a size, such as that of an image of 1 x 30,000 pixels with its shorter side at 256.
     """
     _refuse_bomb(*size)
     return interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]

@@ -11,7 +11,7 @@ from manyheads.runner.parallel.rank.structure import tensors_in
 
 
 def prefetch(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: torch.device) -> Iterator[Batch]:
-    """Call ``enter`` on each batch, on a side stream, before the batch ahead of it is yielded.
+    """Call ``enter`` on each batch, on a side stream, before the preceding batch is yielded.
 
     The result may be used on the stream that is current when it is yielded.
 
@@ -34,7 +34,7 @@ def prefetch(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: 
 
 
 def pinned(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
-    """Copy batches to pinned memory, in a thread, which gives the loader processes their own memory back."""
+    """Copy batches to pinned memory, in a thread; this frees the loader processes' memory for further batches."""
     with ThreadPoolExecutor(1, initializer=torch.cuda.set_device, initargs=(device,)) as thread:
         coming: Future[Batch] | None = None
         for batch in batches:

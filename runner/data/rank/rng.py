@@ -59,7 +59,7 @@ def get_state() -> StateDict:
 
 
 def set_state(state: StateDict) -> None:
-    """Put this process's generators back to what ``get_state`` returned."""
+    """Restore this process's generators to what ``get_state`` returned."""
     torch.set_rng_state(state["torch"])
     version, internal, gauss = state["random"]
     random.setstate((version, tuple(internal.tolist()), gauss))

@@ -1,4 +1,4 @@
-"""Chooses a rank's samples, from the epoch and the step alone: the only state there is."""
+"""Chooses a rank's samples as a function of epoch and step, without any other state."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

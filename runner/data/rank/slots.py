@@ -1,4 +1,4 @@
-"""Memory in which a loader process hands batches to its rank, used again as soon as nothing refers to a batch.
+"""Shared memory in which a loader process passes batches to its rank, reused once nothing refers to a batch.
 
 It has no name and belongs to no file system, so the size of /dev/shm does not matter, and the kernel frees it when the
 processes have ended, however they ended. Writing to new memory takes ten times as long, since each page is cleared.
@@ -21,7 +21,7 @@ ALIGNMENT = 64  # bytes
 
 
 class Slot:
-    """Memory for one batch at a time. ``handle``: its descriptor, which is closed; ``size``: in bytes."""
+    """Memory for one batch at a time. ``handle``: its descriptor, which this closes; ``size``: in bytes."""
 
     def __init__(self, handle: int, size: int):
         self.size = size

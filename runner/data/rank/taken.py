@@ -12,12 +12,12 @@ from manyheads.runner.data.multiset import Multiset, TakenSamples, added, hashes
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 
-MOST = 1000  # samples that were taken twice and are named
+MOST = 1000  # samples taken twice that are named
 CHUNK = 2**19  # bytes of bits that are exchanged at once, as four bytes for each bit: 16 MB
 
 
 class Seen(NamedTuple):
-    """The samples that all ranks took since the last time. ``bits``: base64 of a compressed bitmap, lowest bit first.
+    """The samples that all ranks took since the last flush. ``bits``: base64 of a compressed bitmap, lowest bit first.
 
     ``again``: those that were taken more than once.
     """
@@ -27,9 +27,10 @@ class Seen(NamedTuple):
 
 
 class Taken:
-    """What this rank's updates took. ``marks``: whether each sample of ``size`` gets a bit, as if none came twice.
+    """The samples that this rank's updates took, of a data set of ``size`` samples.
 
-    The samples of many updates are hashed at once, when the windows are exchanged.
+    ``marks``: whether to keep a bit for each sample, so that one that is taken twice is noticed. The samples of many
+    updates are hashed at once, when the windows are exchanged.
     """
 
     def __init__(self, size: int, *, marks: bool):
@@ -42,12 +43,12 @@ class Taken:
         self._open += [passed.taken for passed in passes if passed.taken is not None]
 
     def close(self) -> None:
-        """A log window ends."""
+        """End a log window."""
         self._closed.append(self._open)
         self._open = []
 
     def collect(self) -> list[Multiset]:
-        """What was taken in each window that has been closed since the last time."""
+        """The samples taken in each window that was closed since the last call."""
         closed, self._closed = self._closed, []
         own = [each for window in closed for each in window if not isinstance(each, Multiset)]
         if not own:
@@ -69,7 +70,7 @@ class Taken:
         np.bitwise_or.at(self._bits, places, bits)
 
     def flush(self, parallel: Parallel) -> Seen | None:
-        """The samples of all ranks since the last time, which are then forgotten; None without marks.
+        """The samples of all ranks since the last flush, which are then forgotten; None without marks.
 
         All ranks call it, after all windows have been collected.
         """

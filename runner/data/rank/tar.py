@@ -1,4 +1,4 @@
-"""Samples of several fields, decoded by what their names say, or by the user's own functions."""
+"""Samples of several fields, decoded by their extensions, or by the user's own functions."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +17,10 @@ Decoder = Callable[[bytes], Any]
 
 
 class Fields:
-    """Item i is a tuple with a value for each of ``wanted``; of a single one, the value itself.
+    """Item i is a tuple with a value for each of ``wanted``; with a single one, the value itself.
 
-    wanted: for each, the names of the fields of which the first that a sample has is taken, and their columns in the
-    index; decoders: by field, what is called with its bytes.
+    ``wanted``: for each value, the names of alternative fields, of which the first that a sample has is used, and their
+    columns in the index; ``decoders``: by field, a function of its bytes.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Fields:
 
 
 def decoder_of(field: str, decoders: Mapping[str, Decoder]) -> Decoder:
-    """What turns the bytes of a field into a value. Raises ConfigurationError for a format that nobody reads."""
+    """The function that decodes the bytes of a field. Raises ConfigurationError if there is none."""
     if field in decoders:
         if callable(own := decoders[field]):
             return own

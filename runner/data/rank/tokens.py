@@ -1,4 +1,4 @@
-"""Blocks of tokens in which documents do not see each other."""
+"""Blocks of tokens in which no token attends to another document."""
 
 import numpy as np
 import torch
@@ -10,11 +10,11 @@ NO_LABEL = -100  # which the loss ignores
 
 
 class Packed:
-    """Item i is a dict as models of transformers take it, of documents packed into a block.
+    """Item i is a block of packed documents, as a dict for models of the transformers library.
 
-    input_ids, position_ids, labels: (block_size,) int64, positions from 0 in each document, the label of its last token
-    NO_LABEL; attention_mask: (1, block_size, block_size) bool, whether a token attends to another one, which is in the
-    same document and not behind it. ``ends``: where documents end, in order.
+    input_ids, position_ids, labels: (block_size,) int64; positions count from 0 in each document, and the label of its
+    last token is NO_LABEL. attention_mask: (1, block_size, block_size) bool: whether a token (row) attends to another
+    one, which must be in the same document and not later. ``ends``: where documents end, in order.
     """
 
     def __init__(self, blocks: TokenBlocks, ends: "np.ndarray"):

@@ -1,4 +1,4 @@
-"""The files of torchvision.datasets, downloaded by it where that is allowed."""
+"""Reads the files of torchvision.datasets, which torchvision downloads if that is allowed."""
 
 import hashlib
 import pickle
@@ -13,7 +13,7 @@ from manyheads.runner.run.files import in_turn
 
 
 def read(files: TorchvisionFiles) -> ImageArrays:
-    """The images of one split. Raises ConfigurationError when the files are missing or damaged."""
+    """The images of one split. Raises ConfigurationError if the files are missing or damaged."""
     import torchvision
 
     kind = getattr(torchvision.datasets, KNOWN[files.name].kind)

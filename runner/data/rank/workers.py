@@ -40,7 +40,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 class Workers:
-    """At most ``count`` processes that build batches: one, and twice as many whenever the rank waits for them.
+    """At most ``count`` processes that build batches: one at first, and twice as many whenever the rank waits for them.
 
     They start with the first request, and end with ``close``.
     """
@@ -80,7 +80,7 @@ class Workers:
         self._asked.clear()
 
     def _continued(self, requests: Iterator[bytes]) -> tuple[int, Iterator[bytes]]:
-        """How many of these requests are being answered already, and the rest; others' answers are dropped."""
+        """How many of these requests are being answered already, and the rest; answers to others are dropped."""
         first = list(islice(requests, len(self._asked)))
         if first == [request for request, _ in self._asked]:
             return len(first), requests

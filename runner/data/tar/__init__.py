@@ -23,14 +23,14 @@ from manyheads.runner.run.storage.address import Address, is_address, place_of
 
 IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp", "gif")
 TEXTS = ("txt", "text")
-CODE = ("pyd", "pickle", "pkl", "pth", "pt", "py", "joblib", "dill")  # what would run code when it is read
+CODE = ("pyd", "pickle", "pkl", "pth", "pt", "py", "joblib", "dill")  # formats whose reading may run code
 SPLITS = ("train", "val", "test")
 READING = ("cache_folder", "cache_gb", "fetch_mb", "read_ahead", "retry_for")  # how object storage is read
-CLASS_NAMES = "classnames.txt"  # one a line, as beside the shards of CLIP benchmarks
+CLASS_NAMES = "classnames.txt"  # one per line, as beside the shards of CLIP benchmarks
 
 
 class TarOption(DataOption):
-    """Which shards train, validate and test, and which fields a sample has."""
+    """Declares which shards train, validate and test, and which fields a sample has."""
 
     imports = ("manyheads.runner.data.rank.photos",)
     reads_storage = True
@@ -121,8 +121,8 @@ class Tar(Data):
     """Shards below ``root``; ``train_shards`` and so on are patterns of their names, with * and {a,b} or {000..123}.
 
     ``fields``: "auto" for images with classes (.cls), else text in blocks; or a list, for tuples of decoded fields.
-    ``decoders``: by field, what is called with its bytes; ``tokenizer``: as for data=text; the last five: for
-    object storage, as ``Reading.of`` takes them.
+    ``decoders``: by field, a function of its bytes; ``tokenizer``: an object with ``encode(text)`` and ``vocab_size``,
+    None for bytes. The last five arguments are for object storage, see ``Reading.of``.
     """
 
     mean = (0.485, 0.456, 0.406)
@@ -164,7 +164,7 @@ class Tar(Data):
 
     @cached_property
     def index(self) -> Index:
-        """The index of all shards, opened when it is first needed."""
+        """The index of all shards, opened on first use."""
         return open_index(self.root) if isinstance(self.root, Path) else self.shards.index()
 
     @cached_property
@@ -259,7 +259,7 @@ def _decoded(content: StoredFile) -> str:
 
 
 def kind_of(index: Index, fields: str | Sequence[str]) -> str:
-    """What the samples are: "images" with classes, "text", or "fields", which were named. Raises ConfigurationError."""
+    """The type of samples: "images" with classes, "text", or "fields" that were named. Raises ConfigurationError."""
     known, about = index.about.fields, index.about
     if isinstance(fields, str):
         if {*IMAGES} & {*known}:

@@ -31,7 +31,7 @@ PARTS = """
 
 
 def has_index(root: Path) -> bool:
-    """Whether there is one with the offsets of files, which the first versions did not record."""
+    """Whether there is such an index, with the offsets of files, which its first versions did not record."""
     if not (root / DATABASE).is_file() or not any((root / each).is_file() for each in INFOS):
         return False
     try:
@@ -43,7 +43,7 @@ def has_index(root: Path) -> bool:
 
 
 def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None) -> Index:
-    """An index of these shards without reading them, but for class numbers. Raises ConfigurationError.
+    """An index of these shards without reading them, except for class numbers. Raises ConfigurationError.
 
     It has no checksums: a file's header is checked when it is read.
     """
@@ -100,5 +100,5 @@ def _unreadable(root: Path, error: sqlite3.Error) -> ConfigurationError:
     return ConfigurationError.at(
         "data.root",
         root,
-        f": {DATABASE} cannot be read ({error}). Remove it, and the shards' headers are read.",
+        f": {DATABASE} cannot be read ({error}). Remove it: the shards' headers are then read instead.",
     )

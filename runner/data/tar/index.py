@@ -1,7 +1,7 @@
-"""An index of tar shards: where each field of each sample is, so that any sample is one read away.
+"""An index of tar shards: where each field of each sample is, so that any sample can be read directly.
 
-``manyheads index`` and ``manyheads pack`` keep it beside the shards; else it is in the user's cache, and built again
-when a shard has changed. An index of Energon is taken over (energon.py).
+``manyheads index`` and ``manyheads pack`` write it beside the shards; else it is in the user's cache, and rebuilt if a
+shard has changed. It is built from an index of Megatron-Energon if there is one (energon.py).
 """
 
 import hashlib
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the parent of other runs starts without it
 
 NAME = ".manyheads-index"
 CLASS = "cls"
-NONE, HEADERS, CONTENTS = "none", "headers", "headers and contents"  # what checksums are of
+NONE, HEADERS, CONTENTS = "none", "headers", "headers and contents"  # what checksums cover
 Advance = Callable[[], None]  # called when another shard has been read
 
 
@@ -49,9 +49,9 @@ class Shard(NamedTuple):
 class About:
     """What an index says about its shards.
 
-    ``checked``: what its checksums are of; ``classes``: one more than the highest class number, None if not every
+    ``checked``: what its checksums cover; ``classes``: one more than the highest class number, None if not every
     sample has one; ``unlabelled``: the first sample that has none; ``state``: of each shard, for an index in the cache;
-    ``digest``: the sha256 of all that is in the index, once it has been written.
+    ``digest``: the sha256 of the index's content, once it has been written.
     """
 
     shards: tuple[Shard, ...]
@@ -65,7 +65,10 @@ class About:
 
 @dataclass(frozen=True)
 class Index:
-    """``entries``: ENTRY (samples, fields), offset 0 for a missing field; ``targets``: class numbers (samples,)."""
+    """The index of all shards below ``root``.
+
+    ``entries``: ENTRY (samples, fields), offset 0 for a missing field; ``targets``: class numbers (samples,).
+    """
 
     root: Path | Address
     about: About
@@ -73,7 +76,7 @@ class Index:
     targets: "np.ndarray | None"
 
     def files(self, number: int) -> Iterator[tuple[int, str]]:
-        """Offset and name of each file in a shard, for messages; of as many as can still be read."""
+        """Offset and name of each file in a shard, for messages; as far as the shard can still be read."""
         assert isinstance(self.root, Path)
         path = self.root / self.about.shards[number].name
         with suppress(OSError, Unsound), opened(path, boundary(self.root)) as handle:
@@ -81,7 +84,7 @@ class Index:
                 yield member.offset, f"{member.key}.{member.field}"
 
     def changed(self, number: int, what: str) -> ConfigurationError:
-        """The error for a shard that is not what was indexed."""
+        """The error for a shard that differs from what was indexed."""
         return _outdated(self.root, f"the shard {printable(self.about.shards[number].name)} {what}")
 
 
@@ -115,7 +118,7 @@ def open_index(root: Path, advance: Advance = lambda: None) -> Index:
             stated = replace(index.about, state=tuple(each.state for each in found))
             index_file.write(replace(index, about=stated), file)
             return index_file.read(root, file) or index
-    except OSError:  # a cache that is full or can't be written: each process has its own
+    except OSError:  # a cache that is full or can't be written: each process builds its own index
         return make(root, found, advance)
 
 
@@ -146,11 +149,11 @@ def _states(index: Index) -> list[Found]:
 
 
 def check_shards(index: Index, found: list[Found]) -> None:
-    """Raises ConfigurationError unless the index beside the shards is of all of them, as they are."""
+    """Raises ConfigurationError unless the index beside the shards matches all of them."""
     here = {each.name: each.size for each in found}
     for number, shard in enumerate(index.about.shards):
         if shard.name not in here:
-            raise index.changed(number, "is missing, which was there when it was indexed")
+            raise index.changed(number, "is missing, but was there when the shards were indexed")
         if here[shard.name] != shard.size:
             was = f"has {here[shard.name]:,} bytes, and had {shard.size:,} when it was indexed"
             raise index.changed(number, was)

@@ -1,4 +1,4 @@
-"""An index in a file: a head in JSON, then arrays that are mapped into memory, 16 bytes for a field of a sample.
+"""An index in a file: a head in JSON, then arrays that are mapped into memory, 16 bytes for each field of a sample.
 
 It opens in a millisecond, however many samples there are, and its pages are shared by all processes.
 """
@@ -19,7 +19,7 @@ from manyheads.runner.run.storage.address import Address
 if TYPE_CHECKING:
     import numpy as np
 
-MAGIC = b"mh tar 1"  # and the length of the head, 8 bytes
+MAGIC = b"mh tar 1"  # followed by the length of the head, 8 bytes
 ENTRY = [("offset", "<u8"), ("size", "<u4"), ("checksum", "<u4")]
 ENTRY_BYTES = 16
 MOST_HEAD = 2**28  # a shard takes some 100 bytes
@@ -37,7 +37,7 @@ def write(index: Index, path: Path) -> None:
 
 
 def read(root: Path, path: Path, *, within: str | None = None) -> Index | None:
-    """The index in a file; None if it is none, or not complete. ``within``: the boundary that the file must be in.
+    """The index in a file; None if it is no complete index. ``within``: the boundary that the file must be in.
 
     Raises ConfigurationError for a link that points outside it.
     """
@@ -46,7 +46,7 @@ def read(root: Path, path: Path, *, within: str | None = None) -> Index | None:
 
 
 def sound(root: Address, file: IO[bytes]) -> Index | None:
-    """The index in a file that is not trusted, in which every byte is as it was written; None if it is not."""
+    """The index in an untrusted file; None unless its content has the recorded digest."""
     index = _read(root, file)
     return index if index is not None and index.about.digest == _digest(index) else None
 
@@ -81,7 +81,7 @@ def _read(root: Path | Address, file: IO[bytes]) -> Index | None:
 
 
 def _about(head: Any) -> About:
-    """What the head says. Raises TypeError, ValueError, KeyError for anything else: it may have been sent."""
+    """The content of the head, which is untrusted. Raises TypeError, ValueError, KeyError."""
     shards = tuple(Shard(str(name), int(size), int(samples)) for name, size, samples in head["shards"])
     if any(each.samples < 0 for each in shards):
         raise ValueError

@@ -1,4 +1,4 @@
-"""What is in tar shards, field by field, read at the place that the index says, and checked against it."""
+"""Reads the fields of samples in tar shards where the index says they are, and checks them against it."""
 
 import os
 from bisect import bisect_right
@@ -22,7 +22,7 @@ MOST_OPEN = 128  # files that a process keeps open
 class Samples:
     """The samples of some shards, one after the other. ``numbers``: of these shards in the index."""
 
-    read_ahead: ReadAhead | None = None  # a system reads ahead by itself
+    read_ahead: ReadAhead | None = None  # the operating system reads ahead by itself
     changed: ClassVar[str] = "has changed since it was indexed"
 
     def __init__(self, index: Index, numbers: Sequence[int]):
@@ -44,7 +44,7 @@ class Samples:
     def content(self, sample: int, columns: Sequence[int]) -> StoredFile | None:
         """The content of the first of these fields that a sample has; None if it has none.
 
-        Raises ConfigurationError if the shard is not what was indexed, and OSError.
+        Raises ConfigurationError if the shard differs from what was indexed, and OSError.
         """
         number, row = self.row(sample)
         for column in columns:
@@ -63,7 +63,7 @@ class Samples:
         return found
 
     def _block(self, sample: int, column: int, offset: int, size: int, checksum: int) -> bytes:
-        """The header and content of a field, which need not be what was indexed."""
+        """The header and content of a field, which may differ from what was indexed."""
         return os.pread(self._opened(self.row(sample)[0]).handle, BLOCK + size, offset - BLOCK)
 
     def name(self, sample: int, column: int | None = None) -> str:
@@ -90,7 +90,7 @@ class Samples:
             with opened(path, self.within) as handle:
                 return _Handle(os.dup(handle))
         except FileNotFoundError:
-            raise self.index.changed(number, "is missing, which was there when it was indexed") from None
+            raise self.index.changed(number, "is missing, but was there when the shards were indexed") from None
 
 
 class _Handle:
@@ -104,7 +104,7 @@ class _Handle:
 
 
 class Contents(Sequence[StoredFile]):
-    """Of each sample the content of one field: the first of ``columns`` that it has."""
+    """The content of one field of each sample: the first of ``columns`` that it has."""
 
     def __init__(self, samples: Samples, columns: Sequence[int]):
         self.samples, self.columns = samples, tuple(columns)

@@ -1,4 +1,4 @@
-"""Tar shards in object storage: any sample is a part of an object away, which is then kept on the local disk.
+"""Tar shards in object storage: to read a sample, a part of an object is fetched, and kept on the local disk.
 
 A part is some adjacent samples. The index beside the shards has a checksum of every field, which is compared whenever
 one is read, whether it comes from the server or from the disk.
@@ -32,8 +32,8 @@ from manyheads.runner.run.storage.wire import StorageError
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
     import numpy as np
 
-TRIES = 3  # of content that does not fit its checksum
-MOST_KNOWN = 2**16  # parts whose places a process remembers
+TRIES = 3  # for content that does not match its checksum
+MOST_KNOWN = 2**16  # parts whose ranges a process remembers
 
 
 class Range(NamedTuple):
@@ -49,7 +49,8 @@ class Range(NamedTuple):
 class Reading:
     """How object storage is read.
 
-    ``part``: bytes of adjacent samples that are fetched together; ``ahead``: batches; ``retry_for``: seconds.
+    ``part``: bytes of adjacent samples that are fetched together; ``ahead``: batches that are fetched ahead;
+    ``retry_for``: seconds for which a failing request is repeated.
     """
 
     cache: Settings
@@ -61,7 +62,7 @@ class Reading:
     def of(
         cls, *, cache_folder: str | None, cache_gb: float, fetch_mb: float, read_ahead: int, retry_for: float | str
     ) -> "Reading":
-        """What these keys of data=tar mean. Raises ConfigurationError for a user without a home."""
+        """The settings from these keys of data=tar. Raises ConfigurationError for a user without a home."""
         own = user_folder("cache")
         if cache_folder is None and own is None:
             raise ConfigurationError("data.cache_folder: you have no home folder. Set it.", key="data.cache_folder")
@@ -156,7 +157,7 @@ class Shards:
             raise self.failed(error, name) from None
 
     def failed(self, error: StorageError, what: str = "") -> ConfigurationError:
-        """The error of a request. ``what``: object and range, if it was of one."""
+        """The error for a failed request. ``what``: its object and range, if it had one."""
         about = f" {printable(what)}:" if what else ""
         return ConfigurationError.at("data.root", self.address, f":{about} {error}.")
 
@@ -164,7 +165,7 @@ class Shards:
 class StoredSamples(Samples):
     """The samples of some shards in object storage."""
 
-    changed = "has changed since it was indexed, or does not arrive as it is stored"
+    changed = "has changed since it was indexed, or is damaged on the way"
 
     def __init__(self, index: Index, numbers: Sequence[int], shards: Shards):
         import numpy as np
@@ -173,7 +174,7 @@ class StoredSamples(Samples):
         self.shards = shards
         self.read_ahead = ReadAhead(shards.reading.ahead, self._fetch_ahead)
         self._firsts = [0, *accumulate(each.samples for each in index.about.shards)]
-        self._offsets = np.asarray(index.entries)["offset"]  # mapped as before
+        self._offsets = np.asarray(index.entries)["offset"]  # still mapped into memory
         self._range = lru_cache(MOST_KNOWN)(self._found_range)
 
     def name(self, sample: int, column: int | None = None) -> str:
@@ -211,7 +212,7 @@ class StoredSamples(Samples):
         return self._range(number, self._start(row) // self.shards.reading.part)
 
     def _found_range(self, number: int, part: int) -> Range:
-        """All samples of a shard that begin in the same stretch of it."""
+        """The range of all samples that begin in the same part of a shard."""
         shard, size = self.index.about.shards[number], self.shards.reading.part
         rows = range(self._firsts[number], self._firsts[number + 1])
         low, high = (bisect_left(rows, each * size, key=self._start) for each in (part, part + 1))
@@ -222,7 +223,7 @@ class StoredSamples(Samples):
         return Range(shard.name, start, stop, entry)
 
     def _start(self, row: int) -> int:
-        """Where the header of a sample's first field is."""
+        """The offset of the header of a sample's first field."""
         return min(offset for offset in self._offsets[row].tolist() if offset) - BLOCK
 
 
@@ -238,5 +239,5 @@ def write_index(address: Address, reading: Reading, advance: Advance) -> Index:
 
 
 def _called(*about: object) -> str:
-    """What something is called in the cache: nothing else has this name."""
+    """A name for the cache, which identifies what it is about."""
     return hashlib.sha256("\0".join(map(str, about)).encode(errors="surrogateescape")).hexdigest()

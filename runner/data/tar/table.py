@@ -30,14 +30,14 @@ def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None, *
 
 
 def crc(content: bytes) -> int:
-    """CRC-32C, which processors compute at some gigabytes a second."""
+    """CRC-32C, which processors compute at several gigabytes per second."""
     import google_crc32c  # which few runs need
 
     return int(google_crc32c.value(content))
 
 
 class Table:
-    """An index that grows sample by sample. ``checked``: what its checksums are to be of."""
+    """An index that grows sample by sample. ``checked``: what its checksums cover."""
 
     def __init__(self, *, checked: str):
         self.checked = checked
@@ -110,7 +110,7 @@ class Table:
         return self.fields.setdefault(member.field, len(self.fields))
 
     def index(self, root: Path | Address) -> Index:
-        """What was added, as an index."""
+        """The index of all added shards."""
         import numpy as np
 
         sample, column, *parts = (np.asarray(each) for each in self._flat)

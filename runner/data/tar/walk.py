@@ -101,7 +101,7 @@ def _parsed(header: bytes, position: int) -> tuple[bytes, int]:
 
 
 def _number(digits: bytes) -> int:
-    """A number in octal digits; or, for large ones, in binary behind a first byte of 0x80."""
+    """A number in octal digits; or, for large ones, in binary after a first byte of 0x80."""
     if digits[0] == 0x80:
         return int.from_bytes(digits[1:], "big")
     octal = digits.partition(b"\0")[0].strip(b" ") or b"0"

@@ -115,7 +115,7 @@ def test_a_server_that_is_killed_while_it_trains_is_waited_for(root, s3, from_fo
         ),
         (
             lie,
-            r"train-[01].tar has changed .*, or does not arrive .*: see .* bytes \d+ to \d+, jpg of sample \d+",
+            r"train-[01].tar has changed .*, or is damaged on the way: see .* bytes \d+ to \d+, jpg of sample \d+",
         ),
     ],
 )
@@ -157,7 +157,7 @@ def test_index_is_written_beside_the_shards(s3, packed, tmp_path, capsys):
     ("change", "message"),
     [
         (lambda s3, to, path: s3.put(f"{to}/train-2.tar", b"x"), "train-2.tar was added after"),
-        (lambda s3, to, path: s3.delete(f"{to}/train-1.tar"), "train-1.tar is missing, which was there"),
+        (lambda s3, to, path: s3.delete(f"{to}/train-1.tar"), "train-1.tar is missing, but was there"),
         (lambda s3, to, path: s3.put(f"{to}/train-1.tar", b"x"), "train-1.tar has 1 bytes, and had"),
         (lambda s3, to, path: s3.put(f"{to}/{NAME}", flipped(path / NAME)), "is damaged, or was written by"),
         (lambda s3, to, path: s3.put(f"{to}/{NAME}", by_headers(path)), "has no checksums of contents"),
