@@ -98,7 +98,7 @@ def without_hydra(composed: DictConfig) -> DictConfig:
 
 
 def _resolved(composed: DictConfig) -> Section:
-    """The content as plain values. Raises ConfigurationError for what is missing or cannot be resolved."""
+    """The content as plain values. Raises ConfigurationError for values that are missing or cannot be resolved."""
     config: dict[str, Any] = {}
     for key in composed:
         node: Any = composed._get_node(key)

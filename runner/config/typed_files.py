@@ -73,7 +73,7 @@ def _target(override: str, written: Iterable[str | None]) -> str:
 
 
 def _option(group: str, target: str, line: CommandLine, offered: dict[str, str]) -> str:
-    """The option's name, made of the file's and the class's: Hydra accepts no slashes or hidden folders in it."""
+    """The option's name, from the file's path and the class: Hydra accepts no slashes or hidden folders in it."""
     path, _, name = target.rpartition(":")
     parts = [re.sub(r"[^A-Za-z0-9_.-]", "_", part.lstrip(".")) for part in Path(path).parts[1:]]
     for count in range(1, len(parts) + 1):  # folders distinguish files of the same name

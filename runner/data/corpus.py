@@ -48,7 +48,7 @@ def below(root: Path, pattern: str) -> Files:
 
 
 def split_of(files: Files, split: str, *, val_fraction: float, test_fraction: float) -> Files:
-    """The files of one split: those in the folder of its name if all are in such folders, else by a hash."""
+    """The files of one split: those in the folder of its name if all are in such folders, else chosen by a hash."""
     tops = {name.partition("/")[0] for name in files}
     if {"train", "val"} <= tops <= {*SPLITS}:
         return {name: path for name, path in files.items() if name.startswith(f"{split}/")}

@@ -127,7 +127,7 @@ def _file(folder: Path) -> Path | None:
 
 
 def _key(folder: Path, classes: Sequence[str], state: State) -> bytes:
-    """All that an index depends on, in 32 bytes. It includes ctime, which nobody can set, as rsync sets mtime."""
+    """All that an index depends on, in 32 bytes. It includes ctime, which cannot be set back, unlike mtime."""
     times = [(each.st_ino, each.st_mtime_ns, each.st_ctime_ns) for each in state]
     about = (1, sys.byteorder, EXTENSIONS, str(folder.absolute()), list(classes), times)
     return hashlib.sha256(repr(about).encode(errors="surrogateescape")).digest()

@@ -1,6 +1,6 @@
 """Reads files of a data folder that somebody may have sent, or that others write to, but no files outside it.
 
-Where a file is, is checked by its descriptor once it is open, so later changes of the path do not matter.
+A file's location is checked by its descriptor once it is open, so later changes of the path do not matter.
 """
 
 import fcntl

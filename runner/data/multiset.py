@@ -11,7 +11,7 @@ _SEED = 0x7461_6B65_6E00  # the same for all runs, and used for nothing else
 
 
 class Multiset(NamedTuple):
-    """The sum of a 64-bit hash of each (epoch, sample), in halves, and how many there are.
+    """The sum of a 64-bit hash of each (epoch, sample), in halves, and the number of samples.
 
     All are whole numbers in double precision, exact as long as fewer than 2**21 of them are added up.
     """

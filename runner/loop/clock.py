@@ -13,9 +13,9 @@ WARMUP_UPDATES = 5
 
 
 class Lap(NamedTuple):
-    """Seconds since the last lap, and those of them spent waiting for data and logging.
+    """Seconds since the last lap, and the parts of them spent waiting for data and logging.
 
-    is_warm: whether they count for the throughput.
+    ``is_warm``: whether the lap counts for the throughput.
     """
 
     seconds: float

@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def samples_per_second(self) -> float | None:
-        """Samples per second of training, without warm-up; with it if there was nothing else."""
+        """Samples per second of training, without warm-up; with warm-up if there was nothing else."""
         if self.timed_seconds:
             return self.timed_samples / self.timed_seconds
         total = self.train_seconds + self.seconds

@@ -1,4 +1,4 @@
-"""trainer.verify_every: finds silent data corruption, by computing gradients twice and by digests of weights.
+"""trainer.verify_every: finds silent data corruption by computing gradients twice, and by digests between updates.
 
 docs/checks.md says what each of them finds. Sources: Dixit et al. 2021, Silent Data Corruptions at Scale
 (https://arxiv.org/abs/2102.11245); Hochschild et al. 2021, Cores that don't count

@@ -43,9 +43,9 @@ class GPTOption(ModelOption):
         _, width, heads = Size(*(getattr(self, key) or getattr(size, key) for key in Size._fields))
         if width % (2 * heads):
             fitting = [count for count in range(1, width + 1) if width % (2 * count) == 0]
+            remedy = f"model.heads to one of {', '.join(map(str, fitting))}" if fitting else "an even model.width"
             raise ConfigurationError.at(
                 "model.width",
                 width,
-                f" can't be divided among model.heads={heads}: each head needs an even width. "
-                f"Set model.heads to one of {', '.join(map(str, fitting)) or 'an even width'}.",
+                f" can't be divided among model.heads={heads}: each head needs an even width. Set {remedy}.",
             )

@@ -31,7 +31,7 @@ FIXED: dict[str, type[FixedSection]] = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run config whose keys and values have been checked. An option's section is an object that declares it.
+    """A run config whose keys and values have been checked. Sections of options are objects of their declarations.
 
     ``written``: the same as plain values, in the order of run.yaml; must not be changed. Until the options are resolved
     (``config/freeze.py``), values may still be "auto".

@@ -49,7 +49,7 @@ class Mirror:
             )
 
     def update(self) -> None:
-        """Store new files, then the marker, then remove what it no longer names. Raises StorageError, OSError."""
+        """Store new files, then the marker; remove objects that it no longer names. Raises StorageError, OSError."""
         if self.stored is None:
             self.look()
         assert self.stored is not None

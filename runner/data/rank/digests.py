@@ -32,7 +32,7 @@ def split_digest(dataset: Dataset) -> str:
 
 
 def overlap(train: Dataset, val: Dataset) -> int:
-    """How many of the validation samples that are read have the same content as a training sample that is read."""
+    """The number of validation samples that have the content of a training sample, among the samples that are read."""
     known = set(sample_digests(train))
     return sum(one in known for one in sample_digests(val))
 

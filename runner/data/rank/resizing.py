@@ -38,7 +38,7 @@ def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str) -> R
     """Build what the config's section ``trainer`` asks for; None if images keep their size.
 
     ``dataset``: the training samples; ``name``: of the data. Raises ConfigurationError if the samples' size cannot be
-    changed, or is smaller already.
+    changed, or is already smaller.
     """
     first = trainer.resize_from
     if first is None:

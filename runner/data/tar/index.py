@@ -149,7 +149,7 @@ def _states(index: Index) -> list[Found]:
 
 
 def check_shards(index: Index, found: list[Found]) -> None:
-    """Raises ConfigurationError unless the index beside the shards matches all of them."""
+    """Raises ConfigurationError unless the index beside the shards matches those that were found."""
     here = {each.name: each.size for each in found}
     for number, shard in enumerate(index.about.shards):
         if shard.name not in here:

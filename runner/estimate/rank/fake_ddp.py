@@ -16,7 +16,7 @@ MEGABYTE = 1 << 20
 
 
 class Replicated(nn.Module):
-    """Accepts those arguments of DistributedDataParallel that affect memory or communication."""
+    """DistributedDataParallel for fake tensors, with its arguments that affect memory or communication."""
 
     def __init__(
         self,
