@@ -42,12 +42,12 @@ class TrainingState:
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
     def load(self, state: StateDict) -> None:
-        """Restore the result of ``learned``. Raises ConfigurationError if it is of another model or optimizer."""
+        """Restore the result of ``learned``. Raises ConfigurationError if it belongs to another model or optimizer."""
         update, precision = self.update, self.update.precision
         self.put(state["model"], state["source"])
         load_optimizer(update.optimizer, real(self.parallel.split_optimizer(state["optimizer"])), state["source"])
         self.parallel.restored(update.model, update.optimizer)
-        if state["precision"].keys() == precision.state_dict().keys():  # else the checkpoint is of another precision
+        if state["precision"].keys() == precision.state_dict().keys():  # else it belongs to another precision
             precision.load_state_dict(state["precision"])
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
