@@ -91,11 +91,12 @@ def _check_average(run: RunConfig) -> None:
             key="trainer.ema_decay",
         )
     if not run.parallel.is_exact:
-        setting = f"ema_decay={decay}" if decay is not None else f"swa_start={start}"
-        raise ConfigurationError(
-            f"trainer.{setting}: ranks of parallel={run.parallel.name} have weights of their own, so the average of "
-            "one rank says nothing about the others. Set parallel=ddp.",
-            key=f"trainer.{setting}",
+        key, value = ("ema_decay", decay) if decay is not None else ("swa_start", start)
+        raise ConfigurationError.at(
+            f"trainer.{key}",
+            value,
+            f": ranks of parallel={run.parallel.name} have weights of their own, so the average of one rank says "
+            "nothing about the others. Set parallel=ddp.",
         )
     if start is not None and start > run.trainer.epochs:
         raise ConfigurationError.at(

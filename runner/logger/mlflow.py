@@ -49,7 +49,7 @@ class MLflow(Tracker):
     def open(self, run: TrackedRun, known: str | None) -> int | None:
         self._client = self._store.client()
         self._of = self._experiment_id()
-        self._group = run.group
+        self._folder, self._group = run.folder, run.group
         self._parent = self._parent_of(run) if run.group else None
         found = self._find(RUN, run.key)
         self._run = found.info.run_id if found else self._create(run.name, run.started, _tags(run, self._parent))
@@ -82,7 +82,7 @@ class MLflow(Tracker):
             self._client.set_tag(self._run, "manyheads.error", outcome.error[:5000])
         self._end(self._run, STATUS.get(outcome.status, "FAILED"), outcome.time)
         if self._group and self._parent:
-            self._end(self._parent, _status_of_sweep(self._group, but=self._run), outcome.time)
+            self._end(self._parent, _status_of_sweep(self._group, self._folder, outcome.status), outcome.time)
 
     def _end(self, run: str, status: str, time: float) -> None:
         if status == "RUNNING":
@@ -142,10 +142,12 @@ def _last_step(found: Any) -> int:
     return -1 if found is None else max((metric.step for metric in found.data._metric_objs), default=-1)
 
 
-def _status_of_sweep(group: TrackedSweep, *, but: str) -> str:
-    """The sweep's status by its ledger; the calling job counts as ended, even if the ledger lists it as running."""
-    states = [entry.state for entry in Ledger(group.folder).entries()]
-    if states.count("running") > 1 or "pending" in states:
+def _status_of_sweep(group: TrackedSweep, folder: Path, status: str) -> str:
+    """The sweep's status when the run in ``folder`` has ended with ``status``, which its ledger may not list yet."""
+    entries = Ledger(group.folder).entries()
+    others = [entry.state for entry in entries if (group.folder / entry.folder).resolve() != folder.resolve()]
+    states = [*others, status]
+    if {"running", "pending"} & {*states}:
         return "RUNNING"
     if "failed" in states:
         return "FAILED"

@@ -117,15 +117,20 @@ def test_the_mean_of_epochs_is_what_remains_with_statistics_of_its_own(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "text"),
+    ("overrides", "key", "text"),
     [
-        (("trainer.ema_decay=0.9", "trainer.swa_start=1"), "cannot be combined. Set one of them to null"),
-        (("trainer.swa_start=99", "trainer.epochs=9"), "is after the last of 9 epochs"),
-        (("trainer.ema_decay=0.9", "parallel=local_sgd"), "ranks of parallel=local_sgd have weights of their own"),
+        (("trainer.ema_decay=0.9", "trainer.swa_start=1"), "ema_decay", "cannot be combined. Set one of them to null"),
+        (("trainer.swa_start=99", "trainer.epochs=9"), "swa_start", "is after the last of 9 epochs"),
+        (
+            ("trainer.ema_decay=0.9", "parallel=local_sgd"),
+            "ema_decay",
+            "trainer.ema_decay=0.9: ranks of parallel=local_sgd have weights of their own",
+        ),
     ],
 )
-def test_what_cannot_be_averaged_is_refused(overrides, text):
+def test_what_cannot_be_averaged_is_refused(overrides, key, text):
     from manyheads.runner.config.schema import check
 
-    with pytest.raises(ConfigurationError, match=re.escape(text)):
+    with pytest.raises(ConfigurationError, match=re.escape(text)) as error:
         complete(check(composed(*overrides, "trainer.device=cpu")))
+    assert error.value.key == f"trainer.{key}"
