@@ -1,4 +1,4 @@
-"""What a change should improve: speed, a metric, or the seconds of a training; and its value in a run."""
+"""The aims of a judgement (speed, a metric, seconds of training), and the value of an aim in a run."""
 
 import math
 import re
@@ -11,13 +11,13 @@ from manyheads.runner.errors import ConfigurationError
 SPEED = "speed"
 TRAINING = "seconds of training"
 TARGET = re.compile(r"seconds to (\w+)=(-?\d+(?:\.\d+)?)")
-FOUND, SIGNS = "found", "signs"  # findings of a training: by aim its number, and 1 or -1 for a lower number is better
-UNREACHED = 2.0  # times the seconds of a training that never reached its target are counted for it
+FOUND, SIGNS = "found", "signs"  # keys of a training's findings: by aim its value, and its sign: -1 if lower is better
+UNREACHED = 2.0  # a run that never reaches its target counts as this many times its seconds of training
 
 
 @dataclass(frozen=True)
 class Aim:
-    """``text``: as typed."""
+    """One aim of a judgement. ``text``: as typed in ``--on``."""
 
     text: str
 
@@ -28,27 +28,27 @@ class Aim:
 
     @property
     def target(self) -> tuple[str, float] | None:
-        """The metric and the value that are to be reached, if it asks how soon they are."""
+        """The metric and its target value, of an aim such as ``seconds to val_acc1=94``; None for other aims."""
         found = TARGET.fullmatch(self.text)
         return None if found is None else (found[1], float(found[2]))
 
     @property
     def is_relative(self) -> bool:
-        """Whether seconds are compared, by their logarithms."""
+        """Whether seconds are compared, as logarithms."""
         return self.is_speed or self.is_training or self.target is not None
 
     @property
     def is_training(self) -> bool:
-        """Whether the seconds of whole trainings are compared, whatever they compute."""
+        """Whether the seconds of complete trainings are compared, whose numerics may differ."""
         return self.text == TRAINING
 
     @property
     def what(self) -> str:
-        """What is counted, for sentences: there are more or fewer of it."""
+        """The noun in sentences such as "2 % fewer seconds per update"."""
         return "seconds per update" if self.is_speed else self.text
 
     def value(self, findings: Mapping[str, Any]) -> float:
-        """The number of a completed run that is compared; greater is better."""
+        """The aim's value in a completed run with these findings, with a sign such that greater is better."""
         if self.is_speed:
             return -math.log(findings["seconds"] / findings["updates"])
         found: float = findings[FOUND][self.text]
@@ -70,11 +70,11 @@ def _complaints(aims: tuple[Aim, ...]) -> Iterator[str]:
         if aim.text.startswith("seconds") and aim.target is None and not aim.is_training:
             yield "name a target, such as 'seconds to val_acc1=94'"
         if aim.is_training and (aims[0] != aim or len(aims) == 1):
-            yield f"{TRAINING} come first, and what must not get worse after them, as in '{TRAINING},val_acc1'"
+            yield f"'{TRAINING}' must come first, followed by what must not get worse: '{TRAINING},val_acc1'"
         if aim.is_speed and len(aims) > 1:
             yield (
-                "speed is compared alone, between runs that compute the same. Leave out the others, or, for a change "
-                "that computes something else, add --allow-changed-numerics"
+                "speed must be the only aim: it is compared between runs that compute the same. Name it alone, or, for a "
+                "change that computes something else, add --allow-changed-numerics"
             )
     if len({*aims}) < len(aims):
         yield "a name is repeated"

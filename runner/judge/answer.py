@@ -1,4 +1,4 @@
-"""What the command ``judge`` answers."""
+"""The answers of the command ``judge``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class Judged(Answer):
 
     @classmethod
     def of(cls, path: Path, question: Question, claims: Claims) -> "Judged":
-        """The answer to a question."""
+        """The answer from a judgement's file, question and claims."""
         return cls(path, question.change, question.on, question.least, question.alpha, claims, question)
 
     @property

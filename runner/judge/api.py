@@ -13,11 +13,11 @@ DECIDED = (ExitCode.DONE, ExitCode.NO, ExitCode.UNDECIDED)
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a change was judged. True if it is to be kept.
+    """The verdict on a change. It is true if the change should be kept.
 
-    ``verdict``: keep, discard or undecided; ``low``, ``high``: the interval of the gain in the first aim, for seconds
-    of the logarithm of their ratio, None while it is unbounded; ``claims``: everything that follows from the rounds, as
-    in judgement.json; ``path``: that file.
+    ``verdict``: keep, discard or undecided. ``low``, ``high``: the interval of the gain in the first aim, in its unit;
+    for seconds, of the logarithm of base's divided by the change's; None while it is unbounded. ``claims``: everything
+    that follows from the rounds, as in judgement.json. ``path``: that file.
     """
 
     verdict: str
@@ -33,10 +33,10 @@ class Verdict:
 def judge(overrides: Sequence[str] = (), *, change: str, conf: str | Path | None = None, **terms: Term) -> Verdict:
     """Judge a change like ``manyheads judge <overrides> --change <change>``, in a separate process.
 
-    overrides: of base. conf: a folder with your own configs, like --config-dir. terms: the command's other flags, such
-    as ``on="val_acc1"``, ``least=0.1``, ``budget="1h"``, ``session="night.jsonl"``, ``rate=True``.
+    overrides: base's, as for train. conf: a folder with your own configs, like --config-dir. terms: the command's other
+    flags, such as ``on="val_acc1"``, ``least=0.1``, ``budget="1h"``, ``session="night.jsonl"``, ``rate=True``.
 
-    Asked again, the same question continues the same judgement. Raises ConfigurationError for what cannot be asked,
+    The same call again continues the same judgement. Raises ConfigurationError for a question that cannot be judged,
     RunFailed if base fails, and KeyboardInterrupt if it was stopped.
     """
     line = as_typed(overrides, conf)

@@ -32,13 +32,13 @@ from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packa
 
 @dataclass(frozen=True)
 class Arms:
-    """``base`` and ``change``: the complete run configs."""
+    """The run configs of both arms, complete and checked."""
 
     base: RunConfig
     change: RunConfig
 
     def differences(self) -> dict[str, list[Any]]:
-        """What differs: by key the value of base and that of the change."""
+        """The values of base and of the change, by key, for keys in which they differ."""
         return config_differences(self.base.written, self.change.written)
 
     def code(self) -> str:
@@ -50,16 +50,17 @@ class Arms:
 
 
 def config_differences(base: Section, change: Section) -> dict[str, list[Any]]:
-    """By key the values in two run configs, if they differ; null if one lacks the key."""
+    """The values in two run configs, by key, for keys in which they differ; None if a config lacks the key."""
     one, other = flatten(base), flatten(change)
     keys = [*one, *(key for key in other if key not in one)]
     return {key: [one.get(key), other.get(key)] for key in keys if one.get(key) != other.get(key)}
 
 
 def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: str | None = None) -> Arms:
-    """Both arms, checked. ``change``: overrides in one string, as on a command line; None if only the code differs.
+    """Compose and check both arms.
 
-    Raises ConfigurationError for what is wrong with either, and if the change adds nothing to base that is computed.
+    ``change``: overrides in one string, as on a command line; None if only the code differs. Raises ConfigurationError
+    if either config is wrong, or if the change does not change what is computed.
     """
     added = [] if change is None else _words(change)
     for word in (*overrides, *added):
@@ -82,9 +83,10 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
 
 
 def recorded_arms(question: Question, overrides: Sequence[str], path: Path, *, is_own: bool) -> Arms:
-    """The arms of a recorded question with ``overrides``, checked and authorized like any saved configs.
+    """The arms of a recorded question with ``overrides`` applied, checked and authorized like any saved configs.
 
-    ``path``: of its file; ``is_own``: whether the user recorded it. Raises ConfigurationError.
+    ``path``: the judgement's file, for messages. ``is_own``: whether the user recorded it. Raises ConfigurationError
+    if a config is incomplete, wrong or not trusted.
     """
     packages, typed = split_typed(overrides)
     line, files = offer_files(CommandLine(tuple(typed)))

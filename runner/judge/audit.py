@@ -1,4 +1,4 @@
-"""What is wrong with a judgement that somebody shows: found from its rows alone, offline, running nothing it names."""
+"""Audits a judgement, such as somebody else's, from its rows alone: offline, and without running what it names."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,20 +22,21 @@ from manyheads.runner.judge.rows import (
     ROUND,
     STEPS,
     TRIAL,
-    Row,
+    RunRow,
     broken,
     latest,
 )
 from manyheads.runner.report.claims import differences_of, repeated_seeds
 
-# Seconds between a rank's clock and the file system's, plus a fraction of what is timed. Of 2,500 runs on two cores at
-# a load of 0 to 14, runs were apart by up to 81 ms, without other load by 4 at most; the median was 0.4, always.
+# How far a rank's clock and the file system's may differ: in seconds, plus a fraction of the measured time. In 2,500
+# runs on two cores they differed by up to 81 ms at loads up to 14, and by at most 4 ms on an idle machine; the median
+# was 0.4 ms at every load.
 SLACK, TYPICAL_SLACK = 0.15, 0.01
 RELATIVE = 0.02
 
 
-def read(content: Any) -> tuple[Question, list[Row]]:
-    """The question and the rows of a judgement. Raises ConfigurationError for what is not one."""
+def read(content: Any) -> tuple[Question, list[RunRow]]:
+    """The question and the rows of a judgement. Raises ConfigurationError if ``content`` is not a judgement."""
     lines = content.get("lines") if isinstance(content, dict) else None
     if (
         not isinstance(lines, list)
@@ -50,7 +51,7 @@ def read(content: Any) -> tuple[Question, list[Row]]:
 
 
 def faults(content: Mapping[str, Any]) -> list[str]:
-    """Sentences on everything in a judgement that does not fit together. Raises ConfigurationError."""
+    """All inconsistencies within a judgement, as sentences. Raises ConfigurationError if it cannot be read."""
     question, rows = read(content)
     found = [f"the ledger: {reason}"] if (reason := broken(content["lines"])) else []
     try:
@@ -69,8 +70,8 @@ def faults(content: Mapping[str, Any]) -> list[str]:
     return [*found, *differences_of(claims.to_json(), claimed)]
 
 
-def _of_rows(rows: Sequence[Row]) -> Iterator[str]:
-    """Runs that are missing, or that were not made one after another."""
+def _of_rows(rows: Sequence[RunRow]) -> Iterator[str]:
+    """Missing or overlapping runs."""
     for expected, row in enumerate(rows):
         if row.number != expected:
             yield f"run {expected} is missing: the next is run {row.number}"
@@ -80,9 +81,9 @@ def _of_rows(rows: Sequence[Row]) -> Iterator[str]:
             yield f"run {other.number} began before run {one.number} had ended"
 
 
-def _of_order(question: Question, rows: Sequence[Row]) -> Iterator[str]:
-    """Rounds that are not in the order of the recorded draw, or incomplete."""
-    rounds: dict[int, dict[int, Row]] = {}
+def _of_order(question: Question, rows: Sequence[RunRow]) -> Iterator[str]:
+    """Rounds that are incomplete, or not in the order of the recorded draw, and repeated seeds."""
+    rounds: dict[int, dict[int, RunRow]] = {}
     for row in rows:
         if row.purpose == ROUND:
             first = BASE if is_base_first(question.draw, ROUND, row.round) else CHANGE
@@ -98,7 +99,7 @@ def _of_order(question: Question, rows: Sequence[Row]) -> Iterator[str]:
         yield f"round {incomplete + 1} is incomplete, and later ones were run"
 
 
-def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+def _of_configs(question: Question, rows: Sequence[RunRow]) -> Iterator[str]:
     """Runs whose config is not the one of their arm."""
     per_epoch = {row.arm: row.findings["per_epoch"] for row in rows if row.purpose == FACTS and row.state == COMPLETED}
     for row in rows:
@@ -109,14 +110,14 @@ def _of_configs(question: Question, rows: Sequence[Row]) -> Iterator[str]:
         if row.signature != config_digest(config):
             yield f"run {row.number} does not have the config of {row.arm}"
         if row.seed != config.get("seed"):
-            yield f"run {row.number} has the seed {row.seed}, by the question and its draw it is {config.get('seed')}"
+            yield f"run {row.number} has the seed {row.seed}, but the question and its draw give {config.get('seed')}"
         if timed and row.state == COMPLETED and row.findings["updates"] != updates:
             yield f"run {row.number} timed {row.findings['updates']} updates, the others {updates}"
         if row.purpose == STEPS and row.state == COMPLETED and "steps" not in row.findings:
             yield f"run {row.number} compared no steps"
 
 
-def _of_clocks(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+def _of_clocks(question: Question, rows: Sequence[RunRow]) -> Iterator[str]:
     """Times that contradict each other."""
     timed = [row for row in rows if row.state == COMPLETED and row.purpose in (TRIAL, FLOOR, ROUND)]
     apart: dict[tuple[str, str], list[float]] = {}
@@ -129,7 +130,7 @@ def _of_clocks(question: Question, rows: Sequence[Row]) -> Iterator[str]:
             yield f"run {row.number} has no time"
             continue
         if marked is None or abs(seconds - marked) > SLACK + RELATIVE * seconds:
-            yield f"run {row.number} measured {seconds:.3f} s, the file system's clock {marked} s"
+            yield f"run {row.number} measured {seconds:.3f} s, but the file system's clock {marked} s"
             continue
         apart.setdefault((row.purpose, row.arm), []).append(seconds - marked)
         if seconds > row.ended - row.began:
@@ -139,14 +140,14 @@ def _of_clocks(question: Question, rows: Sequence[Row]) -> Iterator[str]:
             yield f"runs of {arm} typically measured {1000 * median(found):.0f} ms more than the file system's clock"
 
 
-def _of_training(question: Question, row: Row, signs: Mapping[str, int]) -> Iterator[str]:
-    """``signs``: of the first run that measured any."""
+def _of_training(question: Question, row: RunRow, signs: Mapping[str, int]) -> Iterator[str]:
+    """Contradictory times of a training. ``signs``: the first run's."""
     seconds = row.findings["train_seconds"]
     if row.ended is None or not 0 <= seconds <= row.ended - row.began:
         yield f"run {row.number} trained for {seconds:.1f} s, but took less in all"
     if row.findings[SIGNS] != signs:
-        yield f"run {row.number} takes other metrics for better when they are lower than the first"
+        yield f"run {row.number} and the first run disagree on which metrics should be low"
     for aim in question.aims:
         most = (UNREACHED if aim.target is not None else 1.0) * seconds * (1 + RELATIVE)
         if aim.is_relative and not 0 < row.findings[FOUND][aim.text] <= most:
-            yield f"run {row.number}: {aim.text}: more than it trained for"
+            yield f"run {row.number}: the {aim.text} exceed the time that it trained"

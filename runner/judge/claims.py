@@ -1,4 +1,4 @@
-"""What follows from the rows of a judgement. A pure function of the ledger, so that anybody can compute it again."""
+"""The claims of a judgement: a pure function of its ledger, so that anybody can compute them again."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from manyheads.runner.judge.numerics import Numerics, Tolerances, class_of, exac
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.refusals import refusals
 from manyheads.runner.judge.rounds import differences, pairs, scale_of
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FAILED, FLOOR, INTERRUPTED, ROUND, STEPS, Row
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FAILED, FLOOR, INTERRUPTED, ROUND, STEPS, RunRow
 from manyheads.runner.judge.sequential import TESTS, Interval, intervals, least_rounds
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
@@ -32,7 +32,7 @@ class Effect:
 
     @property
     def is_worse(self) -> bool:
-        """Whether all of the interval is below 0."""
+        """Whether the entire interval is below 0."""
         return self.high is not None and self.high < 0
 
 
@@ -54,7 +54,7 @@ class Claims:
         return found
 
 
-def claims_of(question: Question, rows: Sequence[Row]) -> Claims:
+def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
     """The claims that follow from the rows."""
     if reasons := refusals(question, rows):
         return Claims(REFUSED, reasons)
@@ -78,7 +78,7 @@ def claims_of(question: Question, rows: Sequence[Row]) -> Claims:
     return Claims(verdict(effects, least=least_gain(question)), effects=effects, **known)
 
 
-def _effect(question: Question, aim: Aim, rows: Sequence[Row]) -> Effect:
+def _effect(question: Question, aim: Aim, rows: Sequence[RunRow]) -> Effect:
     floor = differences(pairs(rows, FLOOR), aim, scale=0)
     scale = scale_of(floor)
     found = differences(pairs(rows, ROUND), aim, scale=scale)
@@ -96,7 +96,10 @@ def _effect(question: Question, aim: Aim, rows: Sequence[Row]) -> Effect:
 
 
 def verdict(effects: Sequence[Effect], *, least: float) -> str:
-    """Better in the first aim and worse in none is kept. ``least``: the smallest gain worth having in the first."""
+    """The verdict: a change is kept if it is better in the first aim and worse in none.
+
+    ``least``: the smallest gain worth having in the first aim.
+    """
     first = effects[0]
     low = -math.inf if first.low is None else first.low
     high = math.inf if first.high is None else first.high
@@ -106,28 +109,28 @@ def verdict(effects: Sequence[Effect], *, least: float) -> str:
 
 
 def least_gain(question: Question) -> float:
-    """The question's ``least`` in the unit of the differences, which are logarithms of seconds."""
+    """The question's ``least`` in the unit of the differences: for seconds, a difference of logarithms."""
     return -math.log1p(-question.least) if question.aims[0].is_relative else question.least
 
 
 def rounds_needed(question: Question) -> int:
-    """The least number of rounds in which it can be decided."""
+    """The smallest number of rounds after which the question can be decided."""
     return least_rounds(TESTS[question.test], question.alpha_each)
 
 
-def _numerics(rows: Sequence[Row], tolerances: Tolerances) -> Numerics | None:
+def _numerics(rows: Sequence[RunRow], tolerances: Tolerances) -> Numerics | None:
     steps = next((row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED), None)
     return class_of(steps.findings, tolerances) if steps else None
 
 
-def _exact(rows: Sequence[Row], tolerances: Tolerances) -> float | None:
+def _exact(rows: Sequence[RunRow], tolerances: Tolerances) -> float | None:
     of_change = (row for row in rows if row.purpose == EXACT and row.arm == CHANGE and row.state == COMPLETED)
     found = next((exact_difference(row.findings, tolerances) for row in of_change), None)
     return None if found is None else found.biggest
 
 
-def _failure_of_change(rows: Sequence[Row]) -> str | None:
-    """Why the change failed before the rounds. Failures of STEPS are among the refusals."""
+def _failure_of_change(rows: Sequence[RunRow]) -> str | None:
+    """Why the change failed before the rounds, if it did. Failures of STEPS are among the refusals."""
     failed = (
         row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose not in (STEPS, EXACT, ROUND)
     )
@@ -136,7 +139,7 @@ def _failure_of_change(rows: Sequence[Row]) -> str | None:
 
 
 def _plain(content: Any) -> Any:
-    """Lists for tuples, as a file has them."""
+    """With tuples as lists, as in JSON."""
     if isinstance(content, dict):
         return {key: _plain(value) for key, value in content.items()}
     return [*map(_plain, content)] if isinstance(content, (list, tuple)) else content

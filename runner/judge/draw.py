@@ -1,4 +1,4 @@
-"""The recorded draw of a judgement: which arm runs first in a round, and the seeds, all from one random number."""
+"""A judgement's draw: one recorded random number that decides which arm runs first in each round, and all seeds."""
 
 import hashlib
 import secrets
@@ -7,17 +7,20 @@ SEEDS = 2**31
 
 
 def new_draw() -> str:
-    """A random number, drawn before anything is measured."""
+    """A random number, as hexadecimal digits. Drawn before anything is measured."""
     return secrets.token_hex(16)
 
 
 def is_base_first(draw: str, purpose: str, number: int) -> bool:
-    """The coin of a round."""
+    """Whether base runs first in a round: its toss of a coin."""
     return not _number(draw, "coin", purpose, number) % 2
 
 
 def seed(draw: str, purpose: str, number: int, place: int) -> int:
-    """The seed of the run that is first (0) or second (1) in a round, so the coin also assigns the seeds."""
+    """The seed of the run in a round with this place: 0 for the first, 1 for the second.
+
+    Seeds belong to places, not to arms, so the coin also decides which arm gets which seed.
+    """
     return _number(draw, "seed", purpose, number, place) % SEEDS
 
 

@@ -1,4 +1,4 @@
-"""``manyheads judge``: ask, check, or ask somebody else's question again."""
+"""``manyheads judge``: judge a change, check a judgement, or repeat somebody else's on this machine."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -17,9 +17,9 @@ from manyheads.runner.judge.judgement import FILE, Judgement
 from manyheads.runner.judge.numerics import tolerances_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.revision import Revision
-from manyheads.runner.judge.rows import Row, is_sealed
+from manyheads.runner.judge.rows import RunRow, is_sealed
 from manyheads.runner.judge.runs import Runs
-from manyheads.runner.judge.session import Session
+from manyheads.runner.judge.session import JudgementSession
 from manyheads.runner.judge.terms import Terms
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by
@@ -41,13 +41,12 @@ def judge(
     code: str | None = None,
     config_dir: str | None = None,
 ) -> Judged:
-    """Judge whether the change is better. ``overrides``: of base, as for train.
+    """Judge whether a change is better than base. The same question again continues the same judgement.
 
-    ``change``: overrides in one string; ``code``: a revision of the user's repository, in whose place the change runs
-    the working tree.
+    ``overrides``: base's, as for train. ``change``: the overrides that it adds, in one string. ``code``: in its place,
+    a revision of the user's repository, which base runs, while the change runs the working tree.
 
-    Asked again, the same question continues the same judgement. Raises ConfigurationError, what base fails with, and
-    Interrupted.
+    Raises ConfigurationError if the question is refused, RunFailed if base fails, and Interrupted.
     """
     words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
     if (change is None) == (code is None):
@@ -61,10 +60,10 @@ def judge(
 
 
 def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
-    """Judge the change of a judgement on this machine. ``overrides``: more of them, for both arms.
+    """Repeat a judgement on this machine, with its aims, error rate and test.
 
-    Aims, error rate and test are the judgement's. Its configs are examined as any from elsewhere are: raises
-    ConfigurationError for classes that are not trusted.
+    ``path``: its file or folder. ``overrides``: further ones, for both arms. Its configs are checked like any that
+    somebody else wrote: raises ConfigurationError for classes that are not trusted, and as ``judge`` does.
     """
     path = _file_of(path)
     content, asked, _ = _read(path)
@@ -85,7 +84,10 @@ def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
 
 
 def check(path: Path) -> CheckedJudgement:
-    """Whether a judgement's claims follow from its rows, and its rows fit together. Runs nothing."""
+    """Whether a judgement's rows are consistent and its claims follow from them. Runs nothing.
+
+    ``path``: its file or folder. Raises ConfigurationError if it cannot be read.
+    """
     path = _file_of(path)
     content, question, rows = _read(path)
     try:
@@ -98,16 +100,16 @@ def check(path: Path) -> CheckedJudgement:
 
 
 def _words_of_code(question: Question, *, is_own: bool) -> list[str]:
-    """The words that ask a question about code again, without somebody else's overrides: typed ones are trusted."""
+    """The arguments that repeat a question about code, without somebody else's overrides: typed ones are trusted."""
     return [*(question.overrides if is_own else ()), "--code", str(question.revision)]
 
 
 def _file_of(path: Path) -> Path:
-    """The judgement that is meant by its file or by its folder."""
+    """The file of a judgement, which may be named by its folder."""
     return path / FILE if path.is_dir() else path
 
 
-def _read(path: Path) -> tuple[Mapping[str, Any], Question, list[Row]]:
+def _read(path: Path) -> tuple[Mapping[str, Any], Question, list[RunRow]]:
     try:
         content = read_json(path)
         return content, *read(content)
@@ -140,12 +142,12 @@ def _question(
 def _decide(
     question: Question, arms: Arms, terms: Terms, named: Path | None, revision: Revision | None = None
 ) -> Judged:
-    """Ask the question, or continue it, in the ``named`` folder or in its own."""
+    """Decide a new or continued question in the ``named`` folder, by default in its own under JUDGEMENTS."""
     _show_differences(arms, question.files)
     folder = named or JUDGEMENTS / question.id
     make_folder(folder.resolve())
     runs = Runs(folder.resolve())
-    session = None if terms.session is None else Session(terms.session, is_rate=terms.rate)
+    session = None if terms.session is None else JudgementSession(terms.session, is_rate=terms.rate)
     with in_turn(folder.resolve() / LOCK):
         question, asked = _asked(runs, question, session, terms)
     if asked.id != question.id:
@@ -159,8 +161,8 @@ def _decide(
     return Judged.of(runs.folder / FILE, asked, claims)
 
 
-def _asked(runs: Runs, question: Question, session: Session | None, terms: Terms) -> tuple[Question, Question]:
-    """The question with its error rate in the session; and as the ledger has it, which is created if necessary."""
+def _asked(runs: Runs, question: Question, session: JudgementSession | None, terms: Terms) -> tuple[Question, Question]:
+    """The question with its error rate in the session, and the one in the ledger, which is created if necessary."""
     before = Question.of(runs.ledger.question()) if runs.ledger.exists() else None
     if before is not None and not runs.ledger.is_own():
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""A judgement from its question to its verdict, in a folder that says at any time how far it is."""
+"""Conducts a judgement from its question to its verdict; its folder records the progress."""
 
 import json
 import math
@@ -18,7 +18,19 @@ from manyheads.runner.judge.judgement_page import as_page
 from manyheads.runner.judge.numerics import SAME_BITS
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question
 from manyheads.runner.judge.rounds import pairs, updates_of
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, TRIAL, Row
+from manyheads.runner.judge.rows import (
+    BASE,
+    CHANGE,
+    COMPLETED,
+    EXACT,
+    FACTS,
+    FAILED,
+    FLOOR,
+    ROUND,
+    STEPS,
+    TRIAL,
+    RunRow,
+)
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
@@ -36,20 +48,24 @@ CHANGED_NUMERICS = (
 
 
 def remove_steps(runs: Runs) -> None:
-    """Remove what was kept of base's steps, also by attempts that were killed."""
+    """Remove the recorded steps of base, including those of attempts that were killed."""
     with blocked_signals():
         for row in runs.ledger.rows():
             if row.purpose in (STEPS, EXACT) and row.arm == BASE:
                 remove(_steps_of(runs, row).folder)
 
 
-def _steps_of(runs: Runs, row: Row) -> StepFiles:
+def _steps_of(runs: Runs, row: RunRow) -> StepFiles:
     return StepFiles.of(RunFolder(runs.folder / row.folder))
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """``budget``: seconds from now; ``keeps_steps``: base's steps are left for other judgements of the same base."""
+    """A judgement in the folder of ``runs``.
+
+    ``budget``: seconds from the call of ``decide``; ``keeps_steps``: keep base's steps for other judgements of the same
+    base.
+    """
 
     runs: Runs
     question: Question
@@ -59,12 +75,12 @@ class Judgement:
     def decide(self) -> Claims:
         """Run rounds until there is a verdict or the budget is spent, and write judgement.json.
 
-        Raises ConfigurationError for arms that can't be compared, and for a budget in which nothing can be decided;
+        Raises ConfigurationError if the arms cannot be compared or nothing can be decided within the budget, and
         RunFailed if base fails.
         """
         until = time.monotonic() + self.budget
         self.examine()
-        if self.claims().verdict == UNDECIDED and self.count(FLOOR):  # asked again
+        if self.claims().verdict == UNDECIDED and self.count(FLOOR):  # a judgement that is continued
             self._announce(until - time.monotonic())
             self._run(purposes.facts(), BASE)  # the data may have changed since
         if self.claims().verdict == UNDECIDED:
@@ -78,6 +94,7 @@ class Judgement:
         return claims
 
     def claims(self) -> Claims:
+        """The claims that follow from the runs so far."""
         return claims_of(self.question, self.runs.ledger.rows())
 
     def write(self, claims: Claims) -> None:
@@ -88,10 +105,10 @@ class Judgement:
         page = as_page(self.question, self.runs.ledger.rows(), claims, faults(content))
         write_whole(self.runs.folder / PAGE, page)
 
-    # -- what is run ---------------------------------------------------------------------------------
+    # -- runs ----------------------------------------------------------------------------------------
 
     def examine(self) -> None:
-        """The examinations before the rounds; stops as soon as the arms may not be compared."""
+        """Examine both arms before the rounds; stop as soon as they cannot be compared."""
         if not self.keeps_steps:
             remove_steps(self.runs)
         about_speed = (self._steps, self._exact, self._trial) if self.question.is_about_speed else ()
@@ -100,7 +117,7 @@ class Judgement:
                 ask()
 
     def ask_facts(self) -> None:
-        """What both arms compute on."""
+        """Find out what both arms compute on, unless the ledger already says it."""
         for arm in (BASE, CHANGE):
             if not self._rows(FACTS, arm):
                 self._run(purposes.facts(), arm)
@@ -115,14 +132,14 @@ class Judgement:
         self._compare(partial(purposes.steps, tolerance=self.question.tolerances[0], trace=trace))
 
     def _exact(self) -> None:
-        """In double precision, unless the bits are the same, or the change asks for another precision."""
+        """Compare steps in double precision, unless they are bit-identical or the change asks for another precision."""
         same = self.claims().numerics == SAME_BITS or self.question.changes_precision
         tried = (row for row in self.runs.ledger.rows() if row.purpose == EXACT)
         if not same and not any(row.arm == CHANGE or row.state == FAILED for row in tried):
             self._compare(purposes.exact)
 
     def _compare(self, purpose: Callable[..., Purpose]) -> None:
-        """Take the steps of base, then those of the change from the same states, which are removed in the end."""
+        """Record base's steps, take the change's from the same states and compare them; then remove the record."""
         try:
             row = self._kept(purpose(baseline=None)) or self._run(purpose(baseline=None), BASE)
             if row.state == COMPLETED:
@@ -131,8 +148,8 @@ class Judgement:
             if not self.keeps_steps:
                 remove_steps(self.runs)
 
-    def _kept(self, purpose: Purpose) -> Row | None:
-        """The run of base whose steps are still there, if one is."""
+    def _kept(self, purpose: Purpose) -> RunRow | None:
+        """The run of base whose recorded steps still exist, if there is one."""
         found = (row for row in self._rows(purpose.name, BASE) if _steps_of(self.runs, row).folder.exists())
         return next(found, None)
 
@@ -141,7 +158,7 @@ class Judgement:
             self._run(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
 
     def _floor(self, until: float) -> None:
-        """Base against base. Raises ConfigurationError as soon as it is known that no verdict fits before ``until``."""
+        """Run base against base. Raises ConfigurationError once it is clear that no verdict fits before ``until``."""
         for number in range(self.count(FLOOR), FLOOR_ROUNDS):
             say(f"base against base, {number + 1} of {FLOOR_ROUNDS}")
             self.round(FLOOR, number)
@@ -149,7 +166,10 @@ class Judgement:
                 self._announce(until - time.monotonic())
 
     def round(self, purpose: str, number: int) -> None:
-        """Both arms, in the order of the coin; base against itself for the noise floor."""
+        """Run both arms, or for the noise floor base twice, in the order that the coin decides.
+
+        Raises RunFailed if both fail.
+        """
         arms = [BASE, CHANGE] if is_base_first(self.question.draw, purpose, number) else [CHANGE, BASE]
         if purpose == ROUND:
             say(f"round {number + 1}")
@@ -161,7 +181,7 @@ class Judgement:
             message = f"both arms failed in round {number + 1}: {made[arms.index(BASE)].reason}"
             raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=message))
 
-    def _run(self, purpose: Purpose, arm: str, round: int = 0, place: int = 0) -> Row:
+    def _run(self, purpose: Purpose, arm: str, round: int = 0, place: int = 0) -> RunRow:
         config = self._config(purpose.name, arm, round, place)
         return self.runs.start(config, purpose, arm=arm, round=round, place=place)
 
@@ -183,20 +203,20 @@ class Judgement:
         """How many updates are timed."""
         return updates_of(self.runs.ledger.rows())
 
-    def _rows(self, purpose: str, arm: str) -> list[Row]:
+    def _rows(self, purpose: str, arm: str) -> list[RunRow]:
         """The completed runs of one kind."""
         return [
             row for row in self.runs.ledger.rows() if (row.purpose, row.arm, row.state) == (purpose, arm, COMPLETED)
         ]
 
     def count(self, purpose: str) -> int:
-        """The number of complete rounds."""
+        """The number of complete rounds with this purpose."""
         return len(pairs(self.runs.ledger.rows(), purpose))
 
     # -- the budget ----------------------------------------------------------------------------------
 
     def _announce(self, left: float) -> None:
-        """Show how many rounds fit. Raises ConfigurationError if they can't decide anything."""
+        """Print how many rounds fit into ``left`` seconds. Raises ConfigurationError if a verdict needs more."""
         seconds, done = self._seconds_per_round(), self.count(ROUND)
         before = FLOOR_ROUNDS - self.count(FLOOR)
         least = max(0, rounds_needed(self.question) - done)

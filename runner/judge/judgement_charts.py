@@ -1,4 +1,4 @@
-"""The charts of a judgement: its interval after each round, and the difference in each round."""
+"""The charts of a judgement: the interval after each round, and the difference in each round."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,19 +8,19 @@ from manyheads.runner.judge.claims import Claims, Effect, least_gain
 from manyheads.runner.judge.print_judgement import shown
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rounds import pairs
-from manyheads.runner.judge.rows import BASE, ROUND, Row
+from manyheads.runner.judge.rows import BASE, ROUND, RunRow
 from manyheads.runner.judge.sequential import TESTS, intervals
 from manyheads.runner.report.chart_spec import Axis, Chart
 from manyheads.runner.report.palette import OTHERS
 from manyheads.runner.report.series import Line
 
 GREY, INTERVAL, BASE_FIRST, CHANGE_FIRST = OTHERS[7], OTHERS[5], OTHERS[3], OTHERS[6]
-ROOM = 0.1  # above and below what is shown, as a fraction of it
+ROOM = 0.1  # margin above and below the data, as a fraction of their range
 ROUNDS = Axis("round", is_whole=True)
 
 
-def judgement_charts(question: Question, rows: Sequence[Row], claims: Claims) -> list[Chart]:
-    """Two for each aim, none before the first round."""
+def judgement_charts(question: Question, rows: Sequence[RunRow], claims: Claims) -> list[Chart]:
+    """Two charts for each aim; none before the first round."""
     base_first = [pair.in_order[0].arm == BASE for pair in pairs(rows, ROUND)]
     found = []
     for number, effect in enumerate(claims.effects):
@@ -48,7 +48,7 @@ def _interval(number: int, question: Question, effect: Effect, least: float) -> 
     seen = [shown(aim, each) for each in (*effect.differences, *at_last, 0.0, least)]
     room = ROOM * ((max(seen) - min(seen)) or 1.0)
     y = Axis(gain(aim), within=[min(seen) - room, max(seen) + room])
-    note = "It is off the chart until it is bounded, and where it reaches beyond the differences of the rounds."
+    note = "Not drawn until it is bounded; cut off where it exceeds the range of the differences."
     return Chart(f"interval_{number}", f"Interval after each round: {effect.on}", note, ROUNDS, y, lines)
 
 

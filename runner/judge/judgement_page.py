@@ -1,4 +1,4 @@
-"""judgement.html: one self-contained page of a judgement, without a network or a server."""
+"""judgement.html: a judgement as one self-contained page, which needs neither network nor server."""
 
 import time
 from collections import Counter
@@ -25,7 +25,7 @@ from manyheads.runner.judge.rows import (
     STATES,
     STEPS,
     TRIAL,
-    Row,
+    RunRow,
 )
 from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.machine import invocation
@@ -55,8 +55,8 @@ COMPUTED = {  # findings of FACTS, in words
 }
 
 
-def as_page(question: Question, rows: Sequence[Row], claims: Claims, faults: Sequence[str]) -> str:
-    """The page as text. ``faults``: what the audits found."""
+def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: Sequence[str]) -> str:
+    """The page as HTML. ``faults``: what the audit found."""
     change = question.change or f"the working tree against {(question.revision or '')[:10]}"
     differing = config_differences(question.base, question.changed).items()
     return html_page(
@@ -79,7 +79,7 @@ def as_page(question: Question, rows: Sequence[Row], claims: Claims, faults: Seq
     )
 
 
-def _facts(question: Question, rows: Sequence[Row]) -> dict[str, str]:
+def _facts(question: Question, rows: Sequence[RunRow]) -> dict[str, str]:
     asked = ["--change", question.change] if question.change else ["--code", question.revision or ""]
     times = [time.strftime("%Y-%m-%d %H:%M", time.localtime(row.began)) for row in (rows[0], rows[-1])] if rows else []
     return {
@@ -91,8 +91,8 @@ def _facts(question: Question, rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _ledger(rows: Sequence[Row]) -> str:
-    """How many runs there are, what for, and how they ended."""
+def _ledger(rows: Sequence[RunRow]) -> str:
+    """The number of runs, by purpose and by how they ended."""
     started = Counter(row.purpose for row in rows)
     ended = Counter(row.state for row in rows)
     purposes = ", ".join(f"{started[each]} {words}" for each, words in PURPOSES.items() if started[each])
@@ -111,8 +111,8 @@ def _unit(aim: Aim) -> str:
     return "ms per update" if aim.is_speed else aim.text
 
 
-def _rounds(rows: Sequence[Row], claims: Claims) -> Iterator[tuple[list[str], list[tuple[int, str]]]]:
-    """By round its cells, and its runs with links to their folders: of base against base, then of both arms."""
+def _rounds(rows: Sequence[RunRow], claims: Claims) -> Iterator[tuple[list[str], list[tuple[int, str]]]]:
+    """A row of the table for each round: its cells, and its runs with links. First the rounds of base against base."""
     for purpose, name in ((FLOOR, "base against base {}"), (ROUND, "{}")):
         for number, pair in enumerate(pairs(rows, purpose)):
             cells = [name.format(number + 1), pair.in_order[0].arm]
@@ -124,14 +124,14 @@ def _rounds(rows: Sequence[Row], claims: Claims) -> Iterator[tuple[list[str], li
             yield cells, [(row.number, f"{quote(row.folder)}/") for row in pair.in_order]
 
 
-def _value(aim: Aim, row: Row) -> str:
+def _value(aim: Aim, row: RunRow) -> str:
     if row.state != COMPLETED:
         return row.state
     found = row.findings
     return f"{1000 * found['seconds'] / found['updates'] if aim.is_speed else found[FOUND][aim.text]:.4g}"
 
 
-def _computed(rows: Sequence[Row]) -> Iterator[list[str]]:
+def _computed(rows: Sequence[RunRow]) -> Iterator[list[str]]:
     facts = {row.arm: row.findings for row in rows if row.purpose == FACTS and row.state == COMPLETED}
     if facts.keys() == {BASE, CHANGE}:
         for key, words in COMPUTED.items():
@@ -139,7 +139,7 @@ def _computed(rows: Sequence[Row]) -> Iterator[list[str]]:
 
 
 def _fact(value: Any) -> str:
-    """A digest by its beginning, counts by how often each occurs."""
+    """A fact as text: the beginning of a digest; of a list, each value and how often it occurs."""
     if isinstance(value, list):
         value = Counter(value)
         return ", ".join(f"{each} ({times} times)" for each, times in value.items())

@@ -1,11 +1,11 @@
-"""Whether a change computes the same: the samples and dtypes of both arms, and the same steps taken by both."""
+"""Whether a change computes the same as base: compares samples, dtypes, and steps from the same states."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import COMPLETED, FACTS, Row
+from manyheads.runner.judge.rows import COMPLETED, FACTS, RunRow
 from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.precision.fp64 import FP64Option
@@ -21,7 +21,10 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Numerics:
-    """``biggest``: the largest relative difference over the steps; ``worst``: of which kind."""
+    """How far the steps of both arms agree.
+
+    ``name``: a key of CLASSES. ``biggest``: the largest relative difference. ``worst``: where it is: kind and name.
+    """
 
     name: str
     biggest: float
@@ -29,7 +32,7 @@ class Numerics:
 
 
 class Tolerances(NamedTuple):
-    """The largest relative differences that are explained.
+    """The largest relative differences that are not attributed to different computations.
 
     ``rounding``: by base's own rounding; ``asked``: by what the change asks for; ``exact``: in double precision.
     """
@@ -40,7 +43,7 @@ class Tolerances(NamedTuple):
 
 
 def class_of(findings: Mapping[str, Any], tolerances: Tolerances) -> Numerics:
-    """The class of numerics from what parity's steps found of the change."""
+    """The class of numerics that follows from the findings of parity's steps."""
     entries = [(entry["largest"], f"{entry['kind']} {entry['name']}") for entry in findings["differences"]]
     biggest, worst = max(entries, default=(0.0, ""))
     if findings["initial"] or findings["apart"] or not biggest <= tolerances.asked:
@@ -51,17 +54,17 @@ def class_of(findings: Mapping[str, Any], tolerances: Tolerances) -> Numerics:
 
 
 def tolerances_of(base: RunConfig, change: RunConfig) -> list[float]:
-    """The relative differences that are explained, as the options of both arms state them.
+    """Three relative differences that the options of both arms explain, in the order of a question's ``tolerances``.
 
-    By rounding; by what the change asks for; and by BatchNorm, if the change divides batches into other shares, else 0.
+    By rounding; by what the change asks for; and by BatchNorm: 0 unless the change shards batches differently.
     """
     rounding, other = (max(arm.precision.tolerance, arm.parallel.tolerance) for arm in (base, change))
     shares = [(arm.data_shares, arm.parallel.sync_batchnorm) for arm in (base, change)]
     return [rounding, max(rounding, other), 0.0 if shares[0] == shares[1] else change.parallel.tolerance_of_shares]
 
 
-def explained(question: Question, rows: Sequence[Row]) -> Tolerances:
-    """The differences that are explained, BatchNorm's if an arm has any over its ranks' own shares."""
+def explained(question: Question, rows: Sequence[RunRow]) -> Tolerances:
+    """The differences that are explained; BatchNorm's only if an arm has BatchNorm over each rank's own samples."""
     rounding, asked, of_shares = question.tolerances
     if not any(row.findings[BATCH_STATISTICS] for row in rows if row.purpose == FACTS and row.state == COMPLETED):
         of_shares = 0.0
@@ -69,14 +72,17 @@ def explained(question: Question, rows: Sequence[Row]) -> Tolerances:
 
 
 def exact_difference(findings: Mapping[str, Any], tolerances: Tolerances) -> Numerics | None:
-    """The same of steps in double precision; None if the arms round more than that, which then explains anything."""
+    """The class of numerics from steps in double precision.
+
+    None if a model casts to a lower precision itself, since its rounding then explains any difference.
+    """
     return None if findings["casts"] else class_of(findings, Tolerances(*[tolerances.exact] * 3))
 
 
 def unlike_facts(
     base: Mapping[str, Any], change: Mapping[str, Any], differences: Mapping[str, Any], *, steps: bool
 ) -> Iterator[str]:
-    """Sentences on what the change does to samples, dtypes and evaluation that makes a comparison unfair.
+    """How the change alters samples, dtypes or evaluation such that a comparison would be unfair, in sentences.
 
     ``differences``: of the configs, by key. ``steps``: whether both arms have to take the same steps, as for speed.
     """

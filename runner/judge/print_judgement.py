@@ -1,4 +1,4 @@
-"""A judgement in sentences."""
+"""A judgement's verdict and findings as sentences, for the terminal and the page."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from manyheads.runner.judge.sequential import TESTS
 
 
 def verdict_line(question: Question, claims: Claims) -> str:
-    """The verdict and why, in a line."""
+    """The verdict and its reason, in a line."""
     if claims.reasons:
         return f"{claims.verdict}: {'; '.join(each.rstrip('.') for each in claims.reasons)}."
     numbers = f", {CLASSES[claims.numerics]}" if claims.numerics else ""
@@ -25,7 +25,7 @@ def verdict_line(question: Question, claims: Claims) -> str:
 
 
 def sentences(question: Question, claims: Claims) -> Iterator[str]:
-    """What was found beside the verdict, and what it means."""
+    """Everything else: the other aims, the noise floor, failures, and what the error rate means."""
     for each in claims.effects[1:]:
         yield f"{each.on}: {_effect(each, least=0)}."
     for each in claims.effects:
@@ -36,7 +36,11 @@ def sentences(question: Question, claims: Claims) -> Iterator[str]:
         if count:
             yield f"In {count} round{'' if count == 1 else 's'} only {arm} failed, and lost the round."
     if claims.interrupted:
-        yield f"{claims.interrupted} run{'' if claims.interrupted == 1 else 's'} never ended; its round was repeated."
+        yield (
+            "1 run never ended; its round was repeated."
+            if claims.interrupted == 1
+            else f"{claims.interrupted} runs never ended; their rounds were repeated."
+        )
     if claims.effects:
         yield (
             f"The verdict is wrong in at most {100 * question.alpha:g} % of cases, whenever one looks: "
@@ -45,7 +49,7 @@ def sentences(question: Question, claims: Claims) -> Iterator[str]:
 
 
 def _effect(effect: Effect, *, least: float) -> str:
-    """One aim. ``least``: the smallest gain worth having in it."""
+    """The effect on one aim, as part of a sentence. ``least``: the smallest gain worth having in it."""
     aim, count = Aim(effect.on), len(effect.differences)
     rounds = f"{count} round{'' if count == 1 else 's'}"
     if effect.low is None or effect.high is None:
@@ -65,7 +69,7 @@ def _effect(effect: Effect, *, least: float) -> str:
 
 
 def shown(aim: Aim, difference: float) -> float:
-    """A difference as people read it: of seconds in percent fewer; negative for more."""
+    """A difference as it is shown: for seconds, percent fewer (negative: more); otherwise in the metric's unit."""
     return 100 * -math.expm1(-difference) if aim.is_relative else difference
 
 

@@ -1,4 +1,4 @@
-"""The purposes of a judgement's runs: what their ranks do, and which of their results are read."""
+"""The purposes of a judgement's runs: what their ranks do, and which of their results are recorded."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ STEPS_COMPARED = 5
 
 
 def facts() -> Purpose:
-    """Which samples and dtypes an arm computes on."""
+    """To find out on which samples and in which dtypes an arm computes."""
     return Purpose(FACTS, "manyheads.runner.judge.rank.facts", lambda folder: None, lambda _, result: result["facts"])
 
 
 def steps(*, tolerance: float, baseline: RunFolder | None, trace: bool) -> Purpose:
-    """The first steps, kept as the ``baseline`` if there is none yet, else compared with it."""
+    """To take the first steps, and compare them with those in ``baseline``; if it is None, to record them as such."""
     task = ParityTask(STEPS_COMPARED, tolerance, None if baseline is None else str(baseline.path), trace=trace)
     return Purpose(
         STEPS,
@@ -40,7 +40,7 @@ def steps(*, tolerance: float, baseline: RunFolder | None, trace: bool) -> Purpo
 
 
 def exact(*, baseline: RunFolder | None) -> Purpose:
-    """The same steps in double precision."""
+    """To take the same steps in double precision. ``baseline``: as for ``steps``."""
     return replace(
         steps(tolerance=FP64Option.tolerance, baseline=baseline, trace=False),
         name=EXACT,
@@ -50,7 +50,10 @@ def exact(*, baseline: RunFolder | None) -> Purpose:
 
 
 def training(name: str, aims: Sequence[Aim]) -> Purpose:
-    """A whole training: metrics of its last evaluation, and the seconds of training until targets were reached."""
+    """To train to the end, for metrics of the last evaluation and the seconds until targets were reached.
+
+    Reading the result raises ConfigurationError if a metric is not finite.
+    """
 
     def read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:
         epochs = read_columns(folder.epochs)
@@ -83,7 +86,7 @@ def _seconds_to(target: float, epochs: Columns, metric: str, *, sign: int) -> fl
 
 
 def pace(name: str, updates: int) -> Purpose:
-    """The seconds that ``updates`` take."""
+    """To time this number of updates."""
 
     def read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:
         seconds = {"seconds": result["pace"]["seconds"], "marked": marked_seconds(folder.path)}

@@ -1,4 +1,4 @@
-"""What is asked, fixed before the first run: both configs, the error rate, the draw. The first line of the ledger."""
+"""The question of a judgement, fixed before the first run: both configs, the error rate, the draw."""
 
 import math
 from collections.abc import Mapping
@@ -23,13 +23,18 @@ LARGEST = 1e300  # of a number in a question
 
 @dataclass(frozen=True)
 class Question:
-    """``overrides``, ``change``, ``on``: as typed.
+    """What a judgement asks; the first line of its ledger.
 
-    ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit;
-    ``alpha``: the error rate over all aims; ``test``: of TESTS; ``base``, ``changed``: the run configs of the arms;
-    ``tolerances``: as numerics.tolerances_of; ``code``: a digest of the code of both; ``draw``: of coins and seeds;
-    ``revision``: the commit of the user's repository that base runs, None for its working tree; ``files``: of that
-    repository, which differ from it.
+    ``overrides``, ``change``, ``on``: as typed.
+    ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit.
+    ``alpha``: the error rate over all aims.
+    ``test``: a key of TESTS.
+    ``base``, ``changed``: the run configs of the arms.
+    ``tolerances``: see ``numerics.tolerances_of``.
+    ``code``: a digest of the code of both arms.
+    ``draw``: the random number that decides coins and seeds.
+    ``revision``: the commit of the user's repository that base runs; None for the working tree.
+    ``files``: the files of the working tree that differ from it.
     """
 
     overrides: list[str]
@@ -52,7 +57,7 @@ class Question:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Question":
-        """A question of a file that anybody may have written. Raises ConfigurationError."""
+        """The question in JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
         try:
             found = cls(**content)
         except TypeError:
@@ -82,13 +87,13 @@ class Question:
 
     @property
     def id(self) -> str:
-        """A digest of all that makes it the same question when it is asked again."""
+        """A digest by which a question is recognized when it is asked again."""
         asked = {**asdict(self), "draw": None, "overrides": None, "change": None}
         return digest_of(asked)[:12]
 
     @property
     def aims(self) -> tuple[Aim, ...]:
-        """What is compared: the first should improve, and none get worse."""
+        """The aims: the first should improve, and none get worse."""
         return aims_of(self.on)
 
     @property
@@ -111,7 +116,8 @@ class Question:
     ) -> Section:
         """The run config of a run with this purpose.
 
-        ``round``, ``place``: whose seed it has; ``updates``: the number of timed ones; ``per_epoch``: of the arm.
+        ``round``, ``place``: they decide its seed; ``updates``: how many are timed; ``per_epoch``: the updates in one
+        of the arm's epochs.
         """
         config = self.base if arm == BASE else self.changed
         if not self.is_about_speed and purpose in (FLOOR, ROUND):

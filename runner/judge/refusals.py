@@ -1,15 +1,15 @@
-"""Why two arms cannot be compared, in sentences: what ``judge`` refuses, and what ``judge --check`` finds."""
+"""Why two arms cannot be compared, in sentences: ``judge`` refuses to continue, and ``judge --check`` reports them."""
 
 from collections.abc import Iterator, Sequence
 
 from manyheads.runner.judge.arms import config_differences
 from manyheads.runner.judge.numerics import DIFFERENT, SAME_BITS, class_of, exact_difference, explained, unlike_facts
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, RunRow
 
 
-def refusals(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
-    """All reasons, as far as the rows tell."""
+def refusals(question: Question, rows: Sequence[RunRow]) -> tuple[str, ...]:
+    """All reasons that the rows give so far."""
     completed = [row for row in rows if row.state == COMPLETED]
     found = [*_of_machines(completed)]
     facts = {row.arm: row.findings for row in completed if row.purpose == FACTS}
@@ -20,17 +20,17 @@ def refusals(question: Question, rows: Sequence[Row]) -> tuple[str, ...]:
         asks_for_data = question.revision is not None or any(key.startswith("data.") for key in differing)
         if not question.is_about_speed and not asks_for_data and facts[CHANGE]["train"] != facts[BASE]["train"]:
             found.append(
-                "the change trains on other samples than base, although it changes no key of data. (A data set with a "
-                "random generator of its own has to seed it.)"
+                "the change trains on other samples than base, although it changes no key of data. (A data set with "
+                "its own random generator must seed it.)"
             )
     if question.is_about_speed:
         found += [*_of_steps(question, rows), *_of_pace(question, completed)]
     return tuple(found)
 
 
-def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
-    """Runs by other code, by other versions, or on other devices than those before."""
-    known: dict[str, Row] = {}
+def _of_machines(completed: Sequence[RunRow]) -> Iterator[str]:
+    """Runs whose code, versions or devices differ from those of earlier runs."""
+    known: dict[str, RunRow] = {}
     for row in completed:
         first = known.setdefault(row.arm, row)
         if row.machine != completed[0].machine:
@@ -39,10 +39,11 @@ def _of_machines(completed: Sequence[Row]) -> Iterator[str]:
             yield f"run {row.number} has other code than run {first.number}: a file was edited meanwhile"
 
 
-def _of_data(facts: Sequence[Row]) -> Iterator[str]:
-    """Samples of base that differ when a judgement is continued; ``facts``: of both arms, and of base again.
+def _of_data(facts: Sequence[RunRow]) -> Iterator[str]:
+    """Runs that read other data than base's first, because the files changed before the judgement was continued.
 
-    Only of splits that are the same in both arms: others may be drawn again each time.
+    ``facts``: the FACTS runs of both arms, and base's of each time that it was continued. Only splits that are the same
+    in both arms are compared: others may be drawn anew in each run.
     """
     base, change = (next(row for row in facts if row.arm == arm) for arm in (BASE, CHANGE))
     fixed = [split for split in ("train", "val") if base.findings[split] == change.findings[split]]
@@ -51,7 +52,7 @@ def _of_data(facts: Sequence[Row]) -> Iterator[str]:
             yield f"run {row.number} reads other samples than run {base.number}: the data were changed meanwhile"
 
 
-def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:
+def _of_steps(question: Question, rows: Sequence[RunRow]) -> Iterator[str]:
     tolerances = explained(question, rows)
     for row in rows:
         if row.purpose not in (STEPS, EXACT) or row.arm != CHANGE or row.state not in (COMPLETED, FAILED):
@@ -71,8 +72,8 @@ def _of_steps(question: Question, rows: Sequence[Row]) -> Iterator[str]:
             )
 
 
-def _of_pace(question: Question, completed: Sequence[Row]) -> Iterator[str]:
-    """What the timed runs themselves say: as many samples in each; and the same weights, if the steps are the same."""
+def _of_pace(question: Question, completed: Sequence[RunRow]) -> Iterator[str]:
+    """Timed runs that took another number of samples or, with bit-identical steps, ended with other weights."""
     timed = [row for row in completed if row.purpose in (FLOOR, ROUND)]
     steps = next((row.findings for row in completed if row.purpose == STEPS and row.arm == CHANGE), None)
     is_exact = steps is not None and class_of(steps, explained(question, completed)).name == SAME_BITS

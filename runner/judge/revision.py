@@ -1,7 +1,7 @@
-"""A revision of the user's own repository, whose code base runs while the change runs the working tree.
+"""A revision of the user's own repository: base runs its code, while the change runs the working tree.
 
 Its files are read from git's objects and written to a temporary folder: nothing is checked out, so no hook, filter or
-monitor of the repository runs, and its index and worktrees stay as they are. Only ranks import them.
+monitor of the repository runs, and its index and worktrees are unchanged. Only ranks import these files.
 """
 
 import os
@@ -25,14 +25,14 @@ from manyheads.runner.trust.trust_store import conf_of
 
 @dataclass(frozen=True)
 class Revision:
-    """``project``: the repository's folder; ``commit``: its full name."""
+    """A commit. ``project``: the repository's folder; ``commit``: the full hash."""
 
     project: Path
     commit: str
 
     @classmethod
     def named(cls, name: str) -> "Revision":
-        """A revision of the repository that the working directory is in. Raises ConfigurationError."""
+        """A revision of the repository around the working directory. Raises ConfigurationError if it does not exist."""
         top = git(Path.cwd(), "rev-parse", "--show-toplevel").decode().strip()
         if not top:
             raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
@@ -44,11 +44,11 @@ class Revision:
         return cls(Path(top).resolve(), commit.decode().strip())
 
     def changed_files(self) -> list[str]:
-        """The files of the revision that differ in the working tree, and those that only the tree has.
+        """The files of the revision that differ in the working tree, and those that only the working tree has.
 
-        Of the latter those that git tracks, and Python's that it does not ignore: others may be data. What runs have
-        kept does not count. Both arms have the same config, so a change of the project's own configs is refused.
-        Raises ConfigurationError.
+        Of the latter, only files that git tracks, and Python files that it does not ignore: others may be data. Copies
+        of code in run folders are not counted. Raises ConfigurationError if no file differs, or if one of the project's
+        own configs does, since both arms have the same config.
         """
         known = blobs(self.project, self.commit)
         found = sorted(str(name) for name in (*edited(self.project, known), *self._added({*known})))
@@ -73,12 +73,15 @@ class Revision:
         return {name for name in names - known if (self.project / name).is_file() and not self._is_of_run(name)}
 
     def _is_of_run(self, name: PurePosixPath) -> bool:
-        """Whether a run has kept it, as a copy of the code that it executes."""
+        """Whether it lies in a run folder, where a run keeps a copy of its code."""
         return any(RunFolder(self.project / folder).config.is_file() for folder in name.parents)
 
     @contextmanager
     def files(self) -> Iterator["BaseCode"]:
-        """A context in which the repository's files at this revision exist. Raises ConfigurationError."""
+        """A context in which the files of this revision exist in a temporary folder.
+
+        Raises ConfigurationError if a file is missing in the repository or cannot be written.
+        """
         with scratch.folder() as own:
             self._write(own / "code")
             yield BaseCode(self.project, self.commit, own / "code")
@@ -112,14 +115,14 @@ class Revision:
 
 @dataclass(frozen=True)
 class BaseCode:
-    """A revision's files. ``project``: where they are in the working tree; ``tree``: where they are now."""
+    """The files of a revision. ``project``: the repository's folder; ``tree``: the temporary folder with the files."""
 
     project: Path
     commit: str
     tree: Path
 
     def redirected(self, config: Any) -> Any:
-        """A run config whose files of the repository are those of the revision."""
+        """A run config in which the paths of the repository's Python files lead to those of the revision."""
         if isinstance(config, Mapping):
             return {key: self.redirected(value) for key, value in config.items()}
         if isinstance(config, list):
@@ -130,10 +133,11 @@ class BaseCode:
         return f"{self.tree / file.path.relative_to(self.project)}:{file.name}"
 
     def folders(self, config: Section) -> list[str]:
-        """Where ranks of base look for the user's packages first; none if ``config`` names no code of the repository.
+        """The folders in which base's ranks look for the user's packages first.
 
-        Somebody may have sent it, and whatever torch tries to import would be found there. Of manyheads itself nothing
-        is among them: in its own checkout, both arms run the code that judges.
+        Empty if ``config`` names no code of the repository: then the repository may have been sent by somebody, and
+        modules that torch merely tries to import would be found there. manyheads itself is never imported from them: in
+        its own checkout, both arms run the code that judges.
         """
         here = Path.cwd().resolve()
         within = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()

@@ -1,40 +1,40 @@
-"""The rounds of a judgement, and how much better the change was in each."""
+"""The rounds of a judgement, and the gain of the change in each."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.runner.judge.aims import Aim
-from manyheads.runner.judge.rows import CHANGE, COMPLETED, FAILED, ROUND, TRIAL, Row
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, FAILED, ROUND, TRIAL, RunRow
 from manyheads.runner.judge.sequential import CLIP, spread
 
 SHORTEST, LONGEST = 0.2, 5.0  # seconds of timed updates per arm
-SMALLEST = 1e-12  # scale, where all rounds of base came out the same
+SMALLEST = 1e-12  # scale, if all runs of base gave the same value
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A round in which both runs ended. Of two runs of base, the first counts as base."""
+    """The two runs of a complete round. In a round of base against base, the second is called ``change``."""
 
-    base: Row
-    change: Row
+    base: RunRow
+    change: RunRow
 
     @property
-    def in_order(self) -> list[Row]:
-        """Both runs, the one that ran first before the other."""
+    def in_order(self) -> list[RunRow]:
+        """Both runs, in the order in which they ran."""
         return sorted((self.base, self.change), key=lambda row: row.place)
 
     def difference(self, aim: Aim, *, lost: float = math.nan) -> float:
-        """How much better the change was. ``lost``: what counts if only one of both failed."""
+        """The gain of the change. ``lost``: what the loser loses by if only one of both runs failed."""
         failed = [row.state == FAILED for row in (self.base, self.change)]
         if any(failed):
             return lost * (failed[0] - failed[1])
         return aim.value(self.change.findings) - aim.value(self.base.findings)
 
 
-def pairs(rows: Sequence[Row], purpose: str) -> list[Pair]:
-    """The complete rounds with this purpose, in order. Of a round that was interrupted, the attempt that ended."""
-    attempts: dict[int, dict[int, Row]] = {}
+def pairs(rows: Sequence[RunRow], purpose: str) -> list[Pair]:
+    """The complete rounds with this purpose, in order. Of a round that was repeated, the complete attempt."""
+    attempts: dict[int, dict[int, RunRow]] = {}
     ended = (COMPLETED, FAILED) if purpose == ROUND else (COMPLETED,)
     for row in rows:
         if row.purpose != purpose:
@@ -52,19 +52,20 @@ def pairs(rows: Sequence[Row], purpose: str) -> list[Pair]:
 
 
 def differences(found: Sequence[Pair], aim: Aim, *, scale: float) -> list[float]:
-    """By round how much better the change was; a run that failed lost its round by CLIP times the ``scale``."""
+    """The gain of the change in each round. An arm that failed alone loses the round by CLIP times the ``scale``."""
     return [pair.difference(aim, lost=CLIP * scale) for pair in found]
 
 
 def scale_of(floor: Sequence[float]) -> float:
-    """The spread of equal arms."""
+    """The scale of the test: the spread of the differences between runs of base."""
     return max(spread(floor), SMALLEST)
 
 
-def updates_of(rows: Sequence[Row]) -> int:
-    """The number of timed updates that follows from the trial run: they take about as long as starting a run does.
+def updates_of(rows: Sequence[RunRow]) -> int:
+    """The number of updates to time, from the trial run: they should take about as long as starting a run does.
 
-    Fewer would save little, more would cost more than further rounds; within SHORTEST and LONGEST.
+    Fewer would save little time, more would cost more than further rounds. At least SHORTEST and at most LONGEST
+    seconds.
     """
     trial = next(row for row in rows if row.purpose == TRIAL and row.state == COMPLETED)
     seconds = trial.findings["seconds"]

@@ -1,7 +1,7 @@
-"""The ledger of a judgement: one line for each run that starts and one for its end, each with a digest over all before.
+"""The ledger of a judgement: a line for its question, and one for each start and each end of a run.
 
-Only the parent writes it, and seals each line with the user's key. A line that is changed, removed or inserted later
-breaks the chain of digests behind it.
+Each line has a digest over all lines before it. Only the parent writes them, and seals each with the user's key. A line
+that is changed, removed or inserted later breaks the chain of digests from there on.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, rea
 NAME = "judgement.jsonl"
 MOST_BYTES = 2**26
 SEALED = "judgement"  # the purpose of the seals
-# What a run is started for.
+# The purposes of runs.
 FACTS, STEPS, EXACT, TRIAL, FLOOR, ROUND = "facts", "steps", "exact", "trial", "floor", "round"
 BASE, CHANGE = "base", "change"
 STARTED, COMPLETED, FAILED, INTERRUPTED = "started", "completed", "failed", "interrupted"
@@ -28,11 +28,14 @@ STATES = (STARTED, COMPLETED, FAILED, INTERRUPTED)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One run. ``purpose``: what it was started for; ``round``: counted from 0; ``place``: 0 if it ran first in it.
+class RunRow:
+    """One run of a judgement.
 
-    ``findings``: what the run measured; ``machine``: a digest of versions, devices and this project's code; ``code``:
-    of the user's own; ``began``, ``ended``: seconds since 1970 by the parent's clock.
+    ``purpose``: one of PURPOSES. ``round``: counted from 0. ``place``: 0 for the first run of the round, 1 for the
+    second. ``arm``: BASE or CHANGE. ``folder``: relative to the judgement's. ``began``, ``ended``: seconds since 1970
+    by the parent's clock. ``signature``: a digest of its config without the seed. ``machine``: a digest of versions,
+    devices and this project's code. ``code``: one of the user's own code, or the commit that base runs. ``findings``:
+    what the run measured. ``reason``: why it failed.
     """
 
     number: int
@@ -52,8 +55,8 @@ class Row:
     reason: str | None = None
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> "Row":
-        """A row of a file that anybody may have written. Raises ConfigurationError."""
+    def of(cls, content: Mapping[str, Any]) -> "RunRow":
+        """The row in JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
         try:
             row = cls(**content)
         except TypeError:
@@ -78,27 +81,30 @@ class Row:
         )
 
 
-class Rows:
-    """``<judgement>/judgement.jsonl``: first what was asked, then a line when a run starts, and one when it ends."""
+class RunLedger:
+    """The file ``<judgement>/judgement.jsonl``."""
 
     def __init__(self, folder: Path):
         self.path = folder / NAME
-        self._rows: list[Row] = []
-        self._read: tuple[int, ...] = ()  # what told the file from others when its rows were read
+        self._rows: list[RunRow] = []
+        self._read: tuple[int, ...] = ()  # inode, size and time of the file when its rows were read
 
     def exists(self) -> bool:
         return self.path.exists()
 
     def create(self, question: Mapping[str, Any]) -> None:
-        """Begin the ledger of a question."""
+        """Create the ledger, with its question."""
         self._append(question, before="")
 
-    def write(self, row: Row) -> None:
+    def write(self, row: RunRow) -> None:
         """Append a row, durably."""
         self._append(asdict(row), before=self.lines()[-1]["digest"])
 
     def lines(self) -> list[Mapping[str, Any]]:
-        """All complete lines, without what a killed writer left of one. Raises ConfigurationError."""
+        """All complete lines; the rest of one whose writer was killed is ignored.
+
+        Raises ConfigurationError if a line cannot be read or the chain of digests is broken.
+        """
         text = read_text(self.path, most=MOST_BYTES)
         try:
             found = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
@@ -109,14 +115,15 @@ class Rows:
         return found
 
     def question(self) -> Mapping[str, Any]:
+        """The question, as JSON."""
         question: Mapping[str, Any] = self.lines()[0]["content"]
         return question
 
-    def rows(self) -> list[Row]:
-        """All runs as they stand, in the order in which they were started."""
+    def rows(self) -> list[RunRow]:
+        """The latest row of each run, in the order in which they were started."""
         found = os.stat(self.path)
         now = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if now != self._read:  # which is asked many times for each run
+        if now != self._read:  # rows are read many times per run
             self._rows, self._read = latest(self.lines()), now
         return [*self._rows]
 
@@ -141,19 +148,19 @@ class Rows:
 
 
 def digest(content: Mapping[str, Any], before: str) -> str:
-    """The digest of a line that follows one with the digest ``before``."""
+    """The digest of a line. ``before``: that of the line before it, empty for the first."""
     return hashlib.sha256(f"{before}\n{json.dumps(content, sort_keys=True)}".encode()).hexdigest()
 
 
 def is_sealed(lines: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the user recorded all lines, each of which has a seal over its digest."""
+    """Whether the user recorded all lines: whether each has a seal over its digest by the user's key."""
     if broken(lines) is not None or seal.keyed(SEALED, "") is None:
         return False
     return all(line.get("seal") == seal.keyed(SEALED, line["digest"]) for line in lines)
 
 
 def broken(lines: Iterable[Any]) -> str | None:
-    """Where the chain of digests is broken; None if it is not."""
+    """A sentence on where the chain of digests is broken; None if it is intact."""
     before = ""
     for number, line in enumerate(lines, 1):
         if not isinstance(line, dict) or not isinstance(line.get("content"), dict):
@@ -163,10 +170,13 @@ def broken(lines: Iterable[Any]) -> str | None:
     return None
 
 
-def latest(lines: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """The rows of a ledger's lines as they stand; a run that never ended was interrupted. Raises ConfigurationError."""
-    found: dict[int, Row] = {}
+def latest(lines: Iterable[Mapping[str, Any]]) -> list[RunRow]:
+    """The latest row of each run. One that never ended counts as interrupted.
+
+    Raises ConfigurationError if a row is malformed.
+    """
+    found: dict[int, RunRow] = {}
     for line in list(lines)[1:]:
-        row = Row.of(line["content"])
+        row = RunRow.of(line["content"])
         found[row.number] = row
     return [replace(row, state=INTERRUPTED) if row.state == STARTED else row for row in found.values()]

@@ -1,4 +1,4 @@
-"""Starts the runs of a judgement, one after another, each in fresh ranks, and writes the ledger."""
+"""Starts the runs of a judgement, one after another, each with new ranks, and writes the ledger."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from manyheads.launchers.sweep.slots import output_to
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.judge.question import config_digest
 from manyheads.runner.judge.revision import BaseCode
-from manyheads.runner.judge.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, Row, Rows
+from manyheads.runner.judge.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, RunLedger, RunRow
 from manyheads.runner.judge.task import CodeTask, write_code_task
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
@@ -26,9 +26,10 @@ AT_REVISION = "manyheads.runner.judge.rank.at_revision"
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a run is started for. ``rank``: the module whose main is a rank; ``prepare``: what it leaves for the ranks.
+    """What a run is started for.
 
-    ``read``: what the run measured; called with its folder and its result.json.
+    ``rank``: the module whose ``main`` is a rank. ``prepare``: called with the run folder before the ranks start.
+    ``read``: called with the run folder and the content of result.json; returns the findings.
     """
 
     name: str
@@ -38,21 +39,21 @@ class Purpose:
 
 
 class Runs:
-    """The runs of the judgement in ``folder``. ``base``: the code that base runs, None for that of the working tree."""
+    """The runs of the judgement in ``folder``. ``base``: the code that base runs; None for the working tree's."""
 
     def __init__(self, folder: Path, base: BaseCode | None = None):
-        self.folder, self.ledger, self._base = folder, Rows(folder), base
+        self.folder, self.ledger, self._base = folder, RunLedger(folder), base
 
-    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
-        """Run a config to its end, and write its row, which says if it failed.
+    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> RunRow:
+        """Run a config to its end and record its row, also if it failed.
 
-        Raises what ended a run of base, but for rounds and steps in double precision: RunFailed, ConfigurationError;
-        and Interrupted.
+        Raises RunFailed or ConfigurationError if base fails, except in a round and in steps in double precision, and
+        Interrupted.
         """
         number = len(self.ledger.rows())
-        folder = f"runs/{number:04d}-{purpose.name}"  # not named after the arm, so that nothing but the config differs
+        folder = f"runs/{number:04d}-{purpose.name}"  # without the arm's name, so that nothing but the config differs
         began, signature = time.time(), config_digest(config)
-        row = Row(number, purpose.name, round, place, arm, config["seed"], folder, began, signature=signature)
+        row = RunRow(number, purpose.name, round, place, arm, config["seed"], folder, began, signature=signature)
         self.ledger.write(row)
         try:
             row = self._done(row, config, purpose)
@@ -65,7 +66,7 @@ class Runs:
         self.ledger.write(row)
         return row
 
-    def _done(self, row: Row, config: Section, purpose: Purpose) -> Row:
+    def _done(self, row: RunRow, config: Section, purpose: Purpose) -> RunRow:
         folder, base = RunFolder(self.folder / row.folder), self._base
         config = base.redirected(config) if base and row.arm == BASE else config
         folder.write_config(RunConfig.of(config).written)

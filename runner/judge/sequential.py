@@ -1,8 +1,9 @@
-"""Tests that may be looked at after every round and stopped at any time, and the intervals that belong to them.
+"""Anytime-valid tests: they may be looked at after every round and stopped at any time; and their intervals.
 
-A round gives one difference x, positive where the change is better. Each side of a test is a bet that starts with 1 and
-cannot grow on average while its null holds, so it ever reaches 1 / alpha with probability alpha at most (Ville 1939).
-It is a mixture over strengths, whose bets are products over the rounds, so no strength has to be chosen in advance.
+A round gives one difference x, positive if the change is better. Each side of a test is a bet with initial wealth 1,
+which does not grow on average while the null hypothesis holds, so the probability that it ever reaches 1 / alpha is at
+most alpha (Ville 1939). The bet is a mixture over strengths, each a product over the rounds, so that no strength has to
+be chosen in advance.
 """
 
 import math
@@ -14,12 +15,12 @@ import numpy as np
 
 STRENGTHS = np.geomspace(1 / 16, 16, 17)
 FRACTIONS = np.array([1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.75, 0.9, 0.99])
-CLIP = 5.0  # scales
+CLIP = 5.0  # in units of the scale
 BISECTIONS = 40
 
 
 class Interval(NamedTuple):
-    """Where the effect lies, with the error rate of its test; infinite before the first rounds have narrowed it."""
+    """A confidence interval of the effect; an end is infinite while the rounds do not bound it."""
 
     low: float
     high: float
@@ -27,13 +28,17 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Test:
-    """``null``: what is true of equal arms, in words. ``log_bets``: (rounds, strengths), from scaled differences."""
+    """A one-sided test. ``null``: its null hypothesis, in words.
+
+    ``log_bets``: from the differences in units of the scale, of shape (rounds,), the logarithms of the bets' factors,
+    of shape (rounds, strengths).
+    """
 
     null: str
     log_bets: Callable[[np.ndarray], np.ndarray]
 
     def log_evidence(self, scaled: np.ndarray) -> float:
-        """Logarithm of the evidence that the differences, in units of the scale, are positive."""
+        """The logarithm of the evidence that the differences, in units of the scale, are positive."""
         logs = self.log_bets(scaled).sum(axis=0)
         return float(np.logaddexp.reduce(logs) - math.log(len(logs)))
 
@@ -62,7 +67,7 @@ TESTS = {"symmetric": SYMMETRIC, "mean": MEAN}
 
 
 def least_rounds(test: Test, alpha: float) -> int:
-    """The smallest number of rounds after which ``test`` can decide anything: with a huge effect in each."""
+    """The smallest number of rounds after which ``test`` can decide, however large the effect is."""
     rounds = 1
     while test.log_evidence(np.full(rounds, 1e6)) < math.log(2 / alpha):
         rounds += 1
@@ -70,10 +75,10 @@ def least_rounds(test: Test, alpha: float) -> int:
 
 
 def intervals(test: Test, differences: Sequence[float], *, scale: float, alpha: float) -> list[Interval]:
-    """The interval after each round; each lies within those before it.
+    """The interval after each round: the effects that no look so far has excluded, so each lies within the one before.
 
-    It holds the shifts that no look so far has excluded. With probability 1 - alpha it never leaves out the true one,
-    if that is the same in every round. ``scale``: the spread of equal arms, which must not depend on these rounds.
+    With probability 1 - alpha, all of them contain the true effect, if that is the same in every round. ``scale``: the
+    spread of differences between equal arms, which must not depend on these rounds.
     """
     scaled = np.asarray(differences, dtype=float) / scale
     found, low, high = [], -math.inf, math.inf
@@ -85,7 +90,7 @@ def intervals(test: Test, differences: Sequence[float], *, scale: float, alpha: 
 
 
 def lower_bound(test: Test, scaled: np.ndarray, alpha: float, *, known: float) -> float:
-    """The largest shift for which there is evidence that the differences lie above it, at least ``known``."""
+    """The largest shift above which the differences demonstrably lie, but at least ``known``: the bound so far."""
     threshold = math.log(2 / alpha)  # half of the error for each side
     low, high = max(known, float(scaled.min()) - 4 * CLIP), float(scaled.max())
     if low >= high or test.log_evidence(scaled - low) < threshold:
@@ -97,5 +102,5 @@ def lower_bound(test: Test, scaled: np.ndarray, alpha: float, *, known: float) -
 
 
 def spread(differences: Sequence[float]) -> float:
-    """The scale of differences between equal arms: their median absolute value, as a normal standard deviation."""
+    """The scale of differences between equal arms: a standard deviation, estimated from their median absolute value."""
     return 1.4826 * float(np.median(np.abs(differences)))

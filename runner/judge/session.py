@@ -1,4 +1,4 @@
-"""A session of many judgements, whose false verdicts are bounded over all changes that were ever asked in it."""
+"""A session of many judgements that share one error rate over all changes that were ever judged in it."""
 
 import json
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from manyheads.runner.run.files import in_turn, make_folder
 
 
 @dataclass(frozen=True)
-class Session:
-    """The file ``path``: a line for each judgement that is asked, and one for each verdict.
+class JudgementSession:
+    """The file ``path``, with a line for each judgement that is begun, and one for each verdict.
 
-    ``is_rate``: alpha bounds the expected fraction of false keeps among all keeps, otherwise the probability of any
+    ``is_rate``: alpha bounds the expected fraction of false keeps among all keeps; otherwise the probability of any
     wrong verdict.
     """
 
@@ -24,13 +24,15 @@ class Session:
     is_rate: bool = False
 
     def ask(self, draw: str, change: str, alpha: float) -> tuple[int, float]:
-        """The number of a judgement in the session, from 1, and its error rate.
+        """Record a judgement before its first run; return its number n in the session, from 1, and its error rate.
 
-        alpha / (n (n + 1)), whose sum is alpha. For a rate times the number of changes kept before, plus 1: e-LOND, Xu
-        and Ramdas 2024, https://arxiv.org/abs/2311.06412, which holds however the judgements depend on each other.
+        The rate is alpha / (n (n + 1)); these sum to alpha. With ``is_rate`` it is multiplied by the number of changes
+        kept before, plus 1: e-LOND, Xu and Ramdas 2024, https://arxiv.org/abs/2311.06412, which holds however the
+        judgements depend on each other.
 
-        It is recorded before anything is run, so one that is abandoned counts too; asked again, it keeps both.
-        ``draw``: of the judgement, so starting over counts as another. Raises ConfigurationError.
+        ``draw``: identifies the judgement. One that is continued keeps number and rate; one that is started over, with
+        a new draw, counts as another; one that is abandoned still counts. Raises ConfigurationError if the file is not
+        a session, or one of the other kind.
         """
         make_folder(self.path.resolve().parent)
         with in_turn(self.path):
@@ -46,7 +48,7 @@ class Session:
         return known["number"], known["alpha"]
 
     def answer(self, draw: str, verdict: str) -> None:
-        """Record the verdict of a judgement. Raises ConfigurationError."""
+        """Record the verdict of a judgement. Raises ConfigurationError as ``ask`` does."""
         with in_turn(self.path):
             if not any(line.get("verdict") == verdict for line in self._lines() if line["draw"] == draw):
                 self._append({"draw": draw, "verdict": verdict})
@@ -72,7 +74,7 @@ class Session:
 
 
 def _is_sound(line: Mapping[str, Any]) -> bool:
-    """Whether it is a judgement that was asked, or a verdict. Raises TypeError, KeyError for what is neither."""
+    """Whether the line is a judgement or a verdict. Raises TypeError or KeyError for some lines that are neither."""
     if not isinstance(line["draw"], str):
         return False
     if "alpha" not in line:

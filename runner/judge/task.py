@@ -1,4 +1,4 @@
-"""What the ranks of one of a judgement's runs should do: a small file next to run.yaml, written by the parent."""
+"""Tasks for the ranks of a judgement's runs: small files next to run.yaml, written by the parent."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -7,20 +7,20 @@ from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
 FILE, CODE_FILE, LOSSY_FILE = "judge.json", "judge_code.json", "judge_casts.json"
-BEGAN, ENDED = "judge.began", "judge.ended"  # whose times of writing are the file system's own clock
-BATCH_STATISTICS = "batch_statistics"  # a fact of an arm: whether it has BatchNorm over each rank's own share
+BEGAN, ENDED = "judge.began", "judge.ended"  # empty files, whose modification times come from the file system's clock
+BATCH_STATISTICS = "batch_statistics"  # a fact of an arm: whether it has BatchNorm over each rank's own samples
 WARM_UP = 5  # updates before the timed ones
 
 
 @dataclass(frozen=True)
 class PaceTask:
-    """``updates``: how many are timed, after WARM_UP others."""
+    """To time ``updates`` updates, after WARM_UP others."""
 
     updates: int
 
 
 def write_task(folder: RunFolder, task: PaceTask) -> None:
-    """Must come after run.yaml and before the ranks."""
+    """Write the task; after run.yaml, before the ranks start."""
     folder.write_json(folder.path / FILE, asdict(task))
 
 
@@ -31,7 +31,7 @@ def read_task(folder: RunFolder) -> PaceTask:
 
 @dataclass(frozen=True)
 class CodeTask:
-    """``rank``: the module whose main is the rank; ``folders``: where packages of the ``project`` are imported from."""
+    """To import the packages of the ``project`` from ``folders``. ``rank``: the module whose ``main`` is the rank."""
 
     rank: str
     project: str
@@ -39,7 +39,7 @@ class CodeTask:
 
 
 def write_code_task(folder: RunFolder, task: CodeTask) -> None:
-    """Must come after run.yaml and before the ranks."""
+    """Write the task; after run.yaml, before the ranks start."""
     folder.write_json(folder.path / CODE_FILE, asdict(task))
 
 
@@ -49,7 +49,7 @@ def read_code_task(folder: RunFolder) -> CodeTask:
 
 
 def marked_seconds(folder: Path) -> float | None:
-    """Seconds between both marks by the file system's clock; None if one is missing."""
+    """The seconds between BEGAN and ENDED, by the file system's clock; None if one is missing."""
     try:
         return ((folder / ENDED).stat().st_mtime_ns - (folder / BEGAN).stat().st_mtime_ns) / 1e9
     except FileNotFoundError:

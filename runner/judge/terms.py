@@ -14,14 +14,18 @@ LEAST_GAIN = 0.01  # of seconds
 
 @dataclass(frozen=True)
 class Terms:
-    """``on``: "speed", at the same numerics, metrics such as "val_acc1,val_loss", or "seconds to metric=value".
+    """The flags of a judgement. Raises ConfigurationError for values that are not allowed.
 
-    The first should improve, and none get worse. ``allow_changed_numerics``: after "speed," come metrics, and compared
-    are the seconds of whole trainings, whatever they compute. ``least``: the smallest gain worth having in the first,
-    for seconds as a fraction; ``alpha``: the error rate; ``test``: of sequential.TESTS; ``session``: a file, over all
-    of whose judgements alpha is spent; ``rate``: it then bounds the fraction of false keeps; ``budget``: a duration.
-
-    Raises ConfigurationError for values that are not allowed.
+    ``on``: the aims: "speed" (with the same numerics), metrics such as "val_acc1,val_loss", or "seconds to
+    metric=value". The first should improve, and none get worse.
+    ``allow_changed_numerics``: "speed," is followed by metrics, and means the seconds of complete trainings, whose
+    numerics may differ.
+    ``least``: the smallest gain worth having in the first aim; for seconds, a fraction.
+    ``alpha``: the error rate.
+    ``test``: a key of sequential.TESTS.
+    ``session``: a file; alpha is divided among all judgements in it.
+    ``rate``: in the session, alpha bounds the fraction of false keeps.
+    ``budget``: a duration such as 10m.
     """
 
     on: str = SPEED
@@ -45,7 +49,7 @@ class Terms:
         if not 0 < self.alpha < 1:
             raise not_allowed("--alpha", self.alpha, "a number between 0 and 1, such as 0.05")
         if not 0 <= self.least_gain < (1 if aims_of(self.asked)[0].is_relative else math.inf):
-            raise not_allowed("--least", self.least, "a number from 0; for speed a fraction")
+            raise not_allowed("--least", self.least, "a number of at least 0; for seconds, a fraction below 1")
         if seconds(self.budget) is None:
             raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
         if self.name_of_test not in TESTS:
@@ -55,7 +59,7 @@ class Terms:
 
     @property
     def asked(self) -> str:
-        """``on``, where speed means whole trainings if numerics may change."""
+        """``on``, in which "speed" is replaced by TRAINING if numerics may change."""
         return self.on.replace(SPEED, TRAINING, 1) if self.allow_changed_numerics else self.on
 
     @property
@@ -71,5 +75,5 @@ class Terms:
 
     @property
     def seconds(self) -> float:
-        """The budget."""
+        """The budget in seconds."""
         return seconds(self.budget) or 0.0

@@ -14,7 +14,7 @@ from manyheads.runner.judge.answer import Judged
 from manyheads.runner.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
 from manyheads.runner.judge.numerics import AS_ASKED, WITHIN_ROUNDING, tolerances_of
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, Row
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, RunRow
 from manyheads.runner.run.answer import Reply
 from manyheads.runner.run.json_schema import to_json
 from tests.in_process import typed
@@ -30,7 +30,7 @@ def question(**changes):
 
 def row(number, purpose, place, arm, findings=None, **changes):
     began = 10.0 * number
-    made = Row(number, purpose, number // 2, place, arm, number, "", began, COMPLETED, began + 1)
+    made = RunRow(number, purpose, number // 2, place, arm, number, "", began, COMPLETED, began + 1)
     return dataclasses.replace(made, findings=findings or {}, **changes)
 
 
@@ -93,8 +93,8 @@ def test_a_round_in_which_only_the_change_fails_is_lost_by_a_bounded_amount():
     [
         ("val_acc1,", "a name is missing"),
         ("val_acc1,val_acc1", "a name is repeated"),
-        ("speed,val_acc1", "speed is compared alone.*--allow-changed-numerics"),
-        ("seconds of training", "what must not get worse after them"),
+        ("speed,val_acc1", "speed must be the only aim.*--allow-changed-numerics"),
+        ("seconds of training", "followed by what must not get worse"),
         ("val_acc1,seconds of training", "come first"),
         ("seconds", "name a target"),
     ],

@@ -7,17 +7,17 @@ import pytest
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.audit import read
-from manyheads.runner.judge.rows import COMPLETED, FAILED, INTERRUPTED, STARTED, Row, Rows
+from manyheads.runner.judge.rows import COMPLETED, FAILED, INTERRUPTED, STARTED, RunLedger, RunRow
 from tests.judge.test_claims import question
 
 
 def row(number, state=STARTED):
-    return Row(number, "round", 0, 0, "base", 1, f"runs/{number}", 1.0, state=state)
+    return RunRow(number, "round", 0, 0, "base", 1, f"runs/{number}", 1.0, state=state)
 
 
 @pytest.fixture
 def rows(tmp_path):
-    found = Rows(tmp_path)
+    found = RunLedger(tmp_path)
     found.create({"asked": 1})
     for number in range(3):
         found.write(row(number))
@@ -68,7 +68,7 @@ def test_rows_are_own_if_each_was_written_with_the_users_key(rows, tmp_path, mon
 @pytest.mark.parametrize("wrong", [{"state": "done"}, {"seed": "1"}, {"findings": []}, {"arm": 1}, {"more": 1}])
 def test_a_row_with_other_types_is_refused(wrong):
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        Row.of({**json.loads(json.dumps(vars(row(0)))), **wrong})
+        RunRow.of({**json.loads(json.dumps(vars(row(0)))), **wrong})
 
 
 @pytest.mark.parametrize("wrong", [{"arm": "other"}, {"purpose": "screen"}])

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.session import Session
+from manyheads.runner.judge.session import JudgementSession
 
 
 def test_all_judgements_together_spend_alpha(tmp_path):
-    session = Session(tmp_path / "night" / "session.jsonl")
+    session = JudgementSession(tmp_path / "night" / "session.jsonl")
     rates = [session.ask(f"draw {number}", "seed=2", 0.05)[1] for number in range(200)]
     assert rates[0] == 0.025
     assert sum(rates) == pytest.approx(0.05 * 200 / 201)
 
 
 def test_a_judgement_that_is_continued_keeps_its_number_and_one_that_starts_over_does_not(tmp_path):
-    session = Session(tmp_path / "session.jsonl")
+    session = JudgementSession(tmp_path / "session.jsonl")
     first = [session.ask(draw, "same", 0.05) for draw in "abc"]
     session.answer("b", "undecided")
     assert [session.ask(draw, "same", 0.05) for draw in "abc"] == first
@@ -25,7 +25,7 @@ def test_a_judgement_that_is_continued_keeps_its_number_and_one_that_starts_over
 
 
 def test_a_rate_grows_with_what_was_kept(tmp_path):
-    session = Session(tmp_path / "session.jsonl", is_rate=True)
+    session = JudgementSession(tmp_path / "session.jsonl", is_rate=True)
     rates = []
     for draw, verdict in (("a", "keep"), ("b", "discard"), ("c", "keep"), ("d", "keep")):
         rates.append(session.ask(draw, "change", 0.06)[1])
@@ -38,7 +38,7 @@ def test_a_rate_bounds_the_fraction_of_false_keeps_of_changes_that_depend_on_eac
     """Evidence whose mean is 1 in each equal change, all with one common factor; every second change has an effect."""
     numbers, fractions = np.random.default_rng(0), []
     for night in range(60):
-        session, kept = Session(tmp_path / f"{night}.jsonl", is_rate=True), []
+        session, kept = JudgementSession(tmp_path / f"{night}.jsonl", is_rate=True), []
         common = numbers.exponential()
         for number in range(20):
             _, alpha = session.ask(str(number), "change", 0.2)
@@ -52,16 +52,16 @@ def test_a_rate_bounds_the_fraction_of_false_keeps_of_changes_that_depend_on_eac
 
 def test_both_bounds_do_not_mix_in_one_file(tmp_path):
     path = tmp_path / "session.jsonl"
-    Session(path).ask("a", "change", 0.05)
+    JudgementSession(path).ask("a", "change", 0.05)
     with pytest.raises(ConfigurationError, match="bounds the chance of any wrong verdict"):
-        Session(path, is_rate=True).ask("b", "change", 0.05)
+        JudgementSession(path, is_rate=True).ask("b", "change", 0.05)
 
 
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello\n")
     with pytest.raises(ConfigurationError, match="is not the file of a session"):
-        Session(path).ask("a", "change", 0.05)
+        JudgementSession(path).ask("a", "change", 0.05)
     assert path.read_text() == "hello\n"
 
 
@@ -72,7 +72,7 @@ def test_lines_of_another_type_are_refused(tmp_path, line):
     path = tmp_path / "session.jsonl"
     path.write_text(f"{line}\n")
     with pytest.raises(ConfigurationError, match="is not the file of a session"):
-        Session(path).ask("a", "change", 0.05)
+        JudgementSession(path).ask("a", "change", 0.05)
 
 
 @pytest.mark.parametrize("wrong", [{"number": "1"}, {"alpha": "0.05"}, {"alpha": 1.5}, {"rate": 0}])
@@ -80,4 +80,4 @@ def test_values_of_another_type_are_refused(tmp_path, wrong):
     path = tmp_path / "session.jsonl"
     path.write_text(json.dumps({"number": 1, "draw": "a", "change": "", "alpha": 0.05, "rate": False, **wrong}) + "\n")
     with pytest.raises(ConfigurationError, match="is not the file of a session"):
-        Session(path).ask("a", "change", 0.05)
+        JudgementSession(path).ask("a", "change", 0.05)

@@ -20,7 +20,7 @@ from manyheads.runner.judge.judgement import remove_steps
 from manyheads.runner.judge.question import TRIAL_UPDATES
 from manyheads.runner.judge.rounds import scale_of
 from manyheads.runner.judge.rows import BASE as BASE_ARM
-from manyheads.runner.judge.rows import COMPLETED, EXACT, FACTS, FLOOR, STEPS, TRIAL, Row
+from manyheads.runner.judge.rows import COMPLETED, EXACT, FACTS, FLOOR, STEPS, TRIAL, RunRow
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.option.run_config import RunConfig
@@ -114,7 +114,7 @@ class Bench:
                 found[each] = log_seconds(row)
         return found
 
-    def _fault(self, row: Row) -> str:
+    def _fault(self, row: RunRow) -> str:
         """Why a timed run does not count; empty if it does."""
         if row.state != COMPLETED:
             return f"failed: {row.reason}"

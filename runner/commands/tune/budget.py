@@ -9,7 +9,7 @@ from statistics import fmean
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.config.candidates import startup_of
 from manyheads.runner.judge.rows import BASE as BASE_ARM
-from manyheads.runner.judge.rows import TRIAL, Row, Rows
+from manyheads.runner.judge.rows import TRIAL, RunLedger, RunRow
 
 BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
 RECENT = 5  # runs of a configuration from which it is expected how long the next one takes
@@ -23,15 +23,15 @@ class Budget:
     A tuning that is asked again reads its recorded runs one after the other, and counts them as it does.
     """
 
-    ledger: Rows
+    ledger: RunLedger
     total: float
     _last: int = -1
 
-    def count(self, rows: Iterable[Row]) -> None:
+    def count(self, rows: Iterable[RunRow]) -> None:
         """Count these runs, and those before them."""
         self._last = max([self._last, *(row.number for row in rows)])
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RunRow]:
         """Those that count so far."""
         return [row for row in self.ledger.rows() if row.number <= self._last]
 
@@ -78,10 +78,10 @@ def variant_of(arm: str) -> Variant:
     return BASE if arm == BASE_ARM else tuple(arm.split())
 
 
-def log_seconds(row: Row) -> float:
+def log_seconds(row: RunRow) -> float:
     """The logarithm of the seconds of an update in a completed run."""
     return math.log(row.findings["seconds"] / row.findings["updates"])
 
 
-def _duration(row: Row) -> float:
+def _duration(row: RunRow) -> float:
     return (row.ended or row.began) - row.began

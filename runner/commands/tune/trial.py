@@ -6,7 +6,7 @@ from manyheads.runner.judge.claims import REFUSED, Claims
 from manyheads.runner.judge.judgement import Judgement
 from manyheads.runner.judge.numerics import AS_ASKED, tolerances_of
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, FACTS, Row, Rows
+from manyheads.runner.judge.rows import BASE, CHANGE, FACTS, RunLedger, RunRow
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.option.locate import Section
@@ -97,19 +97,19 @@ class _PairRuns(Runs):
     def __init__(self, runs: Runs, arm: str):
         super().__init__(runs.folder)
         self._all, self._arm = runs, arm
-        self.ledger = _PairRows(runs, arm)
+        self.ledger = _PairLedger(runs, arm)
 
-    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
+    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> RunRow:
         row = self._all.start(config, purpose, arm=BASE if arm == BASE else self._arm, round=round, place=place)
         return replace(row, arm=arm)
 
 
-class _PairRows(Rows):
+class _PairLedger(RunLedger):
     """Their rows, where what ``judge`` calls the change is ``arm``."""
 
     def __init__(self, runs: Runs, arm: str):
         super().__init__(runs.folder)
         self._own = {BASE: BASE, arm: CHANGE}
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RunRow]:
         return [replace(row, arm=self._own[row.arm]) for row in super().rows() if row.arm in self._own]

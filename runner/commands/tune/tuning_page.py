@@ -12,7 +12,7 @@ from manyheads.runner.commands.tune.answer import YOURS, Tuned
 from manyheads.runner.commands.tune.budget import log_seconds
 from manyheads.runner.commands.tune.screening import SCREEN
 from manyheads.runner.commands.tune.search import DECIDE, FRESH
-from manyheads.runner.judge.rows import BASE, COMPLETED, Row
+from manyheads.runner.judge.rows import BASE, COMPLETED, RunRow
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.chart_spec import Axis, Chart
 from manyheads.runner.report.html_page import html_page
@@ -25,7 +25,7 @@ TITLES = ["configuration", "ms per update", "speed-up when screened", "rounds af
 Speedups = Mapping[str, list[tuple[str, float]]]  # by configuration: the purpose of each round, and its speed-up
 
 
-def as_page(answer: Tuned, rows: Sequence[Row]) -> str:
+def as_page(answer: Tuned, rows: Sequence[RunRow]) -> str:
     """The page as text. ``rows``: of the ledger."""
     found = _speedups(rows)
     first, (numerics, headline, *others) = answer.choices[0], answer.lines()
@@ -44,7 +44,7 @@ def as_page(answer: Tuned, rows: Sequence[Row]) -> str:
     )
 
 
-def _facts(answer: Tuned, rows: Sequence[Row]) -> dict[str, str]:
+def _facts(answer: Tuned, rows: Sequence[RunRow]) -> dict[str, str]:
     times = [time.strftime("%Y-%m-%d %H:%M", time.localtime(row.began)) for row in (rows[0], rows[-1])]
     return {
         "command": invocation.command("tune", *answer.base),
@@ -54,7 +54,7 @@ def _facts(answer: Tuned, rows: Sequence[Row]) -> dict[str, str]:
     }
 
 
-def _speedups(rows: Sequence[Row]) -> Speedups:
+def _speedups(rows: Sequence[RunRow]) -> Speedups:
     """Over the user's own configuration in the same round, in the order of the rounds."""
     rounds: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for row in rows:
@@ -87,7 +87,7 @@ def _charts(found: Speedups) -> list[Chart]:
     return [Chart("rounds", "Every round after screening", note, *axes, lines)]
 
 
-def _table(found: Speedups, rows: Sequence[Row]) -> Iterator[list[str]]:
+def _table(found: Speedups, rows: Sequence[RunRow]) -> Iterator[list[str]]:
     """The fastest first, those of one round behind those of several."""
 
     def afterwards(arm: str) -> list[float]:
@@ -109,5 +109,5 @@ def _table(found: Speedups, rows: Sequence[Row]) -> Iterator[list[str]]:
         ]
 
 
-def _is_timed(row: Row) -> bool:
+def _is_timed(row: RunRow) -> bool:
     return row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED

@@ -15,7 +15,7 @@ from manyheads.runner.commands.tune.trial import Trial
 from manyheads.runner.config.candidates import startup_of
 from manyheads.runner.judge.question import TRIAL_UPDATES
 from manyheads.runner.judge.rounds import updates_of
-from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, Row
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, RunRow
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
@@ -33,7 +33,7 @@ class TuningRuns:
     run: Callable[[Variant], RunConfig]
     budget: Budget
 
-    def start(self, purpose: Purpose, variant: Variant, round: int = 0, place: int = 0) -> Row:
+    def start(self, purpose: Purpose, variant: Variant, round: int = 0, place: int = 0) -> RunRow:
         """The run as it is recorded, or else started now."""
         asked = (purpose.name, arm_of(variant), round, place)
         for row in self.runs.ledger.rows():

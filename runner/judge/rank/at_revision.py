@@ -1,4 +1,4 @@
-"""Be a rank that imports the user's own packages from another revision of their repository."""
+"""A rank that imports the user's own packages from another revision of their repository."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 class AtRevision(MetaPathFinder):
-    """Finds top-level packages in ``folders``, unless what is imported by that name is outside the ``project``."""
+    """Imports top-level packages of the ``project`` from ``folders``, and others, such as torch, as usual."""
 
     def __init__(self, folders: Sequence[str], project: str):
         self._folders, self._project = [*folders], Path(project)
@@ -31,13 +31,13 @@ class AtRevision(MetaPathFinder):
         return PathFinder.find_spec(fullname, self._folders)
 
     def _is_own(self, place: Path) -> bool:
-        """Whether it is the project's own code, and not installed in an environment within it."""
+        """Whether it is the project's own code, rather than installed in an environment within its folder."""
         is_installed = {"site-packages", "dist-packages"} & {*place.parts}
         return place.is_relative_to(self._project) and not is_installed
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank of a run, as the module that the folder's task names is. Ends the process."""
+    """Be one rank of a run: call the main of the module that the folder's task names. Ends the process."""
     task = read_code_task(RunFolder(path))
     if task.folders:
         sys.meta_path.insert(0, AtRevision(task.folders, task.project))

@@ -1,4 +1,4 @@
-"""A rank that takes parity's steps in double precision, and counts the casts in them that round to a lower one."""
+"""A rank that takes parity's steps in double precision, and counts casts to a lower precision in them."""
 
 from typing import NoReturn
 
@@ -29,12 +29,12 @@ class Casts(TorchDispatchMode):
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank of a run that takes steps in double precision. Ends the process."""
+    """Be one rank of a run that takes steps in double precision. Ends the process. ``path``: the run folder."""
     worker.main(path, work=work)
 
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Take the steps that the folder's task asks for, and write how many casts lose digits."""
+    """Take the steps that the folder's task asks for, and write the number of casts to LOSSY_FILE."""
     with Casts() as casts:
         probe.work(run, parallel, folder, heartbeat)
     if parallel.records:

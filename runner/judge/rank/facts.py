@@ -1,4 +1,4 @@
-"""What a rank does to find out what an arm computes on: samples, their order, dtypes, and the evaluated samples."""
+"""A rank that finds out what an arm computes on: samples, their order, dtypes, and the evaluated samples."""
 
 from contextlib import closing
 from itertools import islice
@@ -44,13 +44,13 @@ class ProductDtypes(TorchDispatchMode):
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank of a run that is examined. Ends the process."""
+    """Be one rank of a run that is examined. Ends the process. ``path``: the run folder."""
     worker.main(path, work=work)
 
 
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Make one update, read the samples of UPDATES, and write result.json with the findings under ``facts``."""
+    """Make one update, list the samples of the first UPDATES, and write ``facts`` to result.json."""
     trainer = build(run, parallel, folder, heartbeat, is_silent=True)
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
@@ -94,7 +94,7 @@ def _evaluated(trainer: Trainer) -> int:
 
 
 def _consumed(trainer: Trainer) -> tuple[str, list[int]]:
-    """A digest of which samples the first updates take on all ranks, and how many each of them takes."""
+    """A digest of the samples that the first updates take on all ranks, and the number of samples in each update."""
     parallel = trainer.update.parallel
     updates = islice(trainer.updates(trainer.train.epoch(0)), UPDATES)
     own = [[index for batch in update for index in batch.ids] for update in updates]

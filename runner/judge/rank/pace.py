@@ -1,4 +1,4 @@
-"""What a rank does for the question of speed: the run's own updates, some of them timed as a whole."""
+"""A rank that makes the run's own updates and times some of them, as a total."""
 
 from contextlib import closing
 from typing import Any, NoReturn
@@ -47,13 +47,13 @@ class TimedUpdates:
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank of a run whose speed is measured. Ends the process."""
+    """Be one rank of a run whose speed is measured. Ends the process. ``path``: the run folder."""
     worker.main(path, work=work)
 
 
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Make the updates that the folder's task asks for, and write result.json with the findings under ``pace``."""
+    """Make the updates that the folder's task asks for, and write ``pace`` to result.json: their number and seconds."""
     task = read_task(folder)
     trainer = build(run, parallel, folder, heartbeat, is_silent=True)
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import Interrupted
-from manyheads.runner.judge.rows import BASE, COMPLETED, FACTS, FAILED, Row
+from manyheads.runner.judge.rows import BASE, COMPLETED, FACTS, FAILED, RunRow
 from manyheads.runner.judge.runs import Purpose, Runs
 
 FACTS_OF_ALL: dict[str, Any] = {
@@ -46,10 +46,10 @@ class Played(Runs):
         self.seconds, self.facts, self.fails, self.stop, self.startup = seconds, facts, fails, stop, startup
         self.configs: list[Any] = []
 
-    def start(self, config: Any, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> Row:
+    def start(self, config: Any, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> RunRow:
         rows = self.ledger.rows()
         number, began = len(rows), max([row.ended or row.began for row in rows], default=0.0)
-        row = Row(number, purpose.name, round, place, arm, config["seed"], f"runs/{number}", began, signature="s")
+        row = RunRow(number, purpose.name, round, place, arm, config["seed"], f"runs/{number}", began, signature="s")
         self.ledger.write(row)
         self.configs.append(config)
         if number == self.stop:

@@ -16,7 +16,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.question import FLOOR_ROUNDS
-from manyheads.runner.judge.rows import COMPLETED, FACTS, FLOOR, TRIAL, Row
+from manyheads.runner.judge.rows import COMPLETED, FACTS, FLOOR, TRIAL, RunRow
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import SMALL
@@ -46,7 +46,7 @@ def bench_in(folder, own=OWN, *, batch=8, budget=3600.0):
     known = [(FACTS, 0, 0, {"per_epoch": 60}), (TRIAL, 0, 0, timed)]
     known += [(FLOOR, number, place, timed) for number in range(FLOOR_ROUNDS) for place in range(2)]
     for number, (purpose, round, place, findings) in enumerate(known):
-        row = Row(number, purpose, round, place, arm_of(BASE), 1, "", 0.0, COMPLETED, 0.3, findings=findings)
+        row = RunRow(number, purpose, round, place, arm_of(BASE), 1, "", 0.0, COMPLETED, 0.3, findings=findings)
         runs.ledger.write(row)
     bench = Bench(runs, space.run, "", Budget(runs.ledger, budget), space.refused)
     bench.prepare()
