@@ -73,8 +73,8 @@ def _complaints(aims: tuple[Aim, ...]) -> Iterator[str]:
             yield f"'{TRAINING}' must come first, followed by what must not get worse: '{TRAINING},val_acc1'"
         if aim.is_speed and len(aims) > 1:
             yield (
-                "speed must be the only aim: it is compared between runs that compute the same. Name it alone, or, for a "
-                "change that computes something else, add --allow-changed-numerics"
+                "speed must be the only aim: it is compared between runs that compute the same. Name it alone, or, for "
+                "a change that computes something else, add --allow-changed-numerics"
             )
     if len({*aims}) < len(aims):
         yield "a name is repeated"

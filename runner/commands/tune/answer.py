@@ -1,4 +1,4 @@
-"""What the command ``tune`` answers."""
+"""The answer of the command ``tune``."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,22 +39,22 @@ PHASES = {
 
 @dataclass(frozen=True)
 class TunedChoice:
-    """The fastest way that was found to compute one class of numbers."""
+    """The fastest configuration that was found in one class of numerics."""
 
-    numerics: Annotated[str, "what the numbers are, compared with those of your configuration"]
+    numerics: Annotated[str, "the class of numerics: how its numbers compare with those of your configuration"]
     change: Annotated[str, "overrides that are added to yours; empty: your configuration is the fastest"]
     overrides: Annotated[list[str], "all overrides"]
-    speedup: Annotated[float, "how many times as fast as your configuration: in rounds after it was chosen, if any"]
-    rounds: Annotated[int, "how many rounds these are; 0: the speed-up is what is expected of the rounds before"]
+    speedup: Annotated[float, "how many times as fast as your configuration, measured after it was chosen if possible"]
+    rounds: Annotated[int, "rounds from which the speed-up was measured; 0: it is the value expected from screening"]
     low: Annotated[float | None, "lower end of the speed-up's interval over all rounds; null if it has none"]
     high: Annotated[float | None, "upper end"]
-    regret: Annotated[float, "how much faster the fastest of those measured to a decision may be, as a fraction"]
+    regret: Annotated[float, "by which fraction the fastest of those measured to a decision may be faster"]
     decided: Annotated[int, "how many configurations were measured to a decision"]
-    unproven: Annotated[str, "overrides that were ahead in the rounds, but may not be faster; empty if there are none"]
+    unproven: Annotated[str, "overrides of a configuration that was ahead, but may not be faster; empty: none"]
 
     @classmethod
     def of(cls, choice: Choice, overrides: list[str]) -> "TunedChoice":
-        """The choice of a search."""
+        """The answer from a choice of the search. ``overrides``: the user's and the choice's."""
         low, high = (math.exp(each) if math.isfinite(each) else None for each in (choice.low, choice.high))
         return cls(
             choice.numerics,
@@ -70,7 +70,7 @@ class TunedChoice:
         )
 
     def lines(self) -> Iterator[str]:
-        """What was found, in words."""
+        """The choice in words: its overrides, then indented lines on its speed-up."""
         yield f"{self.numerics}: {self.change or YOURS}"
         if not self.change:
             found = "nothing was shown to be faster"
@@ -94,16 +94,16 @@ class TunedChoice:
 class Tuned(Answer):
     """The fastest ways to compute a run's updates on this machine."""
 
-    folder: Annotated[Path, "with the runs and their ledger"]
-    page: Annotated[Path, "with every round"]
+    folder: Annotated[Path, "the folder with the runs and their ledger"]
+    page: Annotated[Path, "the page with every round"]
     base: Annotated[list[str], "the overrides of your configuration"]
-    choices: Annotated[list[TunedChoice], "your configuration's own class of numerics first"]
-    screened: Annotated[dict[str, float], "by overrides the speed-up in a single round, of all that were measured"]
-    precisions: Annotated[dict[str, float], "by overrides the speed-up in a single round, in other precisions"]
-    refused: Annotated[dict[str, str], "by overrides, or key, why it could not be tried or chosen"]
-    spent: Annotated[dict[str, float], "by what runs were for, their seconds; between: those between runs"]
+    choices: Annotated[list[TunedChoice], "one for each class of numerics, your configuration's own class first"]
+    screened: Annotated[dict[str, float], "the speed-up of each measured configuration in one round, by its overrides"]
+    precisions: Annotated[dict[str, float], "the speed-up in other precisions in one round, by overrides"]
+    refused: Annotated[dict[str, str], "why a configuration could not be tried or chosen, by its overrides or key"]
+    spent: Annotated[dict[str, float], "seconds by the purpose of the runs; between: the time between runs"]
     limits: Annotated[dict[str, Limit], "what limits your configuration and the first choice, by overrides"]
-    written: Annotated[Path | None, "the experiment that has the first choice"] = None
+    written: Annotated[Path | None, "the experiment file with the first choice; null if none was written"] = None
 
     @classmethod
     def of(
@@ -116,7 +116,7 @@ class Tuned(Answer):
         limits: Mapping[Variant, Limit],
         written: Path | None,
     ) -> "Tuned":
-        """The answer that follows from a search."""
+        """The answer from the outcome of a search. ``spent``: seconds by purpose."""
         screened, precisions = (
             {arm_of(each): math.exp(gain) for each, gain in found.items() if each != BASE}
             for found in (outcome.screened, outcome.precisions)
@@ -131,11 +131,11 @@ class Tuned(Answer):
             tell(line)
 
     def lines(self) -> Iterator[str]:
-        """What was found, in words."""
+        """The choices and their limits in words."""
         for choice in self.choices:
             yield from choice.lines()
         if best := max(self.precisions, key=lambda name: self.precisions[name], default=None):
-            yield f"with {best}: {self.precisions[best]:.2f} times, in one round; --precision any tries more of it"
+            yield f"with {best}: {self.precisions[best]:.2f} times as fast, in one round; see --precision any"
         for name, limit in self.limits.items():
             yield f"{YOURS if name == arm_of(BASE) else name}: {limit.sentence}"
 
@@ -151,7 +151,7 @@ class Tuned(Answer):
             yield f"To use it, mark your configs as your own: {invocation.command('trust', '.')}"
 
     def phases(self) -> Iterator[str]:
-        """How long each part of the tuning took, in words."""
+        """The seconds that each phase of the tuning took, in words."""
         for about, purposes in PHASES.items():
             seconds = sum(self.spent.get(each, 0.0) for each in purposes)
             if seconds >= 0.5:

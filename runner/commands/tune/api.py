@@ -11,11 +11,11 @@ from manyheads.runner.errors import ExitCode
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a tuning found.
+    """The result of a tuning.
 
-    ``overrides``: all those of the fastest configuration that computes the same numbers as yours; ``speedup``: how many
-    times as fast it is; ``written``: the experiment that has them, None if yours is fastest; ``answer``: everything, as
-    the command prints it with --json.
+    ``overrides``: all overrides of the fastest configuration that computes the same numbers as yours. ``speedup``: how
+    many times as fast it is. ``written``: the experiment file with these overrides, None if none was written, such as
+    when yours is the fastest. ``answer``: everything that the command prints with --json.
     """
 
     overrides: list[str]
@@ -30,7 +30,7 @@ def tune(overrides: Sequence[str] = (), *, conf: str | Path | None = None, **ter
     overrides: as on the command line. conf: a folder with your own configs, like --config-dir. terms: the command's
     flags, such as ``budget="1h"``, ``over="parallel,trainer.*"``.
 
-    Asked again, the same tuning continues. Raises ConfigurationError for what cannot be asked, RunFailed if your own
+    The same call again continues the same tuning. Raises ConfigurationError if it is refused, RunFailed if your own
     configuration fails, and KeyboardInterrupt if it was stopped.
     """
     line = as_typed(overrides, conf)

@@ -1,4 +1,4 @@
-"""Measures configurations for the search: runs of fresh ranks in a drawn order, all of them in a ledger."""
+"""Measures configurations for the search: runs with new ranks, in a randomly drawn order, recorded in a ledger."""
 
 import hashlib
 import math
@@ -26,19 +26,21 @@ from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.progress import say
 
-LEAST_RUNS = 30  # a tuning that can make fewer cannot tell anything
-LEAST_SECONDS = 0.2  # that starting ranks takes on any machine
-FIRST_SLOWER = 2.0  # times as long as later ones the first run of a configuration may take
-COMPARED = 5  # runs that comparing the first updates of a configuration takes at most
-LIMITS_SECONDS = 10.0  # that measuring what limits a configuration takes, beside its start
+LEAST_RUNS = 30  # with fewer, a tuning cannot find anything
+LEAST_SECONDS = 0.2  # starting ranks takes at least this long on any machine
+FIRST_SLOWER = 2.0  # the first run of a configuration may take this many times as long as later ones
+COMPARED = 5  # comparing the first updates of a configuration takes at most this many runs
+LIMITS_SECONDS = 10.0  # measuring what limits a configuration takes this long, in addition to its start
 
 
 @dataclass
 class Bench:
-    """``run``: composes a configuration; ``draw``: of the orders.
+    """Where the search has its configurations measured.
 
-    ``refused``: by overrides, why a configuration could not run, or may not be chosen. The search asks for the same
-    runs in the same order as long as it is told the same, so what the ledger holds already is read from it.
+    ``run``: composes a configuration. ``draw``: the random number that decides the orders. ``refused``: why a
+    configuration could not run or may not be chosen, by its overrides; it is added to. The search is deterministic:
+    given the same results it requests the same runs in the same order, so a continued tuning reads runs from its
+    ledger.
     """
 
     runs: Runs
@@ -47,7 +49,7 @@ class Bench:
     budget: Budget
     refused: dict[str, str]
     _rounds: Counter[str] = field(default_factory=Counter)
-    _classes: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # that were found by comparing
+    _classes: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # known classes, by signature
     _tuning: TuningRuns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +58,7 @@ class Bench:
     def prepare(self) -> None:
         """Measure how long an update of the user's own configuration takes.
 
-        Raises what it fails with, and ConfigurationError if the budget is too small.
+        Raises RunFailed or ConfigurationError if it fails, and ConfigurationError if the budget is too small.
         """
         self._check_budget(LEAST_SECONDS)
         say("your own configuration")
@@ -68,7 +70,7 @@ class Bench:
         self._check_budget(self.budget.seconds_of(BASE))
 
     def _check_budget(self, seconds: float) -> None:
-        """Refuse a budget in which nothing could be decided. ``seconds``: what a run takes, at least."""
+        """Raise ConfigurationError if the budget is too small. ``seconds``: what a run takes, at least."""
         if LEAST_RUNS * seconds > self.budget.left:
             needed = self.budget.total - self.budget.left + LEAST_RUNS * seconds
             raise ConfigurationError(
@@ -78,28 +80,28 @@ class Bench:
             )
 
     def close(self) -> None:
-        """Remove what comparing configurations has left."""
+        """Remove the recorded steps with which configurations were compared."""
         remove_steps(self.runs)
 
     @property
     def left(self) -> float:
-        """The part of the budget that is left."""
+        """The fraction of the budget that is left."""
         return self.budget.left / self.budget.total
 
     @property
     def scale(self) -> float:
-        """The spread of the user's own configuration from one round to the next, before anything is decided."""
+        """The spread of the user's own configuration from one round to the next, before the deciding rounds."""
         before = (FLOOR, SCREEN)
         own = [row for row in self.budget.rows() if row.arm == BASE_ARM and row.state == COMPLETED]
         times = [log_seconds(row) for row in own if row.purpose in before]
         return scale_of([one - other for one, other in pairwise(times)])
 
     def share(self, candidates: Sequence[Variant]) -> float:
-        """The part of the budget that a run of each of these candidates takes."""
+        """The fraction of the budget that a run of each of these candidates takes in total."""
         return sum(map(self.budget.seconds_of, candidates)) / self.budget.total
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
-        """Each candidate once, in a drawn order; without those that failed. Raises BudgetSpent."""
+        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises BudgetSpent."""
         number = self._rounds[purpose]
         if self.share(candidates) > self.left:
             raise BudgetSpent
@@ -115,7 +117,7 @@ class Bench:
         return found
 
     def _fault(self, row: RunRow) -> str:
-        """Why a timed run does not count; empty if it does."""
+        """The reason why a timed run is not valid; empty if it is."""
         if row.state != COMPLETED:
             return f"failed: {row.reason}"
         own = next(row.findings["samples"] for row in self.runs.ledger.rows() if row.purpose == FLOOR)
@@ -123,19 +125,19 @@ class Bench:
         return "" if samples == own else f"computes something else: {samples} samples in as many updates, not {own}"
 
     def expected(self, candidate: Variant) -> str | None:
-        """The class of what the candidate computes, as its options declare it, or as another one like it was found."""
+        """The expected class of the candidate's numerics: as found for one with the same signature, or as declared."""
         known = self._signature(candidate)
         if known not in self._classes:
             found = self._tuning.trial(candidate).expected
-            # Ranks have shares of their own, but there is no BatchNorm.
+            # Batches are sharded, but there is no BatchNorm that would notice.
             found = SAME if found == SHARES and not self._tuning.facts[BATCH_STATISTICS] else found
-            if known == self._signature(BASE):  # of which one that is refused says nothing
+            if known == self._signature(BASE):  # a refused one says nothing about others with it
                 return found
             self._classes[known] = found
         return self._classes[known]
 
     def is_costly(self, candidate: Variant) -> bool:
-        """Whether a run of it is expected to take more than COSTLY of the budget, which is then recorded."""
+        """Whether a run of it is expected to take more than COSTLY of the budget; if so, record it as refused."""
         seconds = self.budget.seconds_of(candidate)
         if seconds <= COSTLY * self.budget.total:
             return False
@@ -144,9 +146,9 @@ class Bench:
         return True
 
     def numerics(self, candidate: Variant) -> str | None:
-        """The class of what the candidate computes, compared with the user's own; None if it may not be chosen.
+        """The class of the candidate's numerics, from comparing its first updates with those of the user's own.
 
-        Raises BudgetSpent.
+        None if it may not be chosen. Raises BudgetSpent.
         """
         if self.share([candidate] * COMPARED) > self.left:
             raise BudgetSpent
@@ -158,7 +160,7 @@ class Bench:
         return found
 
     def _asked(self, candidate: Variant, ask: Callable[[], str], *purposes: str) -> str | None:
-        """What ``ask`` finds, by runs for these purposes; None if that is refused."""
+        """The result of ``ask``, which starts runs for these purposes; None if the candidate is refused."""
         try:
             return ask()
         except Refused as error:
@@ -169,7 +171,7 @@ class Bench:
             self.budget.count(row for row in rows if row.arm == arm_of(candidate) and row.purpose in purposes)
 
     def is_proved(self, candidate: Variant) -> bool:
-        """Whether it also evaluates and writes a checkpoint. Raises BudgetSpent."""
+        """Whether the candidate can also evaluate and write a checkpoint. Raises BudgetSpent."""
         if self.budget.left < self.budget.seconds_of(candidate) + self._tuning.seconds_of_proof:
             raise BudgetSpent
         say(f"updates, an evaluation and a checkpoint of {arm_of(candidate)}")
@@ -179,7 +181,7 @@ class Bench:
         return row.state == COMPLETED
 
     def limits(self, variants: Sequence[Variant]) -> dict[Variant, Limit]:
-        """What limits each of these configurations, if there is time left to measure all of them."""
+        """What limits each of these configurations; empty if there is not enough time to measure all of them."""
         found = {}
         for each in dict.fromkeys(variants):
             if self.budget.left < LIMITS_SECONDS + 2 * self.budget.seconds_of(each):
@@ -194,7 +196,7 @@ class Bench:
         return self.run(variant).written["launcher"]
 
     def _signature(self, variant: Variant) -> tuple[object, ...]:
-        """What the class of numerics follows from, but for cheats."""
+        """All settings that determine the class of numerics, as far as options declare what they do."""
         run = self.run(variant)
         shares = run.data_shares, run.parallel.sync_batchnorm, run.trainer.grad_accumulation
         return run.precision.name, *shares, gradients_of(run)
@@ -203,10 +205,10 @@ class Bench:
 def _in_drawn_order(
     candidates: Sequence[Variant], draw: str, launcher_of: Callable[[Variant], object]
 ) -> list[Variant]:
-    """An order in which each of any two is as likely to be the first.
+    """A random order, in which either of any two candidates is equally likely to come first.
 
-    Those with the same launcher run one after another: their ranks are forked from one process, which takes seconds
-    to start over for others.
+    Those with the same launcher settings are neighbours: their ranks are forked from one process, and starting another
+    one takes seconds.
     """
 
     def coin(about: object) -> str:

@@ -1,4 +1,4 @@
-"""The budget of a tuning: what its runs have taken, and how many more fit."""
+"""The budget of a tuning: the time that its runs have taken, and that further ones will take."""
 
 import math
 from collections import defaultdict
@@ -11,16 +11,16 @@ from manyheads.runner.config.candidates import startup_of
 from manyheads.runner.judge.rows import BASE as BASE_ARM
 from manyheads.runner.judge.rows import TRIAL, RunLedger, RunRow
 
-BETWEEN = 10.0  # seconds between two runs that count at most: longer ones were an interruption
-RECENT = 5  # runs of a configuration from which it is expected how long the next one takes
+BETWEEN = 10.0  # at most this many seconds between two runs are counted: a longer gap is an interruption
+RECENT = 5  # the latest runs of a configuration, from which the duration of its next one is estimated
 BETWEEN_RUNS = "between"
 
 
 @dataclass
 class Budget:
-    """``total``: seconds, those of recorded runs included.
+    """``total``: in seconds, including those of runs that are already recorded.
 
-    A tuning that is asked again reads its recorded runs one after the other, and counts them as it does.
+    A continued tuning reads its recorded runs one after another, and counts each when it reads it.
     """
 
     ledger: RunLedger
@@ -28,22 +28,23 @@ class Budget:
     _last: int = -1
 
     def count(self, rows: Iterable[RunRow]) -> None:
-        """Count these runs, and those before them."""
+        """Count these runs, and all runs before them."""
         self._last = max([self._last, *(row.number for row in rows)])
 
     def rows(self) -> list[RunRow]:
-        """Those that count so far."""
+        """The runs that have been counted."""
         return [row for row in self.ledger.rows() if row.number <= self._last]
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """The seconds that are left; negative if it is overspent."""
         return self.total - sum(self.by_purpose().values())
 
     def seconds_of(self, variant: Variant) -> float:
-        """How long a timed run of a configuration takes on average, from its start.
+        """The expected seconds of a timed run of a configuration, including its start.
 
-        Until one has run: of the user's own, and what its settings added to others at least, or are declared to add.
+        Before its first run, they are those of the user's own configuration, plus the most that any of its settings
+        adds: the least that the setting added to another configuration, or what the option declares.
         """
         took: dict[Variant, list[float]] = defaultdict(list)
         for row in self.rows():
@@ -59,7 +60,7 @@ class Budget:
         return own + max([0.0, *least])
 
     def by_purpose(self) -> dict[str, float]:
-        """The seconds of all runs for each purpose; "between": those between runs."""
+        """The seconds of all runs, by purpose; under BETWEEN_RUNS, those between runs."""
         found, before = defaultdict[str, float](float), math.inf
         for row in self.rows():
             found[row.purpose] += _duration(row)
@@ -74,12 +75,12 @@ def arm_of(variant: Variant) -> str:
 
 
 def variant_of(arm: str) -> Variant:
-    """The configuration of a name in the ledger."""
+    """The configuration with this name in the ledger."""
     return BASE if arm == BASE_ARM else tuple(arm.split())
 
 
 def log_seconds(row: RunRow) -> float:
-    """The logarithm of the seconds of an update in a completed run."""
+    """The logarithm of the seconds per update in a completed run."""
     return math.log(row.findings["seconds"] / row.findings["updates"])
 
 

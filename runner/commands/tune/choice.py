@@ -1,4 +1,4 @@
-"""What a search has found."""
+"""The outcome of a search: its choices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,12 +8,14 @@ from manyheads.runner.commands.tune.race import Variant
 
 @dataclass(frozen=True)
 class Choice:
-    """The fastest configuration of a class of numerics; the user's own if no other one is likely to be faster.
+    """The fastest configuration in a class of numerics; the user's own if no other one is likely to be faster.
 
-    ``gain``: of the logarithm of seconds over the user's own configuration, in ``rounds`` after it was chosen; as
-    expected, if there are none; ``low``, ``high``: its interval over all rounds since it was screened; ``regret``: the
-    fraction of its seconds by which the fastest of ``decided`` configurations may be faster; ``unproven``: what is
-    expected to be faster, but may not be.
+    ``gain``: over the user's own configuration, as a difference of logarithms of seconds, measured in ``rounds`` after
+    it was chosen; if there are none, the expected gain.
+    ``low``, ``high``: the interval of the gain over all rounds after screening.
+    ``regret``: by which fraction of its seconds the fastest of the ``decided`` configurations may be faster.
+    ``decided``: the configurations that were measured until the choice was known to be at most that much slower.
+    ``unproven``: a configuration that is expected to be faster, but may not be.
     """
 
     numerics: str
@@ -29,10 +31,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``choices``: by class, the user's own class first.
+    """The result of a search.
 
-    ``screened``, ``precisions``: gains over the user's own configuration in a single round, of all that were measured,
-    and of the fastest in other precisions.
+    ``choices``: one for each class of numerics, the user's own class first.
+    ``screened``: the gain over the user's own configuration in a single round, of everything that was measured.
+    ``precisions``: the same of the fastest configuration in other precisions.
     """
 
     choices: tuple[Choice, ...]

@@ -1,8 +1,8 @@
-"""What rounds tell of configurations that share settings: one that made others faster is likely to do so again.
+"""Estimates gains of configurations from those that share settings: one that made others faster probably does so again.
 
-The logarithm of an update's seconds is the sum of what its round has in common, an effect of each setting, and one of
-the configuration alone. Before anything is measured, these effects are normally distributed around 0, so what is
-expected afterwards is linear in what was measured (Rasmussen and Williams 2006, https://gaussianprocess.org/gpml).
+The logarithm of an update's seconds is modelled as the sum of an effect of its round, one of each setting, and one of
+the configuration itself. The prior of the last two is normal around 0, so the posterior mean is linear in the
+measurements (Gaussian process regression: Rasmussen and Williams 2006, https://gaussianprocess.org/gpml).
 """
 
 import math
@@ -15,14 +15,14 @@ import numpy as np
 from manyheads.runner.commands.tune.race import BASE, TIE, Times, Variant
 from manyheads.runner.judge.sequential import BISECTIONS, spread
 
-# Standard deviations of effects on the logarithm of seconds before anything is measured.
+# Prior standard deviations of effects on the logarithm of seconds.
 OF_SETTING, OF_CONFIGURATION = 0.2, 0.1
-USUAL_NOISE = 0.1  # of a run; what it is may well differ from that by a factor of e
-DIGITS = 9  # beyond which numbers depend on the order of summation
+USUAL_NOISE = 0.1  # of a run; the actual noise may well differ by a factor of e
+DIGITS = 9  # further digits depend on the order of summation
 
 
 class Gain(NamedTuple):
-    """How much faster than the user's own configuration one is expected to be, and the uncertainty of that."""
+    """The gain of a configuration over the user's own, in logarithms of seconds: posterior mean and deviation."""
 
     mean: float
     deviation: float
@@ -33,16 +33,16 @@ class Gain(NamedTuple):
 
 
 def worth(variant: Variant, gain: Gain) -> float:
-    """The expected gain, of which each override has to bring TIE."""
+    """The expected gain minus TIE for each override, which has to be worth that much."""
     return gain.mean - TIE * len(variant)
 
 
 def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: float) -> Mapping[Variant, Gain]:
-    """Of each candidate, measured or not. ``noise``: the deviation of a run within its round."""
+    """The expected gain of each candidate, measured or not. ``noise``: the standard deviation of a run in its round."""
     measured = [*dict.fromkeys(each for times in rounds for each in times)]
     place = {each: number for number, each in enumerate(measured)}
     precision, seconds = np.zeros((len(measured), len(measured))), np.zeros(len(measured))
-    for times in rounds:  # of which only the differences count
+    for times in rounds:  # only differences within a round count
         own, found = [place[each] for each in times], np.array([*times.values()])
         precision[np.ix_(own, own)] += (np.eye(len(own)) - 1 / len(own)) / noise**2
         seconds[own] += (found - found.mean()) / noise**2
@@ -58,7 +58,7 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
 
 
 def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarray:
-    """Of the effects of two lists of configurations; the user's own has none."""
+    """The prior covariance, (some, others), of two lists of configurations; the user's own has no effects."""
     names = {setting: number for number, setting in enumerate({each: 0 for one in (*some, *others) for each in one})}
 
     def has(variants: Sequence[Variant]) -> np.ndarray:
@@ -74,11 +74,11 @@ def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarra
 
 
 def noise_of(rounds: Sequence[Times], *, floor: float) -> float:
-    """The most likely deviation of a run within its round, as gains repeat themselves.
+    """The most likely standard deviation of a run in its round, from how well gains repeat.
 
-    ``floor``: what the user's own configuration differed by from itself. Before anything is measured, the logarithm of
-    the noise is normally distributed around that of USUAL_NOISE with deviation 1, so a few runs that happen to agree do
-    not prove that there is none.
+    ``floor``: how much the user's own configuration differed from itself. The prior of the logarithm of the noise is
+    normal around that of USUAL_NOISE with deviation 1, so a few runs that happen to agree do not prove that there is
+    none.
     """
     variants = {each: 0 for times in rounds for each in times if each != BASE}
     repeated = [[times[BASE] - times[each] for times in rounds if {each, BASE} <= times.keys()] for each in variants]

@@ -1,4 +1,4 @@
-"""Writes a configuration as an experiment, which composes alone: the user's own, and what was found for it."""
+"""Writes a configuration as an experiment that needs no other overrides: the user's own and those that tune found."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +23,10 @@ HEAD = "# @package _global_\n# Found by `manyheads tune`: "
 
 
 def write(space: Space, variant: Variant, about: str, *, here: Path) -> Path:
-    """Write ``conf/experiment/tuned_<name>.yaml`` in the project ``here``; returns its path.
+    """Write ``conf/experiment/tuned_<name>.yaml`` in the project ``here``; return its path.
 
-    ``about``: a line on it. Raises ConfigurationError if an experiment cannot express the configuration.
+    ``about``: a line for its first comment. Raises ConfigurationError if an experiment cannot express the
+    configuration.
     """
     run, line = space.run(variant), space.line
     content = _content(space.overrides(variant), run, line)
@@ -45,7 +46,7 @@ def write(space: Space, variant: Variant, about: str, *, here: Path) -> Path:
 
 
 def _free(folder: Path, name: str) -> Path:
-    """The first name that nobody but a tuning has used."""
+    """The first path that is unused, or was written by a tuning."""
     for number in range(1, 100):
         path = folder / f"{name}{'' if number == 1 else f'_{number}'}.yaml"
         if not path.exists() or read_text(path).startswith(HEAD):
@@ -64,7 +65,7 @@ def _content(overrides: Sequence[str], run: RunConfig, line: CommandLine) -> Map
         if key == GROUP or key.startswith("hydra."):
             continue
         if each.is_delete() or each.package is not None:
-            raise ConfigurationError(f"{each.input_line}: an experiment cannot express that.")
+            raise ConfigurationError(f"{each.input_line}: an experiment cannot express this override.")
         if "." not in key and options(key, line.folders):
             groups.append({f"override /{key}": each.value()})
             continue

@@ -1,6 +1,6 @@
-"""The proof that what was timed can also be trained: an epoch or its beginning, an evaluation and a checkpoint.
+"""A run that proves that a timed configuration can also train: updates, an evaluation and a checkpoint.
 
-Timed updates alone would not tell that the memory is too small for an evaluation, or for a larger batch later.
+Timed updates alone do not show whether memory suffices for an evaluation, or for larger inputs later.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.files import remove
 from manyheads.runner.run.run_folder import RunFolder
 
-SHARE = 0.01  # of the budget, for the updates of one proof; its evaluation has as many batches
+SHARE = 0.01  # fraction of the budget for the updates of one proof; its evaluation has equally many batches
 
 
 def updates_of(budget: float, seconds: float, per_epoch: int) -> int:
-    """How many updates a proof makes. ``budget``: in seconds; ``seconds``: of an update."""
+    """The number of updates in a proof. ``budget``: in seconds; ``seconds``: per update."""
     return max(1, int(min(per_epoch, SHARE * budget / seconds)))
 
 
 def needing_most(run: RunConfig, updates: int) -> RunConfig:
-    """A run of an epoch with so many updates that needs as much memory as any: images of full size, nothing frozen."""
+    """The run with one epoch of this many updates and the highest memory use: full-size images, nothing frozen."""
     trainer = {
         "limit_train": updates,
         "limit_val": updates,

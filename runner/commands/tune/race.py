@@ -1,4 +1,4 @@
-"""Rounds in which several configurations ran, one after another in a drawn order, and what may be said of them."""
+"""Rounds in which several configurations ran one after another, and what they show about which is faster."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -10,17 +10,18 @@ import numpy as np
 from manyheads.runner.judge.sequential import SYMMETRIC, Interval, least_rounds, lower_bound
 
 Variant = tuple[str, ...]  # the overrides that are added to the user's, in alphabetical order
-TIE = 0.01  # of the logarithm of seconds, which is not worth another override
+TIE = 0.01  # a gain in the logarithm of seconds that is not worth another override
 BASE: Variant = ()  # the user's own configuration
 Times = Mapping[Variant, float]  # of one round: logarithms of the seconds of an update
 
 
 @dataclass
 class Race:
-    """``scale``: the spread of equal configurations in rounds that are not among these.
+    """Rounds of ``count`` configurations, and intervals for the gain of each over each other.
 
-    ``alpha``: how often anything that is said of the pairs among ``count`` configurations may be wrong, however often
-    one asks: with probability 1 - ``alpha`` all of it is true, so what is chosen by it may be compared by it as well.
+    ``scale``: the spread of equal configurations, from rounds that are not among these. ``alpha``: with probability 1 -
+    ``alpha`` all intervals of all pairs are right, however often one looks. So the same rounds may be used to choose a
+    configuration and to compare it.
     """
 
     scale: float
@@ -30,11 +31,11 @@ class Race:
     _shown: dict[tuple[Variant, Variant], float] = field(default_factory=dict)
 
     def gains(self, one: Variant, other: Variant) -> list[float]:
-        """By round in which both ran, how much faster ``one`` was: the logarithm of the ratio of their seconds."""
+        """How much faster ``one`` was, in each round in which both ran: the logarithm of the ratio of their seconds."""
         return [times[other] - times[one] for times in self.rounds if {one, other} <= times.keys()]
 
     def shows(self, one: Variant, other: Variant, *, above: float = 0.0) -> bool:
-        """Whether the gain of ``one`` over ``other`` is known to be larger than ``above``."""
+        """Whether the rounds show that the gain of ``one`` over ``other`` is larger than ``above``."""
         known = self._shown.get((one, other), -math.inf)
         if known < above and (gains := self.gains(one, other)):
             evidence = SYMMETRIC.log_evidence((np.asarray(gains) - above) / self.scale)
@@ -43,7 +44,7 @@ class Race:
         return known >= above
 
     def interval(self, one: Variant, other: Variant) -> Interval:
-        """Where the gain of ``one`` over ``other`` lies."""
+        """The interval of the gain of ``one`` over ``other``."""
         return Interval(self._low(one, other), -self._low(other, one))
 
     def _low(self, one: Variant, other: Variant) -> float:
@@ -56,7 +57,7 @@ class Race:
 
     @property
     def least_rounds(self) -> int:
-        """The fewest rounds after which it may be known which of two is faster."""
+        """The smallest number of rounds that can show which of two configurations is faster."""
         return least_rounds(SYMMETRIC, self._alpha_of_pair)
 
     @property
@@ -64,11 +65,11 @@ class Race:
         return 2 * self.alpha / max(self.count * (self.count - 1), 2)
 
     def leader(self, among: Sequence[Variant]) -> Variant:
-        """The fastest in most of the rounds in which all of them ran; of those within TIE the simplest."""
+        """The fastest by the median over the rounds in which all of them ran; among those within TIE, the simplest."""
         common = [times for times in self.rounds if times.keys() >= {*among}]
         if not common:
             return among[0]
-        averages = [fmean(times[each] for each in among) for times in common]  # of rounds, which drift
+        averages = [fmean(times[each] for each in among) for times in common]  # to remove a drift between rounds
         seconds = {
             each: median(times[each] - average for times, average in zip(common, averages, strict=True))
             for each in among

@@ -1,4 +1,4 @@
-"""The first part of a search: rounds of whatever may be fastest, as far as is known from those before."""
+"""The first phase of a search: rounds of the configurations that may be the fastest, judging by earlier rounds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -9,13 +9,14 @@ from typing import Protocol
 from manyheads.runner.commands.tune.effects import Gain, gains, noise_of, worth
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 
-SCREEN = "screen"  # what a round is for
-COMPARING = 8  # runs kept for comparing the updates of a candidate with those of the user's own, and proving it: 6 of
-# them, if they take as long as expected
-SCREENED = 0.35  # part of the budget that is left when screening ends, if that can bring a decision
-AT_ONCE = 3  # candidates of a round, beside the user's own configuration
-SURE, CLOSE = 2.0, 0.03  # nothing else may be so much faster, and so many deviations, for screening to end early
-COSTLY = 0.1  # part of the budget above which a run is too long to be tried
+SCREEN = "screen"  # the purpose of a round
+# Runs for which time is reserved to compare a candidate's updates with the user's own, and to prove it. It takes 6 runs
+# if they are as long as expected.
+COMPARING = 8
+SCREENED = 0.35  # fraction of the budget that is left when screening ends, if that suffices for a decision
+AT_ONCE = 3  # candidates in a round, beside the user's own configuration
+SURE, CLOSE = 2.0, 0.03  # screening ends if no mean gain plus SURE deviations exceeds the best's by more than CLOSE
+COSTLY = 0.1  # fraction of the budget above which a run is too long to be tried
 
 
 class BudgetSpent(Exception):
@@ -23,11 +24,11 @@ class BudgetSpent(Exception):
 
 
 class Bench(Protocol):
-    """Where configurations are measured."""
+    """Where the search has its configurations measured."""
 
     @property
     def left(self) -> float:
-        """The part of the budget that is left."""
+        """The fraction of the budget that is left."""
         ...
 
     @property
@@ -36,32 +37,32 @@ class Bench(Protocol):
         ...
 
     def share(self, candidates: Sequence[Variant]) -> float:
-        """The part of the budget that a run of each of these candidates takes."""
+        """The fraction of the budget that a run of each of these candidates takes in total."""
         ...
 
     def is_costly(self, candidate: Variant) -> bool:
-        """Whether a run of it is expected to take more than COSTLY of the budget, which is then recorded."""
+        """Whether a run of it is expected to take more than COSTLY of the budget; if so, it is recorded as refused."""
         ...
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
-        """Each candidate once, in a drawn order; without those that failed. Raises BudgetSpent."""
+        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises BudgetSpent."""
         ...
 
     def expected(self, candidate: Variant) -> str | None:
-        """The class of what the candidate computes, as its options declare it; None if it may not be chosen."""
+        """The expected class of the candidate's numerics; None if one like it may not be chosen."""
         ...
 
     def numerics(self, candidate: Variant) -> str | None:
-        """The class of what the candidate computes, compared with the user's own; None if it may not be chosen."""
+        """The class of the candidate's numerics, compared with the user's own; None if it may not be chosen."""
         ...
 
     def is_proved(self, candidate: Variant) -> bool:
-        """Whether the candidate also evaluates and writes a checkpoint."""
+        """Whether the candidate can also evaluate and write a checkpoint. Raises BudgetSpent."""
         ...
 
 
 class Space(Protocol):
-    """What can be tried."""
+    """The configurations that can be tried."""
 
     def steps(self, candidate: Variant) -> Sequence[str]:
         """The settings for which this candidate has alternatives, in the order in which they are tried."""
@@ -72,7 +73,7 @@ class Space(Protocol):
         ...
 
     def is_possible(self, candidate: Variant) -> bool:
-        """Whether it can run as far as one can tell before it does, and is no other one's in different words."""
+        """Whether it can run, as far as its config tells, and does not equal another candidate."""
         ...
 
     def saves_memory(self, candidate: Variant) -> bool:
@@ -80,19 +81,20 @@ class Space(Protocol):
         ...
 
     def in_other_precisions(self, candidate: Variant) -> Sequence[Variant]:
-        """The same candidate in other precisions, which are measured once."""
+        """The same configuration in each other precision."""
         ...
 
 
 @dataclass
 class Screening:
-    """``own``: the class of what computes the same as the user's configuration.
+    """The rounds of screening.
 
-    ``deciding``: how many rounds of two candidates can bring a decision between them.
+    First, each single change of the user's own configuration is measured, in the order of the space, except strategies
+    that save memory. Then each round takes the candidates with the highest optimistic gain (mean plus deviation) among
+    all single changes and the neighbours, in one setting, of every candidate that is expected to be faster.
 
-    First each single change of the user's own configuration has its turn, in the order of the space, except strategies
-    that save memory. Then each round has what may be the fastest, if one is as optimistic about each as is little known
-    of it, among all single changes and what differs in one setting from any that is expected to be faster.
+    ``own``: the class of numerics of the user's configuration. ``deciding``: the number of rounds that can decide
+    between two candidates.
     """
 
     bench: Bench
@@ -101,10 +103,11 @@ class Screening:
     deciding: int
     rounds: list[Times] = field(default_factory=list)
     failed: set[Variant] = field(default_factory=set)
-    _pool: dict[Variant, None] = field(default_factory=dict)  # what may be measured next
-    _around: set[Variant] = field(default_factory=set)  # those whose neighbours are in the pool
+    _pool: dict[Variant, None] = field(default_factory=dict)  # candidates that may be measured next
+    _around: set[Variant] = field(default_factory=set)  # candidates whose neighbours are in the pool
 
     def run(self) -> None:
+        """Screen until nothing else may be faster, or the rest of the budget is needed for a decision."""
         with suppress(BudgetSpent):
             self._add_around(BASE)
             while (picked := self._picked()) and self._leaves_enough(picked):
@@ -114,16 +117,16 @@ class Screening:
 
     @property
     def noise(self) -> float:
-        """The deviation of a run within its round."""
+        """The standard deviation of a run within its round."""
         return noise_of(self.rounds, floor=self.bench.scale / sqrt(2))
 
     def gains(self, among: Iterable[Variant], *, later: Sequence[Times] = ()) -> Mapping[Variant, Gain]:
-        """What is expected after all rounds, and ``later`` ones."""
+        """The expected gains after all rounds, and ``later`` ones."""
         return gains([*self.rounds, *later], [*among], noise=self.noise)
 
     @property
     def once(self) -> dict[Variant, float]:
-        """Of each candidate the gain in the first round in which it ran."""
+        """The gain of each candidate in the first round in which it ran."""
         found = {BASE: 0.0}
         for times in self.rounds:
             for each, seconds in times.items():
@@ -131,7 +134,7 @@ class Screening:
         return found
 
     def fastest(self, count: int) -> dict[str, list[Variant]]:
-        """By class as it is expected, at most ``count`` of what was measured and is expected to be faster."""
+        """By expected class, the best measured candidates that are expected to be faster; at most ``count`` of each."""
         measured = self.gains(each for each in self.once if each not in {BASE, *self.failed})
         found: dict[str, list[Variant]] = {self.own: []}
         for each in sorted(measured, key=lambda each: -worth(each, measured[each])):
@@ -141,7 +144,7 @@ class Screening:
         return found
 
     def _leaves_enough(self, picked: Sequence[Variant]) -> bool:
-        """Whether there is time for a decision after a round of these, or at least, in small budgets, for comparing."""
+        """Whether a round of these leaves time for a decision or, if the budget is too small for one, for comparing."""
         leader = next(iter(self.fastest(1)[self.own]), BASE)
         comparing = [leader] * COMPARING
         can_decide = self.bench.share(comparing + [BASE, leader] * self.deciding) <= SCREENED
@@ -149,7 +152,7 @@ class Screening:
         return left > (SCREENED if can_decide else self.bench.share(comparing))
 
     def _picked(self) -> list[Variant]:
-        """What is measured next; of other classes at most one, if it may be faster than all of the own class."""
+        """The candidates to measure next; at most one of another class, if it may be faster than all of the own."""
         known = self.gains(self._pool)
         # Single changes come first, since a setting may gain only on its own.
         single = {each for each in self._differing_from(BASE) if not self.space.saves_memory(each)} - self.once.keys()
@@ -181,7 +184,7 @@ class Screening:
                 self.reject(each)
 
     def reject(self, candidate: Variant) -> None:
-        """What failed, or computes something else, is neither measured again nor chosen."""
+        """Neither measure nor choose the candidate from now on: it failed, or computes something else."""
         self.failed.add(candidate)
         self._pool.pop(candidate, None)
 
@@ -193,6 +196,6 @@ class Screening:
                 self._pool |= dict.fromkeys(each for each in found if each not in {BASE, *self.failed, *self._pool})
 
     def _differing_from(self, variant: Variant) -> dict[Variant, None]:
-        """What differs from it in one setting, in the order of the space."""
+        """The candidates that differ from it in one setting, in the order of the space."""
         space = self.space
         return dict.fromkeys(each for step in space.steps(variant) for each in space.alternatives(variant, step))

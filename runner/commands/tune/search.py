@@ -1,6 +1,6 @@
-"""The search for the fastest configuration: what is measured next, and what follows from it.
+"""The search for the fastest configuration: decides what to measure next, and chooses.
 
-It is told logarithms of seconds and classes of numerics only, so recorded ones can be replayed.
+It sees only logarithms of seconds and classes of numerics, so recorded measurements can be replayed.
 """
 
 import math
@@ -14,21 +14,21 @@ from manyheads.runner.commands.tune.effects import Gain, worth
 from manyheads.runner.commands.tune.race import BASE, Race, Times, Variant
 from manyheads.runner.commands.tune.screening import COMPARING, Bench, BudgetSpent, Screening, Space
 
-DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # what a round is for
+DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # the purposes of rounds
 FINALISTS = 4  # of each class
 FRESH_ROUNDS = 5
 MOST_ROUNDS = 60
-SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can bring one
-LIKELY = 1.3  # deviations by which a gain is expected to be above 0 (90 %) to be taken for one until it is known better
-CONTRADICTED = 3.0  # standard errors by which the race may lie below what is expected
+SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can reach one
+LIKELY = 1.3  # an expected gain of at least this many deviations (90 %) counts as one unless the race contradicts
+CONTRADICTED = 3.0  # the race contradicts if it lies this many standard errors below the expected gain
 
 
 @dataclass
 class Search:
-    """``own``: the class of what computes the same as the user's configuration; ``alpha``: of all that is claimed.
+    """The search.
 
-    ``within``: how much slower than the best of those measured the chosen one may be, as a fraction, for the rounds to
-    end.
+    ``own``: the class of numerics of the user's configuration. ``alpha``: the error rate of all claims together.
+    ``within``: the rounds end once the choice is at most this fraction slower than the best of the finalists.
     """
 
     bench: Bench
@@ -48,13 +48,13 @@ class Search:
         self._race = Race(self.bench.scale, self.alpha, 1)
 
     def run(self) -> None:
-        """Screen, compare what the fastest compute, decide between them, and measure the best two once more.
+        """Screen, compare the numerics of the fastest, decide between them, and measure the best two once more.
 
-        It may be interrupted at any time: what is known is in ``outcome``.
+        It may be interrupted at any time: ``outcome`` is the result so far.
         """
         with suppress(BudgetSpent):
             is_settled = False
-            while not is_settled:  # all that was fastest may be refused, or fail, before something else is tried
+            while not is_settled:  # all finalists may fail or be refused: then screening continues
                 before = len(self.screening.failed)
                 self.screening.run()
                 self._settle()
@@ -64,7 +64,7 @@ class Search:
             self._precisions = self._in_other_precisions(self.outcome.choices[-1].candidate)
 
     def _settle(self) -> None:
-        """Compare what the fastest compute, decide between them, and measure the best two once more."""
+        """Compare the numerics of the fastest, decide between them, and measure the best two once more."""
         self._alive = self._compared(self._affordable(self.screening.fastest(FINALISTS)))
         self._race = self._race_of(self._alive)
         left = self._decide()
@@ -74,7 +74,7 @@ class Search:
 
     @property
     def outcome(self) -> Outcome:
-        """The user's own class, then each other one whose fastest is faster than that; and all that was measured."""
+        """The choices so far: of the user's own class, and of each other class whose fastest is faster than that."""
         own = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
         others = [self._choice(name, each) for name, each in self._alive.items() if name != self.own and each]
         choices = (own, *(each for each in others if each.candidate != BASE and each.gain > own.gain))
@@ -83,7 +83,7 @@ class Search:
     # -- finalists ---------------------------------------------------------------------------------------
 
     def _affordable(self, found: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
-        """As many of each class as the budget can bring a decision on; the fastest of each in any case."""
+        """As many of each class as the budget suffices to decide between; at least the fastest of each."""
         left = dict(found)
         while max(map(len, left.values())) > 1 and not self._fits(left):
             longest = max(left, key=lambda name: len(left[name]))
@@ -96,7 +96,7 @@ class Search:
         return self._has_time(running[1:] * COMPARING + running * rounds)
 
     def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
-        """By class as it was found by comparing the first updates; the next fastest for each that is refused."""
+        """The candidates by the class that comparing found; one that is refused is replaced by the next fastest."""
         found: dict[str, list[Variant]] = {self.own: []}
         others = self.screening.fastest(len(self.screening.once))
         with suppress(BudgetSpent):
@@ -104,7 +104,7 @@ class Search:
                 queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
                 while queue and count:
                     each = queue.pop(0)
-                    if self.bench.expected(each) is None:  # since one like it was refused
+                    if self.bench.expected(each) is None:  # one with the same signature was refused
                         continue
                     actual = self.bench.numerics(each)
                     if actual is not None and self.bench.is_proved(each):
@@ -120,7 +120,10 @@ class Search:
         return Race(math.sqrt(2) * self.screening.noise, self.alpha, len(_together(alive)))
 
     def _decide(self) -> dict[str, list[Variant]]:
-        """Rounds of all, without those that are slower than their class's fastest. Returns the others, by class."""
+        """Run rounds, and drop candidates that are shown to be slower than the fastest of their class.
+
+        Return the remaining ones, by class.
+        """
         race, left = self._race, {name: [*each] for name, each in self._alive.items()}
         left[self.own].insert(0, BASE)
         everyone = {name: [*each] for name, each in left.items()}
@@ -149,7 +152,7 @@ class Search:
         return close and (leader == BASE or race.shows(leader, BASE))
 
     def _has_chosen(self, running: Sequence[Variant]) -> bool:
-        """Whether the rounds have chosen between candidates, which makes the chosen one seem faster than it is."""
+        """Whether the rounds chose between several candidates, which makes the best one seem faster than it is."""
         return len(running) > 1 and self._race.count > 2
 
     # -- choosing ----------------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ class Search:
         )
 
     def _is_likely(self, candidate: Variant, expected: Gain) -> bool:
-        """Whether it is expected to be faster, and the race does not contradict: screening may have met a stall."""
+        """Whether it is expected to be faster, and the race does not contradict, as it does if a run stalled before."""
         race, gains = self._race, self._race.gains(candidate, BASE)
         least = expected.mean - CONTRADICTED * race.scale / math.sqrt(len(gains)) if gains else -math.inf
         return expected.mean >= LIKELY * expected.deviation and median(gains or [0.0]) >= least

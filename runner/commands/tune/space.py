@@ -1,4 +1,4 @@
-"""What a tuning may try: configurations next to one another, composed like any run's."""
+"""The configurations that a tuning may try, and their neighbours; they are composed like any run's."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,18 +16,21 @@ from manyheads.runner.option.rules import COMMUNICATION, COMPUTE, DATA, OPTIMIZE
 from manyheads.runner.option.run_config import RunConfig
 
 PRECISION = "precision"
-OF_STRATEGY = ("parallel.", "launcher.")  # what a strategy brings its own values for
-# What usually pays is tried first: more devices, then batches in time, then how they are computed and exchanged.
+OF_STRATEGY = ("parallel.", "launcher.")  # overrides that are dropped when another strategy is chosen
+# The settings that usually gain most come first: after the number of devices, loading, then computing, communication.
 ORDER = (DATA, COMPUTE, COMMUNICATION, OPTIMIZER)
 
 
 @dataclass
 class Space:
-    """``line``, ``origin``: of the user's own configuration, as resolved.
+    """The space of configurations.
 
-    ``over``: patterns of the only keys to try, such as ``trainer.*``; ``fixed``: of keys to leave alone;
-    ``precisions``: whether every configuration is tried in other precisions; ``gradients``: whether it is tried to
-    compress them, or to combine them in other ways. ``refused``: by overrides, why they cannot run.
+    ``line``, ``origin``: the resolved command line of the user's own configuration, and where its configs come from.
+    ``over``: patterns of the only keys to try, such as ``trainer.*``; empty: all.
+    ``fixed``: patterns of keys to leave unchanged.
+    ``precisions``: whether every configuration is tried in other precisions too.
+    ``gradients``: whether to try compressing gradients, or combining them other than by averaging.
+    ``refused``: why a configuration cannot run, by its overrides; it is added to.
     """
 
     line: CommandLine
@@ -41,7 +44,7 @@ class Space:
     _settings: dict[Variant, list[Candidate]] = field(default_factory=dict)
 
     def check_patterns(self) -> None:
-        """Raise ConfigurationError for a pattern that stands for no key of the user's configuration."""
+        """Raise ConfigurationError for a pattern that matches no key of the user's configuration."""
         known = {PRECISION, STRATEGY, *(each.key for each in self._candidates(BASE))}
         for flag, patterns in (("--over", self.over), ("--fix", self.fixed)):
             for pattern in patterns:
@@ -49,7 +52,7 @@ class Space:
                     raise not_allowed(flag, pattern, f"{', '.join(sorted(known))}, or patterns such as data.*")
 
     def run(self, variant: Variant) -> RunConfig:
-        """The complete run config. Raises ConfigurationError for one that cannot run here."""
+        """The complete run config of a configuration. Raises ConfigurationError if it cannot run here."""
         if variant not in self._runs:
             self._runs[variant] = run_config(self.overrides(variant), self.line, self.origin)
         found = self._runs[variant]
@@ -57,12 +60,12 @@ class Space:
         return found
 
     def overrides(self, variant: Variant) -> list[str]:
-        """All overrides of a configuration: the user's, but for those that it replaces, and its own."""
+        """All overrides of a configuration: its own, and those of the user's that it does not replace."""
         replaced = {each.partition("=")[0] for each in variant}
         return [*_without(self.line.overrides, *replaced), *variant]
 
     def steps(self, variant: Variant) -> list[str]:
-        """The keys for which other values may be tried, beginning from this configuration."""
+        """The keys of this configuration for which other values may be tried, in the order in which to try them."""
         parts = {each.key: each.part for each in self._candidates(variant)}
         keys = sorted(parts, key=lambda key: ORDER.index(parts[key]))
         first = [PRECISION] if self.precisions else []
@@ -84,14 +87,14 @@ class Space:
         return [each for each in found if self.is_possible(each)]
 
     def _candidates(self, variant: Variant) -> list[Candidate]:
-        """Other values of its keys."""
+        """Other values that the options of this configuration declare for their keys."""
         if variant not in self._settings:
             self._settings[variant] = [*settings(self.run(variant))]
         return self._settings[variant]
 
     @cached_property
     def _strategies(self) -> list[str]:
-        """Other strategies than the user's own, as overrides."""
+        """All strategies but the user's own, as overrides."""
         found = [*strategies(self.run(BASE))]
         for each in found:
             if each.reason:
@@ -125,7 +128,7 @@ class Space:
                 self._refuse(each, step)
 
     def is_possible(self, variant: Variant) -> bool:
-        """Whether it can run as far as its config tells, and is no other one's in different words."""
+        """Whether it can run, as far as its config tells, and does not equal another configuration."""
         if variant not in self._runs:
             try:
                 run = self.run(variant)
@@ -149,7 +152,7 @@ class Space:
 
 
 def _other_updates(run: RunConfig) -> str:
-    """Why a strategy does not take the updates of one process; empty if it does."""
+    """Why a run's strategy does not take the same updates as one process; empty if it does."""
     if not run.parallel.is_exact:
         return f"parallel={run.parallel.name} takes other updates than one process"
     if run.parallel.outlives_ranks:
@@ -162,5 +165,5 @@ def _without(variant: Sequence[str], *keys: str) -> list[str]:
 
 
 def _ordered(variant: Sequence[str]) -> Variant:
-    """Groups before keys, each in alphabetical order, so that equal configurations are equal."""
+    """Groups before keys, each in alphabetical order, so that equal sets of overrides compare equal."""
     return tuple(sorted({*variant}, key=lambda each: ("." in each.partition("=")[0], each)))

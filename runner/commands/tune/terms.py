@@ -1,4 +1,4 @@
-"""The terms of a tuning: what is tried, and how long it may take."""
+"""The terms of a tuning: what it may try, and how long it may take."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,14 @@ ASKED, ANY = "asked", "any"
 
 @dataclass(frozen=True)
 class Terms:
-    """``budget``: a duration; ``over``: patterns of the only keys to try, with commas; ``fix``: of keys to leave alone.
+    """The flags of a tuning. Raises ConfigurationError for values that are not allowed.
 
-    ``within``: how much slower than the best of those measured to a decision the answer may be, as a fraction;
-    ``precision``: "asked", or "any" to try every configuration in other precisions too; ``allow_changed_numerics``:
-    whether gradients may be compressed, or combined in other ways.
-
-    Raises ConfigurationError for values that are not allowed.
+    ``budget``: a duration such as 10m.
+    ``over``: patterns of the only keys to try, separated by commas; empty: all.
+    ``fix``: patterns of keys to leave unchanged, separated by commas.
+    ``within``: how much slower than the best of those measured to a decision the answer may be, as a fraction.
+    ``precision``: ASKED, or ANY to try every configuration in other precisions too.
+    ``allow_changed_numerics``: whether gradients may be compressed, or combined other than by averaging.
     """
 
     budget: str = "10m"
@@ -33,11 +34,11 @@ class Terms:
             raise not_allowed("--within", self.within, "a number between 0 and 1, such as 0.03")
 
     def patterns(self, flag: str) -> list[str]:
-        """Those of ``flag``, "over" or "fix"."""
+        """The patterns of ``flag``, "over" or "fix"."""
         text: str = getattr(self, flag)
         return [each for each in text.split(",") if each]
 
     @property
     def seconds(self) -> float:
-        """The budget."""
+        """The budget in seconds."""
         return seconds(self.budget) or 0.0

@@ -1,4 +1,4 @@
-"""One configuration beside the user's own: both as ``judge`` sees them in a tuning's ledger."""
+"""Compares a configuration of a tuning with the user's own, as ``judge`` does, by runs of the tuning's ledger."""
 
 from dataclasses import replace
 
@@ -13,11 +13,14 @@ from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 
 SAME, SHARES = "same numerics", "BatchNorm over each rank's share"
-ALPHA, LEAST = 0.05, 0.0  # of a judgement; a trial only examines
+ALPHA, LEAST = 0.05, 0.0  # a question needs them, but a trial never reaches a verdict
 
 
 class Trial:
-    """``arm``: the configuration's name in the ledger of ``runs``; ``base``, ``run``: complete run configs."""
+    """The examination of one configuration, before it may be chosen.
+
+    ``arm``: its name in the ledger of ``runs``. ``base``, ``run``: the run configs of the user's own and of this one.
+    """
 
     def __init__(self, runs: Runs, arm: str, base: RunConfig, run: RunConfig):
         self.question = Question(
@@ -38,7 +41,7 @@ class Trial:
         self._judgement = Judgement(_PairRuns(runs, arm), self.question, budget=0.0, keeps_steps=True)
 
     def check(self) -> str:
-        """The class of its numerics that follows from whether there is a BatchNorm over each rank's share.
+        """The class of its numerics, from what it computes on: also whether it has BatchNorm over each rank's samples.
 
         Raises Refused if it computes on other samples, in other batches or other dtypes.
         """
@@ -48,8 +51,8 @@ class Trial:
         return SAME if self.expected == SHARES and not next(rows).findings[BATCH_STATISTICS] else self.expected
 
     def examine(self) -> str:
-        """The class of its numerics. Raises Refused if it does not take the user's own updates."""
-        if self._of_gradients:  # whose updates are meant to be others
+        """The class of its numerics, from comparing steps. Raises Refused if its updates are not the user's own."""
+        if self._of_gradients:  # its updates differ on purpose
             return self.check()
         self._judgement.examine()
         claims = self._claims()
@@ -65,7 +68,7 @@ class Trial:
 
     @property
     def expected(self) -> str:
-        """The class as the options of both declare it."""
+        """The class of its numerics as the options of both configurations declare it."""
         if self._of_gradients:
             return self._of_gradients
         if self.question.changes_precision:
@@ -74,7 +77,7 @@ class Trial:
 
 
 def gradients_of(run: RunConfig) -> str:
-    """The keys by which gradients are compressed or combined in another way than averaging, as overrides."""
+    """The overrides that compress gradients, or combine them other than by averaging."""
     keys = run.parallel.changes_gradients.items()
     return " ".join(f"parallel.{key}={run.parallel.section[key]}" for key, plain in keys if _has(run, key, plain))
 
@@ -92,7 +95,7 @@ class Refused(Exception):
 
 
 class _PairRuns(Runs):
-    """The runs of a tuning, without those of other configurations."""
+    """The runs of a tuning with the user's own configuration and with ``arm``."""
 
     def __init__(self, runs: Runs, arm: str):
         super().__init__(runs.folder)
@@ -105,7 +108,7 @@ class _PairRuns(Runs):
 
 
 class _PairLedger(RunLedger):
-    """Their rows, where what ``judge`` calls the change is ``arm``."""
+    """Their ledger, in which ``arm`` is called CHANGE, as ``judge`` expects."""
 
     def __init__(self, runs: Runs, arm: str):
         super().__init__(runs.folder)

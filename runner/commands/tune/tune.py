@@ -1,4 +1,4 @@
-"""``manyheads tune``: ask, search, write the experiment."""
+"""``manyheads tune``: start or continue a tuning, search, write page and experiment."""
 
 import json
 import math
@@ -34,15 +34,15 @@ from manyheads.runner.run.seal import digest_of
 
 TUNINGS = Path("outputs") / "tunings"
 LOCK = ".asked"
-SERVERS = 4  # that ranks are forked from, one for each number of threads and the like, each some 300 MB
+SERVERS = 4  # processes from which ranks are forked, one for each set of launcher settings; each takes some 300 MB
 FORMAT = 1
 
 
 def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = None) -> Tuned:
     """Find the fastest way to compute the updates of a run. ``overrides``: as for train.
 
-    Asked again, the same tuning continues. Raises ConfigurationError, what the user's own configuration fails with, and
-    Interrupted, with the answer so far.
+    The same call again continues the same tuning. Raises ConfigurationError if it is refused, RunFailed if the user's
+    own configuration fails, and Interrupted, with the answer so far.
     """
     words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
     line, origin = resolve_origin(CommandLine.of(words, config_dir))
@@ -79,7 +79,7 @@ def _check(space: Space) -> None:
 
 
 def _asked(space: Space, words: Sequence[str], terms: Terms, named: Path | None) -> tuple[Runs, str]:
-    """The runs of a new tuning, or of one that was begun with the same question; and the draw of its orders."""
+    """The runs of a new tuning, or of one with the same question that is continued, and the draw that orders them."""
     asked = {
         "base": dict(space.run(BASE).written),
         "over": terms.over,
@@ -101,7 +101,7 @@ def _asked(space: Space, words: Sequence[str], terms: Terms, named: Path | None)
 
 
 def _answer(bench: Bench, words: Sequence[str], search: Search, space: Space, limits: Mapping[Variant, Limit]) -> Tuned:
-    """What is known, with its page and its experiment written."""
+    """The answer so far, after writing its page and its experiment."""
     spent = bench.budget.by_purpose()
     answer = Tuned.of(bench.runs.folder, words, search.outcome, space, spent, limits, _written(search, space, words))
     write_whole(answer.page, as_page(answer, bench.runs.ledger.rows()))
@@ -109,7 +109,10 @@ def _answer(bench: Bench, words: Sequence[str], search: Search, space: Space, li
 
 
 def _written(search: Search, space: Space, words: Sequence[str]) -> Path | None:
-    """The experiment with the first choice; None if that is the user's own configuration, or cannot be written."""
+    """Write the experiment with the first choice; return its path.
+
+    None if the choice is the user's own configuration, or if it cannot be written.
+    """
     choice: Choice = search.outcome.choices[0]
     if choice.candidate == BASE:
         return None

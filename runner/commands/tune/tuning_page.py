@@ -1,4 +1,4 @@
-"""tuning.html: one self-contained page of a tuning, without a network or a server."""
+"""tuning.html: a tuning as one self-contained page, which needs neither network nor server."""
 
 import math
 import time
@@ -22,11 +22,11 @@ from manyheads.runner.report.series import Line
 TEMPLATE = Path(__file__).with_name("tuning.html.j2")
 AFTERWARDS = (DECIDE, FRESH)
 TITLES = ["configuration", "ms per update", "speed-up when screened", "rounds afterwards", "speed-up in them"]
-Speedups = Mapping[str, list[tuple[str, float]]]  # by configuration: the purpose of each round, and its speed-up
+Speedups = Mapping[str, list[tuple[str, float]]]  # by configuration, the purpose and speed-up of each round
 
 
 def as_page(answer: Tuned, rows: Sequence[RunRow]) -> str:
-    """The page as text. ``rows``: of the ledger."""
+    """The page as HTML. ``rows``: all runs of the ledger."""
     found = _speedups(rows)
     first, (numerics, headline, *others) = answer.choices[0], answer.lines()
     return html_page(
@@ -55,7 +55,7 @@ def _facts(answer: Tuned, rows: Sequence[RunRow]) -> dict[str, str]:
 
 
 def _speedups(rows: Sequence[RunRow]) -> Speedups:
-    """Over the user's own configuration in the same round, in the order of the rounds."""
+    """Speed-ups over the user's own configuration in the same round, in the order of the rounds."""
     rounds: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for row in rows:
         if row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED:
@@ -69,7 +69,7 @@ def _speedups(rows: Sequence[RunRow]) -> Speedups:
 
 
 def _charts(found: Speedups) -> list[Chart]:
-    """The rounds after screening, in which several configurations ran again and again."""
+    """A chart of the rounds after screening, in which the finalists ran repeatedly; none before them."""
     colours, lines, last = cycle(OTHERS), [], 0
     for arm, rounds in found.items():
         values = [speedup for purpose, speedup in rounds if purpose in AFTERWARDS]
@@ -81,14 +81,14 @@ def _charts(found: Speedups) -> list[Chart]:
         return []
     lines.append(Line(None, YOURS, "#56646e", "dot", [1, max(last, 2)], [1.0, 1.0]))
     note = (
-        "How many times as fast as your configuration in the same round. Those that were slower than another end early."
+        "Speed-up over your configuration in the same round. The line of a configuration shown to be slower ends early."
     )
     axes = Axis("round after screening", is_whole=True), Axis("speed-up")
     return [Chart("rounds", "Every round after screening", note, *axes, lines)]
 
 
 def _table(found: Speedups, rows: Sequence[RunRow]) -> Iterator[list[str]]:
-    """The fastest first, those of one round behind those of several."""
+    """The table's rows: configurations with rounds after screening, then the others, each part by speed-up."""
 
     def afterwards(arm: str) -> list[float]:
         return [speedup for purpose, speedup in found[arm] if purpose in AFTERWARDS]

@@ -1,4 +1,4 @@
-"""The runs of a tuning: which config each has, how long it may take; they are read from the ledger or started."""
+"""The runs of a tuning: read from the ledger, or started, with the config and the time limit of each."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,21 +20,23 @@ from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 
-PATIENCE = 10  # times the seconds of a run of the user's own configuration after which another one has failed,
-LEAST_PATIENCE, LONGEST = 120.0, 0.1  # and these in addition, or this part of the budget
+# A run has failed after PATIENCE times the seconds of one of the user's own configuration, plus LEAST_PATIENCE seconds
+# or the fraction LONGEST of the budget, whichever is less.
+PATIENCE = 10
+LEAST_PATIENCE, LONGEST = 120.0, 0.1
 LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
 
 
 @dataclass
 class TuningRuns:
-    """``run``: composes a configuration."""
+    """The runs of a tuning. ``run``: composes a configuration. ``budget``: counts each run that is read or started."""
 
     runs: Runs
     run: Callable[[Variant], RunConfig]
     budget: Budget
 
     def start(self, purpose: Purpose, variant: Variant, round: int = 0, place: int = 0) -> RunRow:
-        """The run as it is recorded, or else started now."""
+        """The row of the run: from the ledger if it has ended before, otherwise after starting it."""
         asked = (purpose.name, arm_of(variant), round, place)
         for row in self.runs.ledger.rows():
             if (row.purpose, row.arm, row.round, row.place) == asked and row.state in (COMPLETED, FAILED):
@@ -62,7 +64,7 @@ class TuningRuns:
         return {**config, "launcher": {**config["launcher"], "timeout": self._patience(purpose, variant) / 60}}
 
     def _patience(self, purpose: str, variant: Variant) -> float:
-        """Seconds after which a run has failed, the same for all that should take equally long."""
+        """Seconds after which a run has failed; equal for all runs that should take equally long."""
         beside = self.seconds_of_proof if purpose == PROOF.name else 0.0
         floor = median((row.ended or row.began) - row.began for row in self.runs.ledger.rows() if row.purpose == FLOOR)
         longer = 2 * sum(map(startup_of, variant))
@@ -70,26 +72,27 @@ class TuningRuns:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Of the user's own configuration."""
+        """What the user's own configuration computes on: the findings of its FACTS run."""
         return next(row.findings for row in self.runs.ledger.rows() if row.purpose == FACTS)
 
     def trial(self, variant: Variant) -> Trial:
+        """The examination of a configuration."""
         return Trial(self.runs, arm_of(variant), self.run(BASE), self.run(variant))
 
     def updates(self) -> int:
-        """How many updates a run times: the same number for every configuration."""
+        """The number of updates that a run times; equal for all configurations."""
         return updates_of(self.runs.ledger.rows())
 
     @property
     def seconds_of_timed(self) -> float:
-        """What a timed run of the user's own configuration takes, as far as the trial tells."""
+        """The seconds of a timed run of the user's own configuration, estimated from the trial run."""
         trial = next(row for row in self.runs.ledger.rows() if row.purpose == TRIAL and row.state == COMPLETED)
         took, seconds = (trial.ended or trial.began) - trial.began, trial.findings["seconds"]
         return float(took + (self.updates() / trial.findings["updates"] - 1) * seconds)
 
     @property
     def seconds_of_proof(self) -> float:
-        """At most, if it is as fast as the user's own: for its updates, and as many batches of an evaluation."""
+        """The most seconds of a proof as fast as the user's own: for its updates, and as many batches of evaluation."""
         return 2 * SHARE * self.budget.total
 
     def _updates_of_proof(self, per_epoch: int) -> int:
