@@ -1,4 +1,4 @@
-"""``manyheads train`` in a checkout that need not be installed. `python run.py --help` shows what can be chosen."""
+"""``manyheads train`` in a checkout that is not installed. `python run.py --help` lists groups and options."""
 
 import os
 import sys
@@ -6,9 +6,9 @@ from pathlib import Path
 
 NAMES = str(Path(__file__).resolve().parent / ".names")
 if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and no other, in every child process too
-    sys.path[: not sys.flags.safe_path] = [NAMES]  # in this file's folder's place, if that is there
+    sys.path[: not sys.flags.safe_path] = [NAMES]  # replaces this file's folder, which is first without safe_path
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [NAMES, os.environ.get("PYTHONPATH")]))
-    os.environ["PYTHONSAFEPATH"] = "1"  # nor what lies in the working directory, which somebody may have sent
+    os.environ["PYTHONSAFEPATH"] = "1"  # child processes import nothing from the working directory: others may own it
 
 
 from manyheads.runner.app import main

@@ -3,7 +3,7 @@
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the working directory, which may be a folder that somebody sent
+    del sys.path[0]  # the working directory, which may be somebody else's folder
 
 import os
 from pathlib import Path

@@ -21,7 +21,7 @@ from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import EVENT
 from manyheads.runner.run.run_folder import RunFolder
 
-Term = str | float | bool | Path  # what a flag of a command is set to
+Term = str | float | bool | Path  # the value of a command's flag
 
 
 def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Result:
@@ -42,14 +42,14 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
     try:
         ended = call("train", *line.arguments)
     finally:
-        remove_if_empty(folder.path)  # it holds a run, unless that was refused
+        remove_if_empty(folder.path)  # as it is if the run was refused
     if ended.code:
         raise ended.error(Failure.from_json((folder.read_result() or {}).get("error")))
     return Result.of(folder.path)
 
 
 def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
-    """The overrides as command line arguments. Raises ConfigurationError if they are not a list of overrides."""
+    """The command line with these overrides. Raises ConfigurationError if they are a string instead of a list."""
     if isinstance(overrides, str):
         raise ConfigurationError(f'{overrides!r} is a string. Allowed: a list of overrides, such as ["{overrides}"].')
     typed = (*map(str, overrides), *(() if conf is None else ("--config-dir", str(conf))))
@@ -70,7 +70,11 @@ def as_flags(terms: Mapping[str, Term]) -> list[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One job of a sweep. ``overrides``: its own, by key; ``reason``: why it failed or was skipped, or empty."""
+    """One job of a sweep.
+
+    ``overrides``: its swept values, by key; ``reason``: why it failed or was skipped, otherwise empty; ``metrics``: of
+    its last evaluation; ``folder``: its run folder.
+    """
 
     job: int
     overrides: dict[str, Any]
@@ -81,7 +85,7 @@ class Row:
 
 
 class Sweep(Sequence[Row]):
-    """The jobs of a sweep in order, including those that failed or were skipped. ``folder``: that of the sweep."""
+    """The jobs of a sweep in order, including those that failed or were skipped. ``folder``: the sweep's folder."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder).resolve()
@@ -127,7 +131,7 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
 
     overrides: as on the command line. conf: a folder with your own configs, like --config-dir.
 
-    A job that fails is a row with that status. Raises ConfigurationError if the sweep as a whole is refused, and
+    A job that fails has a row with that status. Raises ConfigurationError if the whole sweep is refused, and
     KeyboardInterrupt if it was stopped; ``manyheads resume`` continues it.
     """
     line = as_typed(overrides, conf)
@@ -136,9 +140,9 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
     try:
         ended = call("train", "-m", *line.arguments)
     finally:
-        remove_if_empty(folder.resolve())  # it holds jobs, unless the sweep was refused
+        remove_if_empty(folder.resolve())  # as it is if the sweep was refused
     found = Sweep(folder)
-    if ended.code and not found:  # else a job's failure is in its row
+    if ended.code and not found:  # otherwise a job failed, and its row says so
         raise ended.error()
     return found
 
@@ -147,7 +151,7 @@ def call(*words: str) -> ChildEnd:
     """Run ``manyheads <words>`` to its end, forwarding its output line by line to ``sys.stdout``, events to stderr.
 
     Ctrl-C, or a notebook's stop button, asks the command to stop with a checkpoint; a second one ends it at once.
-    Raises KeyboardInterrupt once it has ended. So does SIGTERM, which then has the effect that it has otherwise.
+    Raises KeyboardInterrupt once it has ended. SIGTERM also stops the command, and then takes its usual effect here.
     """
     command = [sys.executable, "-m", "manyheads", *words]
     environment = {**os.environ, "PYTHONPATH": invocation.import_path(), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
@@ -164,5 +168,5 @@ def call(*words: str) -> ChildEnd:
         for kept in getattr(reason, "__notes__", ()):
             stop.add_note(kept)
         with suppress(KeyboardInterrupt):
-            signal.raise_signal(reason.signum)  # which this process was about to get
+            signal.raise_signal(reason.signum)  # now it takes its usual effect on this process
         raise stop from None

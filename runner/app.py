@@ -1,6 +1,7 @@
-"""All commands behind one: each file of ``commands`` is one, with HELP, and either add_arguments and run, or take.
+"""The program ``manyheads``: finds the module of a command, parses its arguments and runs it.
 
-``run`` and ``take`` return the command's answer, whose class their annotation names.
+Each module of ``commands`` is a command. It has HELP, and either add_arguments and run or, if it parses its arguments
+itself, take. ``run`` and ``take`` return the command's answer, whose class their annotation names.
 """
 
 import argparse
@@ -21,10 +22,10 @@ COMPLETION = ("-sc", "--shell-completion")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints end the command as its other errors do."""
+    """A parser whose errors end the command like any other ConfigurationError."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage. Raises ConfigurationError."""
+        """Print the usage, and raise a ConfigurationError about ``message``."""
         self.print_usage(sys.stderr)
         raise refused_arguments(message)
 
@@ -32,12 +33,12 @@ class Parser(argparse.ArgumentParser):
 def script() -> int:
     """The console script ``manyheads``."""
     invocation.note_script()
-    os.environ["PYTHONSAFEPATH"] = "1"  # no child process imports what lies in the working directory
+    os.environ["PYTHONSAFEPATH"] = "1"  # no child process imports from the working directory
     return main()
 
 
 def main(typed: Sequence[str] | None = None) -> int:
-    """Parse the command, do it, return the exit code. ``typed``: its words, by default those of this process."""
+    """Run a command and return its exit code. ``typed``: its arguments, by default those of this process."""
     words = list(sys.argv[1:] if typed is None else typed)
     as_json = "--json" in words
     if words[:1] and words[0].partition("=")[0] in COMPLETION:
@@ -57,9 +58,9 @@ def _run(words: list[str]) -> Answer | None:
     parser.add_argument("--version", action="version", version=f"manyheads {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     known = commands.names()
-    for name in words[:1] if known.keys() & words[:1] else known:  # one alone needs no other's libraries
+    for name in words[:1] if known.keys() & words[:1] else known:  # a single command does not import the others
         module = commands.module_of(name)
-        if words[:1] == [name] and hasattr(module, "take"):  # it has a parser of its own
+        if words[:1] == [name] and hasattr(module, "take"):  # it parses its arguments itself
             return module.take(words[1:], wants_answer=typed.json)
         command = subparsers.add_parser(name, help=module.HELP, allow_abbrev=False, parents=[common])
         if hasattr(module, "add_arguments"):
@@ -68,7 +69,7 @@ def _run(words: list[str]) -> Answer | None:
     arguments, rest = parser.parse_known_args(words)
     if rest and (not hasattr(arguments, "overrides") or any(one.startswith("-") for one in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if rest:  # overrides behind an option
+    if rest:  # overrides after a flag
         arguments.overrides += rest
     arguments.json = typed.json
     return arguments.run(arguments)

@@ -1,4 +1,4 @@
-"""How a run can end other than successfully, each with the exit code of the process, and what failed first in it."""
+"""The errors with which runs and commands end, their exit codes, and the failure that caused them."""
 
 import errno
 import json
@@ -14,13 +14,13 @@ from enum import IntEnum, StrEnum
 from functools import cache
 from typing import Any, ClassVar, Self, TextIO
 
-# Gloo closes its connections before the error that it raises can be reported, and other ranks hear that first.
+# Gloo closes its connections before the error that it raises can be reported, so other ranks notice the former first.
 LOST_PEER = ("connection closed by peer", "connection reset by peer")
 NO_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory")  # of a GPU, or torch's CPU allocator
 
 
 class ExitCode(IntEnum):
-    """The outcome of a command; the only table of exit codes (docs/programs.md). ``meaning``: a sentence."""
+    """The exit code of a command, also explained in docs/programs.md. ``meaning``: a sentence."""
 
     meaning: str
 
@@ -40,24 +40,24 @@ class ExitCode(IntEnum):
 
 
 class Kind(StrEnum):
-    """All kinds of failures that this project tells apart."""
+    """All kinds of failures that this project distinguishes."""
 
     RAISED = "Raised"  # an exception of any other kind
     MISTAKE = "ConfigurationError"  # by the user: nothing was wrong with the run
     DIVERGED = "FloatingPointError"  # the loss is no longer a number
-    CORRUPTED = "Corrupted"  # two computations of the same differ, or memory has changed by itself
+    CORRUPTED = "Corrupted"  # a repeated computation gave another result, or memory has changed by itself
     OUT_OF_MEMORY = "OutOfMemory"  # more was requested than the machine, or the job, has
     LOST_PEER = "LostPeer"  # an exception which only reports that another rank is gone
     PROCESS_DIED = "ProcessDied"  # a process ended without reporting why
     STALLED = "Stalled"  # no progress within launcher.stall_timeout
     TIMED_OUT = "TimedOut"  # longer than launcher.timeout, or the queue, allows
     NODE_LOST = "NodeLost"  # a machine is gone, or was never reached
-    PARENT_ENDED = "ParentEnded"  # the run's parent ended this machine's part, or is gone
+    PARENT_ENDED = "ParentEnded"  # the run's parent ended the ranks of this machine, or is gone
     NOT_STARTED = "NotStarted"  # a queue or cluster ended the run before it began, or had no room
     CANCELLED = "Cancelled"  # by a queue, on request
     PREEMPTED = "Preempted"  # by a queue, for another job
-    UNREACHABLE = "Unreachable"  # a queue or cluster does not answer, or does not do as asked
-    PROGRAM_FAILED = "ProgramFailed"  # another program than a rank
+    UNREACHABLE = "Unreachable"  # a queue or cluster does not answer, or refuses a request
+    PROGRAM_FAILED = "ProgramFailed"  # a program other than a rank
 
 
 class Code(StrEnum):
@@ -76,9 +76,9 @@ _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE)
 
 
 def lost_output(error: BaseException) -> OSError | None:
-    """The failure of standard output that caused ``error``: a full disk, or no reader; None for other causes.
+    """The failure of standard output that caused ``error``: a full disk, or no reader. None for other causes.
 
-    Such an error does not name its file, so another line is printed to find out.
+    ``error`` does not name its file, so an empty line is printed to find out whether stdout is the cause.
     """
     if not isinstance(error, OSError) or error.filename is not None or error.errno not in _OF_OUTPUT:
         return None
@@ -118,7 +118,7 @@ class Failure:
     def of(cls, error: BaseException, *, rank: int | None = None) -> "Failure":
         """The failure of a process that ``error`` ends, with the exit code of the error, or 1 if it has none.
 
-        Where its standard output is lost there is no traceback, which leads nowhere.
+        If standard output is lost, the traceback is omitted: it would not help.
         """
         if (lost := lost_output(error)) is not None:
             return cls(rank=rank, exit_code=1, type=type(lost).__name__, message=f"{NO_OUTPUT}: {lost.strerror}")
@@ -136,7 +136,7 @@ class Failure:
 
     @classmethod
     def from_json(cls, content: object) -> "Failure | None":
-        """The failure in parsed JSON, whose other keys are ignored; None where it holds no type and message."""
+        """The failure in parsed JSON; None if type or message is missing. Unknown keys are ignored."""
         if not isinstance(content, dict):
             return None
         numbers = {key: content[key] for key in ("rank", "exit_code") if type(content.get(key)) is int}
@@ -181,15 +181,15 @@ def _kind(error: BaseException) -> Kind:
 class ConfigurationError(ValueError):
     """A mistake by the user: the message names the value, what is allowed and the key to set.
 
-    The same for programs, if it can be said: ``key``, the key or flag that is wrong; ``value``, what it was set to;
-    ``allowed``, the values that may be chosen, or a description of them: if not given, what the message says.
+    For programs, as far as known: ``key``, the key or flag that is wrong; ``value``, its value; ``allowed``, the
+    allowed values or a description of them, by default what follows "Allowed: " in the message.
     """
 
     exit_code = ExitCode.REFUSED
     kind = Kind.MISTAKE
     code: ClassVar[Code] = Code.MISTAKE
     reported = False  # whether it has been printed
-    answer: Any = None  # what is known of the result nevertheless
+    answer: Any = None  # the command's answer, as far as it is known
 
     def __init__(self, message: str, *, key: str | None = None, value: Any = None, allowed: Sequence[Any] = ()):
         super().__init__(message)
@@ -198,7 +198,7 @@ class ConfigurationError(ValueError):
 
     @classmethod
     def at(cls, key: str, value: object, rest: str, *, allowed: Sequence[Any] = ()) -> Self:
-        """The error about what a key or flag is set to. ``rest``: of the sentence that both begin, such as ": ..."."""
+        """The error about the value of a key or flag. Its message is ``key=value`` or ``--flag value``, and ``rest``."""
         return cls(f"{_as_typed(key, value)}{rest}", key=key, value=value, allowed=allowed)
 
 
@@ -225,8 +225,9 @@ def not_allowed(
 ) -> WrongValue:
     """The error for a value that its key or flag does not accept.
 
-    ``allowed`` completes the sentence "Allowed: ..."; ``values``: the same one by one, if they can be listed;
-    ``shown``: how the value is printed, if not as it is; ``hint``: a sentence before the last, such as a suggestion.
+    ``allowed``: completes the sentence "Allowed: ..."; ``values``: the allowed values, if they can be listed;
+    ``shown``: the text to print instead of the value; ``hint``: a sentence to insert before "Allowed", such as a
+    suggestion.
     """
     message = f"{_as_typed(key, value if shown is None else shown)} is not allowed.{hint} Allowed: {allowed}."
     return WrongValue(message, key=key, value=value, allowed=values or (allowed,))
@@ -249,18 +250,18 @@ MISTAKES: dict[str, type[ConfigurationError]] = {
 
 
 class RunFailed(RuntimeError):
-    """A run failed, or one of this project's other programs; ``failure`` says where and how."""
+    """A run, or another program of this project, failed; ``failure`` says where and how."""
 
     exit_code = ExitCode.FAILED
     reported = False  # whether it has been printed
-    answer: Any = None  # what is known of the result nevertheless
+    answer: Any = None  # the command's answer, as far as it is known
 
     def __init__(self, failure: Failure):
         super().__init__(failure.describe())
         self.failure = failure
 
     def __reduce__(self) -> tuple[type, tuple[Failure], dict]:
-        """Pickled from a job's process to its sweep's."""
+        """For pickling: sent from the process of a job to that of its sweep."""
         return type(self), (self.failure,), self.__dict__
 
 
@@ -271,26 +272,26 @@ class Interrupted(BaseException):
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
         self.signum = signum
         self.exit_code = 128 + signum
-        self.answer: Any = None  # what is known of the result nevertheless
+        self.answer: Any = None  # the command's answer, as far as it is known
 
     def __reduce__(self) -> tuple[type, tuple[int]]:
         return type(self), (self.signum,)
 
 
 class Ended(SystemExit):
-    """The end of a command, hidden from Hydra, which would keep an Exception and print a line of its own.
+    """The end of a command. Not an Exception, which Hydra would catch and report in its own words.
 
-    ``error``: what is still to be printed, if anything; otherwise ``exit_code`` says it all.
+    ``error``: the error that is still to be printed; None if there is none.
     """
 
     def __init__(self, exit_code: int, error: Exception | None = None):
         super().__init__(exit_code)
         self.exit_code, self.error = exit_code, error
-        self.answer: Any = None  # what is known of the result nevertheless
+        self.answer: Any = None  # the command's answer, as far as it is known
 
 
 def report(error: ConfigurationError | RunFailed) -> None:
-    """Print a failure once: the rank's traceback, if there is one, and last, where it will be seen, what happened."""
+    """Print a failure, unless it has been printed: the rank's traceback, if there is one, and then the message."""
     if error.reported:
         return
     error.reported = True
@@ -311,10 +312,10 @@ def warn(message: str) -> None:
 
 
 def filled(text: str, stream: TextIO | None = None) -> str:
-    """A text for a stream, by default stderr: on a terminal, lines end between words, and not within backticks."""
+    """A text for a stream, by default stderr: on a terminal, wrapped between words, but not within backticks."""
     try:
         width = os.get_terminal_size((stream or sys.stderr).fileno()).columns
-    except (OSError, ValueError, AttributeError):  # not a terminal, or no file at all
+    except (OSError, ValueError, AttributeError):  # not a terminal, or not a file
         return text
     joined = re.sub("`[^`]*`", lambda quoted: quoted[0].replace(" ", "\0"), text)
     filler = textwrap.TextWrapper(max(width, 20), expand_tabs=False, break_long_words=False, break_on_hyphens=False)
@@ -323,7 +324,7 @@ def filled(text: str, stream: TextIO | None = None) -> str:
 
 
 def printable(value: object) -> str:
-    """A text that is safe for the terminal: characters that would control it, or reorder others, are escaped."""
+    """A text that is safe to print on a terminal: control characters, and those that reorder others, are escaped."""
     text = str(value)
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""The one place where commands end: prints a command's answer or error, as text or as JSON, and finds its exit code."""
+"""The end of every command: prints its answer or error, as text or as JSON, and determines the exit code."""
 
 import errno
 import json
@@ -33,13 +33,13 @@ from manyheads.runner.run import yaml_text
 from manyheads.runner.run.answer import REPLY_TO, Answer, Problem, Reply, reserve_stdout
 from manyheads.runner.run.files import FAILED, FULL
 
-UNREAD = f"{NO_OUTPUT}: {os.strerror(errno.EPIPE)}"  # of a run
+UNREAD = f"{NO_OUTPUT}: {os.strerror(errno.EPIPE)}"  # a run's message if nobody reads its output any more
 USAGE = "the command line cannot be parsed; stderr says why"
 
 
 @dataclass(frozen=True)
 class End:
-    """The end of a command. ``error``: the message; ``shown``: whether that has been printed."""
+    """The end of a command. ``shown``: whether ``error`` has been printed."""
 
     code: int
     answer: Answer | None = None
@@ -78,11 +78,11 @@ def respond(command: str, call: Callable[[], Answer | None], *, as_json: bool = 
 
 
 def _unflushed() -> OSError | None:
-    """The error with which standard output refuses what is left to be written; then nothing is written to it any more.
+    """Flush standard output; return the error if that fails, and redirect it to /dev/null.
 
-    Otherwise Python would report it at its own end, in its own words and with its own exit code.
+    Otherwise Python would report the error when it exits, in its own words and with its own exit code.
     """
-    if sys.stdout is None:  # as with >&-
+    if sys.stdout is None:  # closed by the shell, as with >&-
         return None
     try:
         sys.stdout.flush()
@@ -94,7 +94,7 @@ def _unflushed() -> OSError | None:
 
 
 def _without_output(lost: OSError, answer: Answer | None) -> End:
-    """How a command ends whose output is lost: if nobody reads it any more, without a word."""
+    """The end of a command whose output is lost. If the reader is gone, nothing is printed about it."""
     problem = Problem(Code.DISK, f"{NO_OUTPUT}: {lost.strerror}")
     return End(ExitCode.FAILED, answer, problem, shown=isinstance(lost, BrokenPipeError))
 
@@ -120,7 +120,7 @@ def _ended(call: Callable[[], Answer | None], *, show: bool) -> End:
         return End(stop.exit_code, stop.answer, Problem.of(stop))
     except KeyboardInterrupt as stop:
         return End(ExitCode.INTERRUPTED, answer, Problem.of(stop))
-    except SystemExit as end:  # of a parser, which has printed the usage, or the help
+    except SystemExit as end:  # raised by a parser, which has printed the usage or the help
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         return End(code, error=Problem(Code.MISTAKE, USAGE) if code else None, shown=True)
     except Exception as error:
@@ -134,7 +134,7 @@ def _of_error(error: Exception, answer: Answer | None) -> End:
     if (lost := lost_output(error)) is not None:
         return _without_output(lost, answer)
     if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
-        found = Problem(Code.DISK, f"{error.filename}: {error.strerror}")  # in which a traceback leads nowhere
+        found = Problem(Code.DISK, f"{error.filename}: {error.strerror}")  # a traceback would not help
         return End(ExitCode.FAILED, answer, found)
     if isinstance(error, yaml_text.Error):
         return End(ExitCode.REFUSED, answer, Problem(Code.MISTAKE, f"a config cannot be read: {_in_a_line(error)}."))
@@ -149,14 +149,14 @@ def _in_a_line(error: Any) -> str:
 
 
 def _print(error: Problem) -> None:
-    """The traceback, if there is one, and last, where it will be seen, what happened."""
+    """Print the traceback, if there is one, and then the message, so that it is seen."""
     if error.code is Kind.RAISED and error.traceback and error.rank is None and error.node is None:
-        sys.stderr.write(error.traceback)  # its last line says it
+        sys.stderr.write(error.traceback)  # its last line is the message
         return
     if error.code is Code.INTERRUPTED:
         kept = f"\n{printable(error.kept)}" if error.kept else ""
         print(f"\n{error.message}{kept}", file=sys.stderr)
         return
-    if error.traceback and error.code is not Kind.DIVERGED:  # whose sentence names the keys to set
+    if error.traceback and error.code is not Kind.DIVERGED:  # whose message names the keys to set
         print(printable(error.traceback.rstrip()), file=sys.stderr)
     complain(error.message)

@@ -1,4 +1,4 @@
-"""Words for the user: what a mistyped name may have meant, which arguments are refused, a question on the terminal."""
+"""Text for the user: suggestions for mistyped names, lists, sizes and durations, and a question on the terminal."""
 
 import difflib
 import re
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 
 from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue, filled, printable
 
-LESS_ALIKE = 0.15  # of difflib's ratio, by which a second suggestion may fall behind the first
+LESS_ALIKE = 0.15  # a further suggestion's difflib ratio may be this much lower than the first one's
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A question with the names that are like a mistyped one, or nothing. names: only what would be accepted."""
+    """A question that suggests names similar to a mistyped one; empty if there are none. names: the accepted ones."""
     return suggest(similar(name, names))
 
 
 def similar(name: str, names: Iterable[str]) -> list[str]:
-    """Up to three of the names, the nearest first, without those that are much less like it than the first.
+    """Up to three names similar to a mistyped one, the most similar first, without much less similar ones.
 
-    The same name in other letters' case, or an abbreviation such as lr for learning_rate, leaves no doubt.
+    If only the case differs, or one name abbreviates the other, such as lr and learning_rate, no others are suggested.
     """
     known = list(dict.fromkeys(names))
     same = [each for each in known if each.lower() == name.lower()]
@@ -33,13 +33,13 @@ def similar(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _initials(name: str) -> str:
-    """Lr of learning_rate, learning-rate and LearningRate; nothing of a single word."""
+    """The initials of a name of several words, such as lr for learning_rate, learning-rate and LearningRate."""
     words = re.findall(r"[A-Z]+[a-z0-9]*|[a-z0-9]+", name)
     return "".join(word[0] for word in words).lower() if len(words) > 1 else ""
 
 
 def suggest(names: list[str]) -> str:
-    """The question about these names."""
+    """A question that suggests these names; empty if there are none."""
     return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
@@ -50,7 +50,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def size_in_words(size: float) -> str:
-    """``3.2 GB``."""
+    """A number of bytes in words, such as ``3.2 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:
             break
@@ -59,7 +59,7 @@ def size_in_words(size: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """``12 s``, ``3:05 min``, ``2:03:05 h``."""
+    """A duration in words, such as ``12 s``, ``3:05 min`` or ``2:03:05 h``; empty for None."""
     if seconds is None:
         return ""
     whole = round(seconds)
@@ -82,12 +82,12 @@ def refused_arguments(message: str) -> ConfigurationError:
 
 
 def tell(text: str) -> None:
-    """Print a sentence on stdout; on a terminal, its lines end between words. A command gets its own line."""
+    """Print a sentence on stdout, on a terminal wrapped between words. Commands to be copied are printed unwrapped."""
     print(filled(printable(text), sys.stdout))
 
 
 def is_confirmed(question: str) -> bool:
-    """Whether the user says yes. Raises ConfigurationError where there is no terminal to ask on."""
+    """Ask a yes-or-no question. Raises ConfigurationError if there is no terminal to ask on."""
     if not sys.stdin.isatty():
         raise ConfigurationError("there is no terminal to ask on. Read the above, then add --yes.", key="--yes")
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

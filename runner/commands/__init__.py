@@ -1,4 +1,4 @@
-"""One module for each command of ``python -m runner``, with HELP, add_arguments and run."""
+"""One module or package for each command of ``manyheads``, see ``app.py``."""
 
 import argparse
 import importlib
@@ -11,13 +11,13 @@ A_RUN = "the folder of a run, such as outputs/2026-01-31/12-00-00"
 
 
 def names() -> dict[str, str]:
-    """The commands as they are typed, each with its module's name; train first."""
+    """The name of each command's module, by the command as it is typed; train first."""
     found = sorted({module.name for module in pkgutil.iter_modules(__path__)} - {*SHARED})
     return {name.replace("_", "-"): name for name in sorted(found, key=lambda name: name != "train")}
 
 
 def module_of(name: str) -> ModuleType:
-    """The module of a command. Imports it."""
+    """Import the module of a command."""
     return importlib.import_module(f"{__name__}.{names()[name]}")
 
 

@@ -25,7 +25,7 @@ HELP = "remove runs or their checkpoints, after listing which and why"
 
 @dataclass(frozen=True)
 class Removal:
-    """A folder, or checkpoints of a run."""
+    """A folder, or checkpoints of a run, that the rules select."""
 
     folder: str
     files: Annotated[list[str], "the checkpoints to be removed; empty if the whole folder is"]
@@ -41,10 +41,10 @@ class Removal:
 
 @dataclass(frozen=True)
 class Cleaned(Answer):
-    """The removed files, and those that stay although they match the rules."""
+    """What was removed, and what was kept although it matches the rules."""
 
     removals: list[Removal]
-    staying: Annotated[list[str], "a sentence for each run that matches and is kept nevertheless"]
+    staying: Annotated[list[str], "a sentence for each run that matches but is kept"]
     is_confirmed: Annotated[bool, "false if the user declined, so that nothing was removed"]
 
     @property
@@ -63,20 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", default=str(OUTPUTS), help="where to look (outputs)")
     parser.add_argument("--failed", action="store_true", help="only runs that failed")
     parser.add_argument("--older", metavar="30d", help="only runs unchanged for this long (h, d, w)")
-    parser.add_argument("--keep-best", type=int, metavar="N", help="all but the N best, by the metric of their task")
+    parser.add_argument("--keep-best", type=int, metavar="N", help="keep the N best, by the metric of their task")
     parser.add_argument("--checkpoints", action="store_true", help="only checkpoints, but never best.pt")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run(arguments: argparse.Namespace) -> Cleaned:
-    """Remove what fits the rules. Raises ConfigurationError."""
+    """Remove the runs or checkpoints that match the rules. Raises ConfigurationError."""
     hours = None if arguments.older is None else age(arguments.older)
     rules = Rules(arguments.keep_best, hours, arguments.failed, arguments.checkpoints)
     return clean(Path(arguments.folder), rules, yes=arguments.yes)
 
 
 def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
-    """Show what would go, ask, and remove it. Raises ConfigurationError."""
+    """List what would be removed from ``folder``, ask unless ``yes``, and remove it. Raises ConfigurationError."""
     top = folder.resolve()
     with working("examining runs"):
         found, staying = going(top, rules)
@@ -108,7 +108,7 @@ def _removal(one: Going, *, stays: str = "") -> Removal:
 
 
 def remove(one: Going, *, top: Path) -> None:
-    """Remove it while no other process can work on it, and then empty parent folders below ``top``.
+    """Remove a folder or its checkpoints while no other process can use it, then empty parent folders below ``top``.
 
     top: a path without links. Raises ConfigurationError if a process works on the folder, or if it has changed or was
     replaced since it was examined.
@@ -135,7 +135,7 @@ def remove(one: Going, *, top: Path) -> None:
 
 
 def _remove_empty(path: Path, top: Path) -> None:
-    with suppress(OSError, ConfigurationError):  # one of them holds something else
+    with suppress(OSError, ConfigurationError):  # until one is not empty
         while top in path.parents:
             with Folder(path.parent) as parent:
                 os.rmdir(path.name, dir_fd=parent.handle)

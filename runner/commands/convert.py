@@ -1,4 +1,4 @@
-"""``python -m runner convert``: a checkpoint in another format."""
+"""``python -m runner convert``: write a checkpoint in another format."""
 
 import argparse
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Converted(Answer):
     bytes: int
 
     def show(self) -> None:
-        print(f"{printable(RunFolder(self.path))}: {size_in_words(self.bytes)}")  # named as a person would
+        print(f"{printable(RunFolder(self.path))}: {size_in_words(self.bytes)}")  # as a user would type it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Converted:
-    """Write it. Raises ConfigurationError."""
+    """Write the checkpoint in the other format. Raises ConfigurationError."""
     source = Path(arguments.checkpoint)
     if not source.exists():
         raise ConfigurationError(f"the checkpoint {printable(source)} does not exist.")

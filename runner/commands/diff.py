@@ -1,4 +1,4 @@
-"""``python -m runner diff``: two runs side by side."""
+"""``python -m runner diff``: the differences between two runs."""
 
 import argparse
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ HELP = "show what differs between two runs: config, code, machine, results"
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """One thing that differs, as text of either run."""
+    """One difference: what differs, and its value in each run as text."""
 
     what: str
     first: str
@@ -39,7 +39,7 @@ class RunDifference(Answer):
 
     first: str
     second: str
-    config: Annotated[list[DifferenceRow], "keys of the frozen configs; one that a config lacks is empty"]
+    config: Annotated[list[DifferenceRow], "keys of the frozen configs; a value is empty if the config lacks the key"]
     origin: Annotated[list[DifferenceRow], "code, versions, machine and environment"]
     results: list[DifferenceRow]
 
@@ -84,7 +84,7 @@ def difference(first: str, second: str) -> RunDifference:
 
 
 def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
-    """Keys of the frozen configs with other values; one that a config lacks is empty."""
+    """The keys in which the frozen configs differ; a value is empty if the config lacks the key."""
     for key in dict.fromkeys((*before.config, *after.config)):
         values = (before.config.get(key), after.config.get(key))
         if repr(values[0]) != repr(values[1]):
@@ -92,13 +92,16 @@ def config_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
 
 
 def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterator[DifferenceRow]:
-    """Code, versions, machine and environment, as far as both runs have recorded them."""
+    """Differences in code, versions, machine and environment, as far as both runs recorded them.
+
+    ``changes``: the uncommitted changes of each run's code, as diffs.
+    """
     for each in differences(_whole(before), _whole(after), chosen=[], diffs=changes):
         yield DifferenceRow(each.what, each.recorded, each.now)
 
 
 def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
-    """The results that differ, with both runs' values."""
+    """The results in which the runs differ."""
     for name in ("status", "epochs", "steps"):
         yield from _row(name, before.result.get(name), after.result.get(name))
     first, second = ({**(run.result.get("metrics") or {}), **_best(run)} for run in (before, after))
@@ -124,7 +127,7 @@ def _text(value: Any) -> str:
 
 
 def _whole(run: Run) -> ProvenanceJson:
-    """A provenance.json of any version, completed with the keys that a comparison needs."""
+    """A run's provenance.json, which an earlier version may have written, with the keys that a comparison needs."""
     known = {key: value for key, value in run.provenance.items() if value is not None}
     return right({**_EMPTY, **known}, ProvenanceJson)
 

@@ -1,4 +1,4 @@
-"""``python -m runner estimate``: what a run would hold and send, by rank."""
+"""``python -m runner estimate``: predict each rank's memory and communication."""
 
 import argparse
 

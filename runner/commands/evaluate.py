@@ -37,9 +37,10 @@ def run(arguments: argparse.Namespace) -> Result:
 def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     """Evaluate a run's weights in a new folder, whose result.json names the run.
 
-    overrides: changes to its config, such as data.root=...; which: "best" or "last" weights, else the best there are.
+    path: the run's folder. overrides: changes to its config, such as data.root=... which: "best" or "last" weights; by
+    default the best if the run has them.
 
-    Raises ConfigurationError if it is not a run, or not trusted; RunFailed, Interrupted.
+    Raises ConfigurationError if the folder is not a run or is not trusted, RunFailed and Interrupted.
     """
     past = PastConfig.authorized(path, overrides)
     which, weights = chosen(past.folder, which)
@@ -65,7 +66,7 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
 def _start(config: Section, weights: Path) -> list[str]:
     """Overrides that turn the config into that of an evaluation; the user's own follow them."""
     start = ["trainer.evaluate_only=true", f"checkpoint.load={quoted(weights)}", "checkpoint.resume=null"]
-    if "drop_last" in config["data"]:  # or a training split of less than a batch would be refused
+    if "drop_last" in config["data"]:  # otherwise a training split smaller than a batch would be refused
         start.append("data.drop_last=false")
     return [*start, "checkpoint.strict=true"]
 

@@ -18,15 +18,15 @@ HELP = "export a run's model for other programs, and check the file"
 
 @dataclass(frozen=True)
 class Exported(Answer):
-    """A model as a file for other programs, which was loaded again and compared."""
+    """A model as a file for other programs, which was loaded and compared with the model."""
 
-    path: Annotated[Path | None, "the file; null if it would not compute what the model does, and was removed"]
+    path: Annotated[Path | None, "the file; null if its outputs differ from the model's, so it was removed"]
     run: str
     weights: Annotated[str, "best or last"]
     format: str
     difference: Annotated[
         float | None,
-        "between the outputs of the file and of the model, relative to the largest output",
+        "the largest difference between the outputs of file and model, relative to the largest output",
     ]
     reason: Annotated[str, "what differs; empty if nothing does"] = ""
 
@@ -46,13 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=f"{A_RUN}, or the address of its copy, s3://...")
     parser.add_argument("trust", nargs="*", help="trust=[my_package]: allow its code in configs from others")
-    parser.add_argument("--format", required=True, choices=FORMATS, help="of the file")
-    parser.add_argument("--out", help="the file; by default in the run's folder, of one in object storage here")
+    parser.add_argument("--format", required=True, choices=FORMATS, help="the file's format")
+    parser.add_argument("--out", help="the file; by default in the run's folder, or here for a run in object storage")
     add_weights(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exported:
-    """Write the file, and check it. Raises ConfigurationError."""
+    """Write the file and check it. Raises ConfigurationError."""
     packages, others = split_typed(arguments.trust)
     if others:
         raise ConfigurationError(f"{others[0]}: a model is exported unchanged. Allowed: trust=[my_package].")

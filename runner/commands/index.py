@@ -1,4 +1,4 @@
-"""``manyheads index``: an index of tar shards, kept beside them, by which each sample is one read away."""
+"""``manyheads index``: write an index beside tar shards, with which each sample takes a single read."""
 
 import argparse
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ HELP = "index tar shards, so that their samples can be read in any order"
 class Indexed(Answer):
     """An index of tar shards, beside them."""
 
-    path: Annotated[str, "of the index"]
+    path: Annotated[str, "the index file"]
     shards: int
     samples: int
     fields: Annotated[list[str], "what samples consist of: the parts of file names after the first dot"]
@@ -52,7 +52,10 @@ def run(arguments: argparse.Namespace) -> Indexed:
 
 
 def write_index(root: Path, *, contents: bool) -> Indexed:
-    """Index the shards below ``root``, and keep the index there. Raises ConfigurationError."""
+    """Index the shards below ``root``, and write the index there. Raises ConfigurationError.
+
+    ``contents``: read all shards, and record a checksum of each sample.
+    """
     found = list_shards(root)
     with working("indexing shards", len(found), kept="no index was written") as work:
         index = table.build(root, found, work.advance, contents=contents)
@@ -64,7 +67,7 @@ def write_index(root: Path, *, contents: bool) -> Indexed:
 
 
 def own_reading() -> stored.Reading:
-    """How object storage is read by default."""
+    """The default settings for reading object storage."""
     keys = read_option("data", "tar")
     return stored.Reading.of(**{key: keys[key] for key in READING})
 

@@ -1,4 +1,4 @@
-"""``manyheads init``: an experiment for the model and the data set of an existing repository."""
+"""``manyheads init``: write an experiment for the model and the data set of an existing repository."""
 
 import argparse
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Initialized(Answer):
 
     experiment: Annotated[str, "its name"]
     is_written: Annotated[bool, "false if the user declined"]
-    files: Annotated[list[str], "paths of what is written"]
+    files: Annotated[list[str], "the paths of its files"]
     notes: Annotated[list[str], "what is still to be done"]
     commands: Annotated[list[str], "what to try"]
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> Initialized:
     """Show the files, write them if the user agrees, and ask whether they are trusted. Raises ConfigurationError."""
     folder = Path(arguments.folder).resolve()
     if not folder.is_dir():
-        raise ConfigurationError(f"{arguments.folder} is not a folder. Name that of a repository.")
+        raise ConfigurationError(f"{arguments.folder} is not a folder. Name the folder of a repository.")
     drafted = draft(folder, model=arguments.model, data=arguments.data)
     for path, text in drafted.files.items():
         print(f"\n{printable(path.relative_to(folder))}:")
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> Initialized:
 
 
 def _trust(folder: Path, *, may_ask: bool) -> list[str]:
-    """Ask whether the folder of configs, everything in it included, is the user's own. Returns what is left to do."""
+    """Show what is in the folder of configs, and ask whether the user trusts it. Return notes on what is left to do."""
     looks = look(folder)
     for line in (line for each in looks for line in each.lines):
         tell(line)
@@ -85,4 +85,4 @@ def _trust(folder: Path, *, may_ask: bool) -> list[str]:
     tell("Configs that you do not trust are not read. To trust them:")
     command = invocation.command("trust", folder)
     print(f"  {command}")
-    return [f"The experiment is not read before its owner has trusted it: {command}"]
+    return [f"The experiment is not read until you trust its folder: {command}"]

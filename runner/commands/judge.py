@@ -1,4 +1,4 @@
-"""``python -m runner judge``: whether a change is better, or it was noise."""
+"""``python -m runner judge``: whether a change is better than base, or the difference is noise."""
 
 import argparse
 from dataclasses import fields
@@ -12,7 +12,7 @@ HELP = "judge whether a change is faster, or learns better, or it was noise: kee
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("overrides", nargs="*", help="base, as for train; hydra.sweep.dir=<folder> names the folder")
-    parser.add_argument("--change", metavar="OVERRIDES", help='such as "trainer.channels_last=true", in one string')
+    parser.add_argument("--change", metavar="OVERRIDES", help='the change, in one string: "trainer.channels_last=true"')
     parser.add_argument("--code", metavar="REV", help="judge the working tree of your repository against a revision")
     parser.add_argument("--least", type=float, help="smallest gain worth having (0.01 for speed, else 0)")
     parser.add_argument("--on", default="speed", help="what should improve: speed (default), or val_acc1,val_loss")

@@ -1,4 +1,4 @@
-"""``python -m runner list``: lists runs."""
+"""``python -m runner list``: list runs."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ class ListedRun:
 
     @classmethod
     def of(cls, run: Summary) -> "ListedRun":
-        """Read from the run's small files."""
+        """The entry of a summarized run."""
         about = {"name": None, "notes": None, **run.about, "tags": [str(each) for each in run.about.get("tags") or ()]}
         return cls(
             folder=str(run.folder),
@@ -61,7 +61,7 @@ class ListedRun:
 
 @dataclass(frozen=True)
 class RunList(Answer):
-    """The runs below some folders that fit the filters, in the order that was asked for."""
+    """The runs below some folders that match the filters, in the requested order."""
 
     runs: list[ListedRun]
     found: Annotated[int, "runs below the folders, matching or not"]
@@ -88,13 +88,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> RunList:
-    """The runs. Raises ConfigurationError."""
+    """List the runs. Raises ConfigurationError."""
     return list_runs(arguments.overrides, sort=arguments.sort)
 
 
 @without_collector()
 def list_runs(words: Sequence[str], *, sort: str | None = None) -> RunList:
-    """The runs below the folders among ``words`` that fit the filters among them. Raises ConfigurationError."""
+    """The runs below the folders in ``words`` that match the filters in it. Raises ConfigurationError.
+
+    ``sort``: a metric, a column or a key.
+    """
     filters, folders = divided(words)
     found = {}
     with working("reading runs") as work:
@@ -106,7 +109,7 @@ def list_runs(words: Sequence[str], *, sort: str | None = None) -> RunList:
 
 
 def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
-    """Filters, which are key=value, and folders; outputs/ where none is named."""
+    """The filters (key=value) and the folders in ``words``; outputs/ if none is named. Raises ConfigurationError."""
     words = list(words)
     filters = [word for word in words if "=" in word and not Path(word).is_dir()]
     folders = [Path(word) for word in words if word not in filters]
@@ -116,7 +119,7 @@ def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:
 
 
 def line(run: ListedRun) -> tuple[str, ...]:
-    """The texts of TITLES for a run."""
+    """The row of a run, with a text for each of TITLES."""
     metric = "" if run.value is None else f"{run.metric} {run.value:.4g}"
     name = "" if run.name is None else str(run.name)
     typed = " ".join(f"{key}={value}" for key, value in run.typed.items())
@@ -124,7 +127,7 @@ def line(run: ListedRun) -> tuple[str, ...]:
 
 
 def show(lines: Sequence[Sequence[str]]) -> None:
-    """Print lines in columns, without those that are empty; on a terminal, lines that are too long are cut off."""
+    """Print lines in columns, titles first, without empty columns; on a terminal, long lines are cut off."""
     shown = [index for index in range(len(lines[0])) if any(each[index] for each in lines[1:])]
     widths = {index: max(cell_len(each[index]) for each in lines) for index in shown}
     console = Console(highlight=False, markup=False, emoji=False)

@@ -38,14 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Parity:
-    """Compare. Raises ConfigurationError, RunFailed."""
+    """Compare backends. Raises ConfigurationError, RunFailed."""
     return parity(arguments.overrides, steps=arguments.steps, config_dir=arguments.config_dir)
 
 
 def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -> Parity:
-    """Take ``steps`` steps on every strategy that the overrides ask for. Raises ConfigurationError, RunFailed.
+    """Take ``steps`` steps on every strategy that the overrides name, and compare them with the first one's.
 
-    config_dir: a folder of more options, which are the user's if he trusts what they name.
+    config_dir: a folder of more options, as for train. Raises ConfigurationError, and RunFailed if the first one fails.
     """
     if not (steps.isdecimal() and int(steps) >= 1):
         raise not_allowed("--steps", steps, "an integer of at least 1")
@@ -105,7 +105,7 @@ def _run_baseline(baseline: RunFolder, task: ParityTask) -> ParityFindings:
 
 
 def _run(folder: RunFolder, task: ParityTask) -> ParityFindings:
-    """Let the ranks of a frozen run do the task, and return what they found."""
+    """Have the ranks of a frozen run do the task, and return their findings."""
     write_task(folder, task)
     launch(prepare(folder, apart=True), main=RANK)
     findings: ParityFindings = (folder.read_result() or {})["parity"]

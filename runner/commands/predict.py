@@ -1,4 +1,4 @@
-"""``python -m runner predict``: the classes of image files."""
+"""``python -m runner predict``: predict the classes of image files."""
 
 import argparse
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Predicted:
-    """Write the table. Files that cannot be read are named, and do not change the exit code."""
+    """Write the table. Unreadable files are named, and do not change the exit code. Raises ConfigurationError."""
     packages, images = split_typed(arguments.images)
     if not images:
         raise ConfigurationError("there are no images to predict. Name image files, or folders of them.")

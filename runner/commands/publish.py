@@ -28,12 +28,12 @@ HELP = "publish runs or sweeps to a tracker such as mlflow or wandb; what has be
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """A run, and one tracker."""
+    """The publication of a run at one tracker."""
 
     folder: str
     tracker: str
-    url: Annotated[str | None, "its address at the tracker, if it has one"]
-    error: Annotated[str, "why something is missing there; empty if nothing is"]
+    url: Annotated[str | None, "the run's address at the tracker, if it has one"]
+    error: Annotated[str, "why something is missing at the tracker; empty if nothing is"]
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", nargs="+", metavar="run|key=value", help="folders, and keys such as logger.mlflow.experiment=mine"
     )
-    parser.add_argument("--to", action="append", default=[], metavar="TRACKER", help="by default each run's own")
+    parser.add_argument(
+        "--to", action="append", default=[], metavar="TRACKER", help="by default those in each run's config"
+    )
 
 
 def run(arguments: argparse.Namespace) -> PublishedRuns:
-    """Publish. Raises ConfigurationError."""
+    """Publish runs. Raises ConfigurationError."""
     keys = [word for word in arguments.overrides if word.startswith(("logger.", "+logger.")) and "=" in word]
     paths = [word for word in arguments.overrides if word not in keys]
     if not paths:
-        raise ConfigurationError("publish which runs? Name their folders, or a sweep's.")
+        raise ConfigurationError("no run is named. Name the folders of runs or of sweeps.")
     return publish(paths, to=arguments.to, overrides=keys)
 
 
 def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]) -> PublishedRuns:
-    """Publish runs, and the jobs of sweeps. ``to``: trackers, else those of each run's config.
+    """Publish runs, and the jobs of sweeps.
 
-    ``overrides``: keys of the trackers, as train takes them. Raises ConfigurationError before anything is sent.
+    ``to``: trackers, by default those of each run's config. ``overrides``: keys of trackers, as train takes them.
+    Raises ConfigurationError before anything is sent.
     """
     typed = dict(map(_typed, overrides))
     planned, trackers = [], list[LoggerOption]()
@@ -122,7 +125,7 @@ def _runs(paths: Sequence[str]) -> Iterator[RunFolder]:
 
 
 def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str], Any]) -> dict[str, LoggerOption]:
-    """The trackers to publish to, by name: what the run's config says if it is one's own, and what was typed."""
+    """The trackers to publish a run to, by name: ``to`` or, if the user recorded it, its config's; with typed keys."""
     config = folder.read_config()
     own = {
         name: entry
@@ -152,7 +155,7 @@ def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, st
 
 
 def _trackers() -> list[str]:
-    """The project's own."""
+    """The names of the project's own trackers."""
     known = {name: entry for option in options("logger") for name, entry in read_option("logger", option).items()}
     return [name for name, entry in known.items() if declared("logger", entry).publishes]
 

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Result | ComparedRuns | None:
-    """Resume what the folder holds, or train it longer elsewhere. Raises ConfigurationError."""
+    """Resume a run or a sweep in its folder, or train a run longer in a new one. Raises ConfigurationError."""
     packages, changes = split_typed(arguments.overrides)
     path = str(_fetched(arguments.run_folder)) if is_address(arguments.run_folder) else arguments.run_folder
     if not changes:
@@ -56,9 +56,10 @@ def run(arguments: argparse.Namespace) -> Result | ComparedRuns | None:
 
 
 def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = False) -> Result | ComparedRuns | None:
-    """Resume a run from its last checkpoint, or start it when it has none; or a sweep. packages: trusted.
+    """Resume a run from its last checkpoint, or from its start if it has none; or resume a sweep.
 
-    None where this machine only took part in a run, and of a sweep without ``wants_answer``.
+    packages: the user trusts their code. Returns None if this machine only joined a run of several machines, and for a
+    sweep without ``wants_answer``. Raises ConfigurationError, RunFailed, Interrupted, and for a sweep Ended.
     """
     if (arguments := command_of(Path(path))) is not None:
         if not Ledger(path).entries():
@@ -71,7 +72,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
     if (result := folder.completed()) is not None:
-        scratch.sweep_all()  # as whatever is started would
+        scratch.sweep_all()  # as every start of a run does
         config = folder.read_config()
         longer = command(folder, config)
         print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
@@ -98,12 +99,12 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
 
 
 def _fetched(address: str) -> Path:
-    """The new folder into which a run was fetched from object storage. Raises ConfigurationError."""
+    """Fetch a run from object storage into a new folder, and return that. Raises ConfigurationError."""
     source = Address.of(address, key="run")
     folder = Path("outputs", source.name).absolute()
     if folder.exists():
         raise ConfigurationError(
-            f"{RunFolder(folder)} already exists. Resume that, or move it away to fetch {source} anew.", key="run"
+            f"{RunFolder(folder)} already exists. Resume that, or move it away to fetch {source} again.", key="run"
         )
     fetch(source, folder)
     print(f"fetched {source} into {RunFolder(folder)}")

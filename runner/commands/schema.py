@@ -1,4 +1,4 @@
-"""``manyheads schema``: what a command answers, and what a config may contain, as JSON Schema."""
+"""``manyheads schema``: the JSON Schema of a command's answer, or of a config."""
 
 import argparse
 import json
@@ -57,5 +57,5 @@ def schema_of_command(name: str) -> Schema:
 
 def answer_of_command(name: str) -> Any:
     """The class of a command's answer, or a union of several."""
-    module, later = module_of(name), {"Result": Result, "ComparedRuns": ComparedRuns}  # train imports them at its end
+    module, later = module_of(name), {"Result": Result, "ComparedRuns": ComparedRuns}  # train imports them on demand
     return get_type_hints(getattr(module, "take", None) or module.run, localns=later)["return"]

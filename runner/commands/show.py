@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> RunPage | CheckpointPage:
-    """The page. Raises ConfigurationError."""
+    """The page of a run or of a checkpoint. Raises ConfigurationError."""
     if is_checkpoint(Path(arguments.run_folder)):
         from manyheads.runner.checkpoint.rank.listing import contents
 

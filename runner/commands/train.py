@@ -22,7 +22,7 @@ from manyheads.runner.run import seal
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 
-if TYPE_CHECKING:  # a printed config, and the help, need neither
+if TYPE_CHECKING:  # printing a config or the help does not need them
     from manyheads.runner.report.answer import ComparedRuns
     from manyheads.runner.report.run_result import Result
 
@@ -32,7 +32,8 @@ HELP = "run one experiment, or with -m a sweep; takes group=option, key=value an
 def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | ComparedRuns | None":
     """Let Hydra compose what was typed, and call ``start`` for each job.
 
-    Returns None where nothing was to be run, or without ``wants_answer``: comparing many jobs takes seconds.
+    Returns None if nothing was run, and without ``wants_answer``, since comparing many jobs takes seconds. Raises
+    ConfigurationError, RunFailed, Ended and Interrupted, with the answer so far.
     """
     home = Path.cwd() if invocation.by_script() else CONF.parent
     line, origin = resolve_origin(CommandLine(tuple(arguments), home))
@@ -49,7 +50,7 @@ def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | C
 
 
 def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
-    """The answer of the run, or of the sweep, that was started."""
+    """The answer about the run or sweep that was started; None if there was none."""
     from manyheads.runner.report.answer import ComparedRuns
     from manyheads.runner.report.run_result import result_if_any
 
@@ -62,20 +63,20 @@ def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
 
 
 def start(config: DictConfig, *, origin: Origin) -> float | None:
-    """One run, or one job of a sweep; returns the objective, for sweepers that search."""
-    from manyheads.launchers.launch import launch, prepare, refuse_early  # not to print a config or the help
+    """Run one experiment, or one job of a sweep; return the objective, for sweepers that search."""
+    from manyheads.launchers.launch import launch, prepare, refuse_early  # not needed to print a config or the help
     from manyheads.runner.config.freeze import checked, freeze
 
     with job() as folder:
         hydras = HydraConfig.get()
-        if not origin.started:  # else it is a job of the sweep
+        if not origin.started:  # otherwise this is a job of the sweep that is listed there
             origin.started.append(folder.path)
         if is_met_elsewhere(config.get("launcher", {})):
             from manyheads.launchers.nodes.joining import join  # few runs need it
 
             join(checked(config, trust=origin.trust, folders=searched(hydras.runtime.config_sources)))  # type: ignore[arg-type]
             return None
-        if is_planned := in_sweep() and folder.is_planned():  # it has been on disk meanwhile
+        if is_planned := in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
             refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)
         if not is_planned:
             folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping

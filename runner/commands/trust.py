@@ -1,4 +1,4 @@
-"""``python -m runner trust``: make a project, or somebody else's run, one's own, after showing what it could run."""
+"""``python -m runner trust``: trust a project, or somebody else's run or sweep, after showing what it could run."""
 
 import argparse
 import sys
@@ -21,8 +21,8 @@ class Trusted(Answer):
 
     folder: Annotated[str, "what is trusted: the project, the run or the sweep"]
     is_trusted: Annotated[bool, "false if the user declined"]
-    digest: Annotated[str, "of what is shown; --yes with it trusts exactly this"]
-    shown: Annotated[list[str], "what could run, in lines"]
+    digest: Annotated[str, "the digest of what is shown; --yes with it trusts exactly this"]
+    shown: Annotated[list[str], "what the folder could run, in lines"]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> Trusted:
     """Show what the folder could run, ask, and trust it. Raises ConfigurationError."""
     folder = Path(arguments.folder)
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder. Name that of a project, of a run or of a sweep.")
+        raise ConfigurationError(f"{folder} is not a folder. Name the folder of a project, of a run or of a sweep.")
     looks = look(folder)
     lines, shown = [line for each in looks for line in each.lines], digest(looks)
     for line in (*lines, f"digest {shown}"):

@@ -27,14 +27,14 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import duration
 
 HELP = "follow a run or a sweep: curves, speed, time left, jobs"
-SECONDS = 1.0  # between two looks, or ten times as long as a look takes
+SECONDS = 1.0  # between two updates, or ten times as long as one takes if that is longer
 PALETTE = ("cyan", "magenta", "yellow", "green", "blue", "red")
-Look = Callable[[], tuple[RenderableType, bool]]  # what to show now, and whether that will not change any more
+Look = Callable[[], tuple[RenderableType, bool]]  # returns what to show now, and whether that is final
 
 
 @dataclass(frozen=True)
 class WatchedRuns(Answer):
-    """A run, or the jobs of a sweep, at the end of the command; without a terminal, that is at once."""
+    """A run, or the jobs of a sweep, when the command ends, which without a terminal it does at once."""
 
     runs: list[ListedRun]
     has_ended: Annotated[bool, "false if something may still change"]
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> WatchedRuns:
-    """Show it until it has ended, or until Ctrl-C, which ends only this command. Raises ConfigurationError."""
+    """Show a run or a sweep until it ends, or until Ctrl-C, which ends only this command. Raises ConfigurationError."""
     folder, has_ended = watch(arguments.folder)
     return WatchedRuns([ListedRun.of(each) for each in summaries(folder)], has_ended)
 
@@ -57,9 +57,9 @@ MOST_JOBS, MOST_CURVES = 20, 6
 
 
 def watch(path: str | None) -> tuple[Path, bool]:
-    """Show it until it has ended; without a terminal, once. Raises ConfigurationError if the folder is neither.
+    """Show a run or a sweep until it ends; without a terminal, once. Return its folder, and whether it has ended.
 
-    Returns the folder, and whether it has ended.
+    ``path``: its folder; by default the newest that is running. Raises ConfigurationError if the folder is neither.
     """
     path = path or _newest()
     look = _looking_at(path)
@@ -133,7 +133,7 @@ def _table(rows: list[list[Text]], metric: str) -> Table:
 
 
 def _shown(entries: list[Entry]) -> list[Entry]:
-    """The running jobs, the latest to end, and the next ones, in the order of the sweep."""
+    """At most MOST_JOBS: the running jobs, the latest to end, and the next ones, in the order of the sweep."""
     rank = {"running": 0, "pending": 2}
     waiting = {id(each): index for index, each in enumerate(entries)}
     order = sorted(
@@ -145,7 +145,7 @@ def _shown(entries: list[Entry]) -> list[Entry]:
 
 
 def _cells(run: Run | None, state: str) -> list[Text]:
-    """The columns from the epoch on."""
+    """A job's cells in the columns from "epoch" on."""
     if run is None or not run.steps:
         return [Text()] * 5
     now = Now.of(run)

@@ -135,7 +135,7 @@ def test_its_experiment_trains_once_it_is_trusted(tmp_path):
     assert done.code == 0, done.err
     found = json.loads(done.out)["result"]
     assert "experiment=net" in found["commands"][0]
-    assert found["notes"][-1].startswith("The experiment is not read before its owner has trusted it")
+    assert found["notes"][-1].startswith("The experiment is not read until you trust its folder")
     assert not is_own_place(tmp_path / "conf")
     words = ("experiment=net", "data=synthetic", "data.image_size=8", "hydra.run.dir=run")
     overrides = [each for each in FAST if "width" not in each]
