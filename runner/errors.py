@@ -198,7 +198,7 @@ class ConfigurationError(ValueError):
 
     @classmethod
     def at(cls, key: str, value: object, rest: str, *, allowed: Sequence[Any] = ()) -> Self:
-        """The error about the value of a key or flag. Its message is ``key=value`` or ``--flag value``, and ``rest``."""
+        """The error about the value of a key or flag. Its message: ``key=value`` or ``--flag value``, and ``rest``."""
         return cls(f"{_as_typed(key, value)}{rest}", key=key, value=value, allowed=allowed)
 
 

@@ -1,4 +1,4 @@
-"""What the command ``explain`` answers, as a text and as a picture."""
+"""The answer of the command ``explain``, as text and as a picture."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from manyheads.runner.option.rules import DATA
 from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
 
-# Colours that are told apart by those who see fewer, too; the same for a part of an update and for it alone.
+# Colours that colour-blind readers can tell apart; a part has the same colour within an update and alone.
 COLORS = {
     "data": "#e69f00",
     "compute": "#0072b2",
@@ -49,9 +49,9 @@ ALONE = {
 class Explanation(Answer):
     """What limits the speed of a run, measured on this machine."""
 
-    folder: Annotated[Path, "of the measurement"]
+    folder: Annotated[Path, "the folder of the measurement"]
     ranks: int
-    seconds: Annotated[dict[str, Seconds], "of an update, and of each of its parts measured alone"]
+    seconds: Annotated[dict[str, Seconds], "seconds of an update, and of each of its parts measured alone"]
     spent: Annotated[dict[str, float], "seconds of an update by what the rank was doing, as in result.json's time"]
     limit: Limit
     tries: Annotated[list[Candidate], "what may make it faster at the same numerics, and what cannot be tried here"]
@@ -68,7 +68,10 @@ class Explanation(Answer):
         candidates: Sequence[Candidate],
         base: list[str] | None,
     ) -> "Explanation":
-        """``rounds``: seconds by name and round; ``time``: seconds of all updates by what they were spent on."""
+        """The answer from a measurement.
+
+        ``rounds``: seconds by name, in each round; ``time``: seconds of all updates, by what the rank was doing.
+        """
         seconds = {name: Seconds.of(each) for name, each in rounds.items()}
         scale = seconds[UPDATE].median / (sum(time.values()) or 1.0)
         spent = {part: scale * value for part, value in time.items() if value}
@@ -109,7 +112,7 @@ class Explanation(Answer):
             yield f"To find out whether it helps: {judge}"
 
     def picture(self, *, form: str) -> bytes:
-        """The parts of an update, and what each of them takes alone, as "png" or "svg"."""
+        """A picture of the parts of an update, and of what each takes alone. ``form``: "png" or "svg"."""
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

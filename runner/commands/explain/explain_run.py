@@ -1,4 +1,4 @@
-"""``manyheads explain``: freeze a run, let its ranks measure their updates and the parts of them, show what limits."""
+"""``manyheads explain``: have the ranks of a run measure updates and their parts, and show what limits them."""
 
 import sys
 import time
@@ -31,7 +31,7 @@ RANK = "manyheads.runner.commands.explain.rank.floors"
 
 
 class Subject(NamedTuple):
-    """``run``: complete, for this machine; ``overrides``: that compose it from conf/; None for a recorded run."""
+    """The run to measure. ``overrides``: from which it was composed; None for a recorded run."""
 
     run: RunConfig
     overrides: list[str] | None
@@ -61,7 +61,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
 
 
 def subject_of(words: Sequence[str], *, config_dir: str | None = None) -> Subject:
-    """The run that is meant by ``words``, as for ``explain``. Raises ConfigurationError."""
+    """The run that ``words`` describe, as for ``explain``. Raises ConfigurationError."""
     is_recorded = bool(words) and "=" not in words[0] and source_file(words[0]) is None
     subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
     check_fresh_start(subject.run, what="a measurement")
@@ -69,9 +69,9 @@ def subject_of(words: Sequence[str], *, config_dir: str | None = None) -> Subjec
 
 
 def measure(run: RunConfig, *, rank: str = RANK) -> tuple[Path, ResultJson]:
-    """Let the run's ranks measure their updates, and each part of them alone. Returns the folder and its result.json.
+    """Have a run's ranks measure updates, and each of their parts alone; return the folder and its result.json.
 
-    ``rank``: the module that each of them runs. Raises ConfigurationError, RunFailed.
+    ``rank``: the module that each rank runs. Raises ConfigurationError, RunFailed.
     """
     folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
     folder.write_config(measured(run).written)
@@ -92,7 +92,7 @@ def _recorded(path: str, overrides: Sequence[str]) -> Subject:
 
 
 def measured(run: RunConfig) -> RunConfig:
-    """The run without what happens between epochs, and without trackers."""
+    """The run without evaluations, checkpoints and other work between epochs, and without trackers."""
     trainer = {"evaluate_every": 0, "test": False, "patience": None, "max_time": None, "swa_start": None}
     changed = run.changed(trainer=trainer, checkpoint={"every": "0"})
     return RunConfig.of({**changed.written, "logger": {}})

@@ -1,4 +1,4 @@
-"""What limits the speed of a run: its updates against each part of them alone."""
+"""What limits the speed of a run: the seconds of its updates, compared with those of each part alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,37 +25,37 @@ LIMITS = {
     OPTIMIZER: "The optimizer's step limits this run",
     EXCHANGE: "Communication limits this run",
 }
-LARGE = 0.5  # fraction of an update's time that a part takes alone, from which on it is what limits
-NOTABLE = 1.1  # factor by which waiting for data slows updates down, from which on that is worth a sentence
-BUSY = 0.3  # fraction by which the times of a part differ between rounds, from which on that is worth a sentence
+LARGE = 0.5  # a part limits a run if it takes at least this fraction of an update's time alone
+NOTABLE = 1.1  # waiting for data is mentioned if it slows updates down by at least this factor
+BUSY = 0.3  # rounds that differ by a larger fraction than this are mentioned
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """How long something takes alone, over the rounds."""
+    """How long an update, or a part of it alone, takes over the rounds."""
 
-    median: Annotated[float, "seconds for each update"]
-    low: Annotated[float, "of the fastest round"]
-    high: Annotated[float, "of the slowest round"]
+    median: Annotated[float, "seconds per update"]
+    low: Annotated[float, "seconds per update in the fastest round"]
+    high: Annotated[float, "seconds per update in the slowest round"]
 
     @classmethod
     def of(cls, rounds: Sequence[float]) -> "Seconds":
-        """``rounds``: seconds in each of them, at least one."""
+        """From the seconds per update in each round; at least one round."""
         return cls(median(rounds), min(rounds), max(rounds))
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The part that takes longest alone. ``name``: as in WHAT; ``part``: of an update's time."""
+    """The part of an update that takes longest alone."""
 
     name: Annotated[str, "what takes longest alone: loader, batch, passes, exchange or optimizer"]
-    part: Annotated[str, "of an update's time: data, compute, communication or optimizer"]
-    factor: Annotated[float, "the most by which updates could get faster, if everything else took no time"]
+    part: Annotated[str, "the kind of work that this is: data, compute, communication or optimizer"]
+    factor: Annotated[float, "how many times as fast updates would be if everything else took no time"]
     sentence: str
 
     @classmethod
     def of(cls, seconds: Mapping[str, Seconds]) -> "Limit":
-        """``seconds``: by name, of an update and of the parts that could be measured."""
+        """The limit. ``seconds``: of an update and of the parts that could be measured, by name."""
         whole = seconds[UPDATE].median
         floors = {name: each.median for name, each in seconds.items() if name != UPDATE}
         if PASSES in floors:
@@ -72,7 +72,7 @@ class Limit:
 
 
 def waits_for_data(seconds: Mapping[str, Seconds], waited: float) -> str:
-    """A sentence if updates wait for their batches for a notable time; otherwise empty. ``waited``: seconds of each."""
+    """A sentence if updates wait notably long for their batches; otherwise empty. ``waited``: seconds per update."""
     whole = seconds[UPDATE].median
     factor = whole / max(whole - waited, seconds[BATCH].median)
     if factor < NOTABLE:
@@ -84,7 +84,7 @@ def waits_for_data(seconds: Mapping[str, Seconds], waited: float) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """In three digits, or all before the point."""
+    """Milliseconds as text, with three significant digits, or without a fraction."""
     value = 1000 * seconds
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"
 

@@ -1,4 +1,4 @@
-"""``manyheads scale``: what more devices would bring."""
+"""``manyheads scale``: predict a run on more devices."""
 
 import argparse
 
@@ -18,15 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     about = "as for train; or the folder of a run, and changes to its config"
     parser.add_argument("overrides", nargs="*", metavar="run or overrides", help=about)
-    about = f"how many devices, such as 8,64,512; of --validate ranks, by default {VALIDATED}"
+    about = f"numbers of devices, such as 8,64,512; with --validate, numbers of ranks ({VALIDATED})"
     parser.add_argument("--devices", metavar="N,N", help=about)
-    networks = f"between machines: {', '.join(names(NETWORKS))}, or a YAML file"
+    networks = f"the network between machines: {', '.join(names(NETWORKS))}, or a YAML file"
     parser.add_argument(NETWORK, metavar="NAME", help=networks)
     devices = f"the devices, and how a machine connects them: {', '.join(names(DEVICES))}, or a YAML file; on CPUs cpu"
     parser.add_argument(DEVICE, metavar="NAME", help=devices)
-    batch = "what keeps its number of samples: the run's updates (default), or the micro-batches of a device"
+    batch = (
+        "what keeps its number of samples on more devices: the run's updates (default), or each device's micro-batches"
+    )
     parser.add_argument("--batch", choices=BATCH, default=OF_RUN, help=batch)
-    parser.add_argument("--price", type=float, help="of a device for an hour, for the cost of a million samples")
+    parser.add_argument("--price", type=float, help="of a device for an hour, to show what a million samples cost")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     about = "draw efficiency against devices into a file that ends in .png or .svg"
     parser.add_argument("--picture", metavar="FILE", help=about)
@@ -35,21 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Scale | Validated:
-    """Measure and predict. Raises ConfigurationError, RunFailed."""
+    """Measure and predict, or validate. Raises ConfigurationError, RunFailed."""
     if arguments.validate:
         _refuse_beside_validate(arguments)
         devices, batch = arguments.devices or VALIDATED, arguments.batch
         return validate(arguments.overrides, devices=devices, batch=batch, config_dir=arguments.config_dir)
     for flag in ("--devices", NETWORK):
         if getattr(arguments, flag.lstrip("-")) is None:
-            raise ConfigurationError(f"{flag} is not set. Only --validate needs none.", key=flag)
+            raise ConfigurationError(f"{flag} is not set. Only --validate works without it.", key=flag)
     names_of_terms = ("devices", "network", "device", "batch", "price")
     terms = Terms(**{name: getattr(arguments, name) for name in names_of_terms})
     return scale(arguments.overrides, terms, config_dir=arguments.config_dir, picture=arguments.picture)
 
 
 def _refuse_beside_validate(arguments: argparse.Namespace) -> None:
-    """Raises ConfigurationError for what says how other devices are, where those of this machine are used."""
+    """Raises ConfigurationError for flags that describe other devices: --validate uses this machine's."""
     for flag in (NETWORK, DEVICE, "--price", "--picture"):
         if (value := getattr(arguments, flag.lstrip("-"))) is not None:
             message = f": --validate measures this machine's ranks and their network. Leave {flag} out."

@@ -1,4 +1,4 @@
-"""What the command ``scale`` answers."""
+"""The answer of the command ``scale``, as text and as a picture."""
 
 import io
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Help:
-    """The improvement that would help most, of several parts made twice as good."""
+    """The part that would speed up updates most if it were twice as good."""
 
     what: str
     factor: Annotated[float, "how much faster updates would be"]
@@ -51,14 +51,14 @@ class Scaled:
     parts: Annotated[Parts, "seconds of an update by what a rank is doing"]
     limit: Annotated[str, "what takes the most of an update: computing, optimizer, exchange, stragglers, data or idle"]
     help: Help
-    device_hours: Annotated[float, "of a million samples"]
-    cost: Annotated[float | None, "of a million samples; null without a price"]
-    memory: Annotated[int | None, "bytes of the device that needs most; null if it can't be estimated"]
-    fits: Annotated[bool | None, "whether that fits the device; null if it is unknown"]
+    device_hours: Annotated[float, "device hours for a million samples"]
+    cost: Annotated[float | None, "the cost of a million samples; null without a price"]
+    memory: Annotated[int | None, "bytes on the device that needs most; null if it can't be estimated"]
+    fits: Annotated[bool | None, "whether that fits into the device's memory; null if it is unknown"]
 
 
 @dataclass(frozen=True)
-class Line:
+class OtherStrategy:
     """The efficiency of another strategy with its default settings, by the number of devices."""
 
     parallel: str
@@ -71,16 +71,16 @@ class Line:
 class Scale(Answer):
     """What a run would take on other numbers of devices, predicted from a measurement of one device."""
 
-    folder: Annotated[Path, "of the measurement"]
+    folder: Annotated[Path, "the folder of the measurement"]
     parallel: str
     network: str
     device: str
     measured: Annotated[float, "seconds of an update on the measured device"]
-    varied: Annotated[float, "the largest fraction by which an update took longer in one round of it than in another"]
+    varied: Annotated[float, "the largest fraction by which updates took longer in one round than in another"]
     rows: list[Scaled]
-    others: list[Line]
+    others: list[OtherStrategy]
     unpredicted: Annotated[dict[str, str], "strategies that cannot be predicted, and why"]
-    earlier: Annotated[Record | None, "of earlier predictions that later runs were compared with; null if none was"]
+    earlier: Annotated[Record | None, "how earlier predictions compare with later runs; null if there are none"]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -136,7 +136,10 @@ class Scale(Answer):
                 yield f"  The largest needs {readable(each.memory)}, which is more than the device has."
 
     def picture(self, *, form: str) -> bytes:
-        """Efficiency against devices, of the run with its interval and of the others, as ``form``: "png" or "svg"."""
+        """A picture of efficiency against devices: of the run, with its interval, and of the other strategies.
+
+        ``form``: "png" or "svg".
+        """
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

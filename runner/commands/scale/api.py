@@ -23,8 +23,8 @@ def scale(
     file. conf: a folder with your own configs, like --config-dir. terms: the command's other flags, such as
     ``device="a100-sxm-40gb"``, ``batch="device"``, ``price=2.5``.
 
-    Raises ConfigurationError for what cannot be predicted, RunFailed if the measurement fails, and KeyboardInterrupt if
-    it was stopped.
+    Returns a prediction for each number of devices. Raises ConfigurationError if the run cannot be predicted, RunFailed
+    if the measurement fails, and KeyboardInterrupt if it was stopped.
     """
     line = as_typed(overrides, conf)
     asked = {"devices": ",".join(map(str, devices)), "network": str(network), **terms}

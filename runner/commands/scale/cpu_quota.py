@@ -1,6 +1,6 @@
-"""An equal part of the CPUs for each rank, however many there are: control groups of Linux, of either version.
+"""A CPU quota for each rank, independent of the number of ranks, by Linux control groups of version 1 or 2.
 
-A group's weight is the largest, so that other programs take nothing of what the quota allows.
+Each group has the largest possible weight, so that other programs do not take away what the quota allows.
 """
 
 import ctypes
@@ -16,22 +16,22 @@ from pathlib import Path
 from manyheads.launchers.environment import variables_set
 from manyheads.runner.errors import Unavailable
 
-VARIABLE = "MANYHEADS_QUOTA"  # how ranks learn of it: the prefix of their groups' names, and CPUs
+VARIABLE = "MANYHEADS_QUOTA"  # tells ranks the prefix of their groups' names, and the quota in CPUs
 MOUNTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/cpu,cpuacct"), Path("/sys/fs/cgroup"))
-PERIOD = 10_000  # microseconds, at least; in the 100 ms of the kernel, a rank would run and then stand still for long
-TURN = 100_000  # nanoseconds, the shortest that the kernel has
+PERIOD = 10_000  # microseconds, at least; with the kernel's default of 100 ms, ranks would be throttled for long
+TURN = 100_000  # nanoseconds: the shortest time slice that the kernel allows
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call
-SPREAD = 1_000  # microseconds by which periods differ; else chance would decide for good which ranks run at once
-PATIENCE = 5.0  # seconds, until the kernel has forgotten a rank that ended
+SPREAD = 1_000  # microseconds by which periods differ, so that ranks do not stay in or out of phase by chance
+PATIENCE = 5.0  # seconds to wait until the group of a rank that ended can be removed
 REMEDY = (
-    "a CPU quota for each rank cannot be set here: that takes a control group with the cpu controller that this user "
-    "may create groups in. Run it as root, outside of a container or in a privileged one."
+    "a CPU quota for each rank cannot be set here: that needs a control group with the cpu controller in which this "
+    "user may create groups. Run it as root, outside of a container or in a privileged one."
 )
 
 
 @contextmanager
 def quotas(cpus: float) -> Iterator[None]:
-    """Meanwhile each rank that calls ``enter`` has this quota of CPUs. Raises Unavailable if it cannot be set."""
+    """A context in which each rank that calls ``enter`` has this quota. Raises Unavailable if it cannot be set."""
     prefix = f"manyheads-{os.getpid()}-"
     _remove("manyheads-*", ended=True)
     try:
@@ -43,21 +43,22 @@ def quotas(cpus: float) -> Iterator[None]:
 
 
 def enter(rank: int) -> None:
-    """Let this process, its threads and its later children have the quota, if ranks have one.
+    """Apply the quota to this process, its threads and its later children, if ranks have one.
 
-    They are also woken soon, and pinned, so that ranks which wait for each other lose little beyond their quotas.
+    They are also pinned and given short time slices, so that ranks which wait for each other lose little time beyond
+    their quotas.
     """
     if VARIABLE in os.environ:
-        (group(str(rank)) / "cgroup.procs").write_text("0")  # the process that writes
+        (group(str(rank)) / "cgroup.procs").write_text("0")  # 0: the process that writes
         pin(rank)
         _wake_soon()
 
 
 def pin(rank: int, process: int = 0) -> None:
-    """Let a process, by default this one with its threads, use one core only if its quota is less than a core.
+    """Pin a process, by default this one with its threads, to one core if its quota is less than a core.
 
-    A quota is handed out to cores in pieces that are larger than it: a thread that wakes up on another core than the
-    last one would wait for the next period.
+    The kernel hands a quota out to cores in slices that are larger than such a quota, so a thread that wakes up on
+    another core would wait for the next period.
     """
     cores = sorted(os.sched_getaffinity(0))
     if float(os.environ[VARIABLE].split()[1]) < 1:
@@ -66,9 +67,9 @@ def pin(rank: int, process: int = 0) -> None:
 
 
 def _wake_soon() -> None:
-    """Let this process's threads, and those that they start, run as soon as they are woken, and in short turns.
+    """Give this process's threads, and those that they start, short time slices, so that they run soon when woken.
 
-    By default, one that is woken waits until the turn of another one on its core ends, some milliseconds. Since Linux
+    By default, a thread that is woken waits for the end of another one's time slice, some milliseconds. Since Linux
     6.12; elsewhere nothing changes. Source: sched_setattr(2).
     """
     attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, os.getpriority(os.PRIO_PROCESS, 0), 0, TURN, 0, 0)
@@ -78,13 +79,13 @@ def _wake_soon() -> None:
 
 
 def group(name: str) -> Path:
-    """The control group of this name, with the quota. Only within ``quotas``."""
+    """The control group with this name, which has the quota. Only within ``quotas``."""
     prefix, cpus = os.environ[VARIABLE].split()
     return _place(f"{prefix}{name}", float(cpus))
 
 
 def _place(name: str, cpus: float) -> Path:
-    """A control group with this name and quota, which may exist."""
+    """Create a control group with this name and quota, unless it exists. Raises Unavailable."""
     for parent in _parents():
         group = parent / name
         with suppress(OSError):
@@ -96,7 +97,7 @@ def _place(name: str, cpus: float) -> Path:
 
 
 def _limit(group: Path, cpus: float) -> bool:
-    """Set the quota of a group; false if it has no controller of CPUs."""
+    """Set the quota of a group; return False if it has no cpu controller."""
     period = PERIOD + zlib.crc32(group.name.encode()) % SPREAD
     quota = round(cpus * period)
     second = {"cpu.max": f"{quota} {period}", "cpu.weight": "10000"}
@@ -110,7 +111,7 @@ def _limit(group: Path, cpus: float) -> bool:
 
 
 def _parents() -> Iterator[Path]:
-    """Groups that new ones can be created in: beside this process, then above."""
+    """Groups in which new ones may be created: the parent of this process's group, then those above."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -122,7 +123,7 @@ def _parents() -> Iterator[Path]:
 
 
 def _remove(pattern: str, *, ended: bool = False) -> None:
-    """Remove groups that are empty. ``ended``: only those of processes that no longer run; else waits for theirs."""
+    """Remove groups that match. ``ended``: only those of programs that no longer run; otherwise wait for the ranks."""
     found = {group for parent in {*_parents()} for group in parent.glob(pattern)}
     until = time.monotonic() + PATIENCE
     for group in found:

@@ -1,7 +1,7 @@
-"""Trainings of the same run, alone, that use the quotas of ranks that are not started.
+"""Single-rank trainings of the same run that use the quotas of ranks that are not started.
 
-A rank is faster on a machine that is idle otherwise, as its caches and its memory are its own. Predictions are of ranks
-that have equal machines, so here every number of ranks finds the same load beside it.
+A rank is faster on an otherwise idle machine, where it does not share caches and memory bandwidth. Predictions are for
+ranks on equal machines, so here the load is the same for every number of ranks.
 """
 
 import os
@@ -23,20 +23,20 @@ from manyheads.runner.run.run_folder import RunFolder
 
 ENDLESS = 10**6  # epochs
 POLL = 0.05  # seconds
-PATIENCE = 300.0  # seconds until all of them train
+PATIENCE = 300.0  # seconds to wait until all of them train
 
 
 class Fillers:
-    """Trainings, each in a control group of its own."""
+    """The trainings, each in its own control group."""
 
     def __init__(self, groups: Sequence[Path]):
         self._groups = groups
 
     @contextmanager
     def beside(self, ranks: int) -> Iterator[None]:
-        """Meanwhile so many of them run that all quotas are used, from when all ranks have entered theirs.
+        """A context in which they use the quotas that ``ranks`` ranks leave, as soon as all ranks have entered theirs.
 
-        Until then they stand still, so that the ranks start sooner.
+        Until then they are stopped, so that the ranks start sooner.
         """
         ended = threading.Event()
         waiting = threading.Thread(target=self._wait, args=(ranks, ended))
@@ -61,11 +61,11 @@ class Fillers:
             self._signal(group, number)
 
     def pause(self) -> None:
-        """Let all of them stand still."""
+        """Stop all of them, until ``beside`` continues them."""
         self._all(signal.SIGSTOP)
 
     def end(self) -> None:
-        """End all of them, with their ranks."""
+        """Kill all of them, with their ranks."""
         self._all(signal.SIGKILL)
 
     def _signal(self, group: Path, number: signal.Signals) -> None:
@@ -77,9 +77,9 @@ class Fillers:
 
 @contextmanager
 def fillers(alone: RunConfig, count: int) -> Iterator[Fillers]:
-    """So many trainings of a run on one device, all of which train. Raises RunFailed if one does not begin to.
+    """Start ``count`` trainings of a run on one device, and stop them once all of them train.
 
-    Only within ``cpu_quota.quotas``.
+    Only within ``cpu_quota.quotas``. Raises RunFailed if one does not begin to train.
     """
     endless = measured(alone).changed(trainer={"epochs": ENDLESS, "max_steps": None, "stop_after": None})
     with scratch.folder() as own:
@@ -89,7 +89,7 @@ def fillers(alone: RunConfig, count: int) -> Iterator[Fillers]:
         groups = [cpu_quota.group(f"filler{number}") for number in range(count)]
         found, started = Fillers(groups), [_started(*each) for each in zip(folders, groups, strict=True)]
         for number, process in enumerate(started):
-            cpu_quota.pin(count - number, process.pid)  # on the core of the rank in whose place it is
+            cpu_quota.pin(count - number, process.pid)  # to the core of the rank that it replaces
         try:
             _wait(folders, started)
             found.pause()
@@ -101,7 +101,7 @@ def fillers(alone: RunConfig, count: int) -> Iterator[Fillers]:
 
 
 def _started(folder: RunFolder, group: Path) -> Process:
-    """The run, in a process that is in the group before it begins."""
+    """Start the run in a process that joins the group first."""
     enter = 'echo 0 > "$0" && exec "$@"', str(group / "cgroup.procs")
     resume = sys.executable, "-m", "manyheads.runner", "resume", str(folder.path)
     return Program(("sh", "-c", *enter, *resume)).start(stdout=DISCARD, stderr=DISCARD)
@@ -112,6 +112,6 @@ def _wait(folders: Sequence[RunFolder], started: Sequence[Process]) -> None:
     for folder, process in zip(folders, started, strict=True):
         while not (folder.steps.exists() and folder.steps.read_text().count("\n") > 1):
             if process.poll() is not None or time.monotonic() > until:
-                message = "a training that should use the quota of a missing rank did not start"
+                message = "a training that uses the quota of an absent rank did not start"
                 raise RunFailed(Failure(type="RuntimeError", message=message))
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A run's update as data: measured on one device, with the micro-batches that other numbers of devices have."""
+"""A run's update as data, measured on one device with the micro-batches that a device has among others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import ResultJson
 
-FORWARD = 1 / 3  # of the time of both passes: each product of the forward pass has two in the backward pass
+FORWARD = 1 / 3  # its fraction of both passes: for each matrix product, the backward pass has two
 GROUP = "parallel"
 RANK = "manyheads.runner.commands.scale.rank.units"
 UPDATES = "manyheads.runner.commands.scale.rank.updates"
@@ -24,9 +24,10 @@ UPDATES = "manyheads.runner.commands.scale.rank.updates"
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """``step``: of micro-batches of ``samples`` samples; ``seconds``: of an update; ``folder``: of the measurement.
+    """The measurement of an update on one device.
 
-    ``varied``: as in ``limits.variation``.
+    ``step``: the update as data; ``seconds``: its duration; ``folder``: of the measurement; ``varied``: see
+    ``limits.variation``.
     """
 
     step: Step
@@ -36,11 +37,12 @@ class MeasuredStep:
 
     @property
     def samples(self) -> float:
+        """Samples in a micro-batch."""
         return self.step.samples
 
 
 def measured_step(run: RunConfig, *, samples: int, threads: int | str = "auto") -> MeasuredStep:
-    """Measure an update of one device with micro-batches of this size. Raises ConfigurationError, RunFailed."""
+    """Measure an update on one device, with micro-batches of ``samples``. Raises ConfigurationError, RunFailed."""
     alone = alone_run(run, samples=samples, threads=threads)
     folder, result = measure(alone, rank=RANK)
     found = {name: Seconds.of(rounds) for name, rounds in result["floors"].items()}
@@ -49,9 +51,9 @@ def measured_step(run: RunConfig, *, samples: int, threads: int | str = "auto") 
 
 
 def wrapped_seconds(run: RunConfig, *, samples: int, threads: int | str = "auto") -> float | None:
-    """Seconds of the same update with the run's own strategy on one rank, which costs something without any exchange.
+    """Seconds of the same update with the run's own strategy on one rank: its wrapper takes time without any exchange.
 
-    None for a strategy that needs more ranks, or that has one process in any case.
+    None if the strategy needs more ranks, or always has one process.
     """
     if run.launcher.one_process or run.launcher.ranks != run.launcher.nproc_per_node:
         return None
@@ -67,7 +69,7 @@ def wrapped_seconds(run: RunConfig, *, samples: int, threads: int | str = "auto"
 
 
 def alone_run(run: RunConfig, *, samples: int, threads: int | str) -> RunConfig:
-    """The run on one device, with micro-batches of this size."""
+    """The run on one device, with micro-batches of ``samples``."""
     batch = samples * run.trainer.grad_accumulation
     plain = next(name for name in options(GROUP) if declared_class(GROUP, read_option(GROUP, name)).is_baseline)
     changes = [f"{GROUP}={plain}", "launcher.nproc_per_node=auto", f"launcher.threads_per_rank={threads}"]
@@ -95,7 +97,7 @@ def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> S
 
 
 def between(small: MeasuredStep, large: MeasuredStep, samples: float, *, factor: float) -> Step:
-    """The step with micro-batches of another size, linear between two that were measured, times ``factor``."""
+    """The step with another micro-batch size, interpolated linearly between two measured ones; times ``factor``."""
     if small.samples == large.samples:
         return replace(large.step.scaled(factor), samples=samples)
     at = (samples - small.samples) / (large.samples - small.samples)

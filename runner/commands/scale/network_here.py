@@ -1,4 +1,4 @@
-"""The network of this machine's ranks, from seconds of their sums by payload: latency, start, a curve of bandwidths."""
+"""The network between this machine's ranks (latency, start, bandwidths), from the seconds of all-reduces by payload."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from statistics import median
 from manyheads.runner.commands.scale.simulator.network import Link
 
 PAYLOADS = tuple(2**power for power in (12, 16, 18, 20, 22, 24))  # bytes
-BESIDE = "beside"  # the key of the slowdown
-LEAST = 1e-7  # seconds of a hop, and before the first one
-CLEAR = 0.3  # what part of a sum's time its bytes must take, so that a bandwidth can be told from it
+BESIDE = "beside"  # the key of the slowdown in the ranks' results
+LEAST = 1e-7  # seconds of a hop, and before the first one, at least
+CLEAR = 0.3  # a bandwidth can be computed from an all-reduce if its bytes take at least this fraction of its time
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Seconds of a sum over ``ranks`` by its bytes; ``slowdown``: as in the simulator's assumptions."""
+    """Measured all-reduces over ``ranks``. ``seconds``: by bytes; ``slowdown``: as in the simulator's assumptions."""
 
     ranks: int
     seconds: Mapping[int, float]
@@ -22,15 +22,16 @@ class Sums:
 
     @classmethod
     def of(cls, ranks: int, rounds: Mapping[str, Sequence[float]]) -> "Sums":
-        """``rounds``: as the ranks wrote them."""
+        """The medians over ``rounds``, which have the form in which the ranks wrote them."""
         seconds = {int(size): median(found) for size, found in rounds.items() if size != BESIDE}
         return cls(ranks, seconds, median(rounds[BESIDE]))
 
 
 def link_of(few: Sums, many: Sums, *, cycle: float) -> Link:
-    """The link between ranks that are each a machine of its own. ``few``: of two ranks; ``many``: of the most.
+    """The link between ranks, each of which counts as a machine. ``few``: of two ranks; ``many``: of the most ranks.
 
-    ``cycle``: seconds between two checks for what is ready, of which the simulator adds the half itself.
+    ``cycle``: seconds between two checks for tensors that are ready. The simulator adds the mean wait, half of it, so
+    it is subtracted here.
     """
     smallest = min(few.seconds)
     two, most = few.seconds[smallest], many.seconds[smallest]
@@ -49,7 +50,7 @@ def link_of(few: Sums, many: Sums, *, cycle: float) -> Link:
 
 
 def _rate(sums: Sums, size: int) -> float:
-    """Bytes per second of a ring; 0 if the payload is too small to tell."""
+    """Bytes per second of a ring all-reduce; 0 if the payload is too small to tell."""
     whole, empty = sums.seconds[size], min(sums.seconds.values())
     n = sums.ranks
     return 2 * (n - 1) / n * size / (whole - empty) if whole - empty > CLEAR * whole else 0.0

@@ -1,9 +1,9 @@
-"""Predicts a run for each number of devices, from the measurements."""
+"""Predicts a run for each number of devices, from measurements on one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from manyheads.runner.commands.scale.answer import Help, Line, Scaled
+from manyheads.runner.commands.scale.answer import Help, OtherStrategy, Scaled
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
 from manyheads.runner.commands.scale.simulator.network import Cluster
 from manyheads.runner.commands.scale.simulator.predict import Exchanged, Measured, Prediction, fitted, predict, replayed
@@ -19,36 +19,42 @@ from manyheads.runner.parallel.parallel_option import ParallelOption
 
 MILLION, HOUR = 1_000_000, 3600
 GROUP = "parallel"
-TWICE = 2.0  # as good: by how much what might help is improved
+TWICE = 2.0  # the factor by which each part is improved, to find what would help most
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that predictions follow from."""
+    """The inputs of predictions.
+
+    ``available``: bytes of a device's memory. ``small``, ``large``: the steps with the smallest and the largest
+    micro-batches of all targets. ``memory``: bytes that each target needs. ``measured_on``: what predictions start
+    from; None for ``large``, on one device.
+    """
 
     run: RunConfig
     targets: list[Target]
     cluster: Cluster
-    available: float  # bytes of a device
+    available: float
     small: MeasuredStep
     large: MeasuredStep
     memory: list[int | None]
     price: float | None
     assumptions: Assumptions = field(default_factory=Assumptions)
-    measured_on: Measured | None = None  # what predictions start from; None for ``large``, on one device
+    measured_on: Measured | None = None
 
     @property
     def measured(self) -> Measured:
+        """The measurement from which predictions start."""
         return self.measured_on or Measured(1, self.large.seconds, self.large.step)
 
     def step(self, fitted: Step, devices: int) -> Step:
-        """The step of each device, where ``fitted`` is that of the measured one."""
+        """The step of one of so many devices, if ``fitted`` is the step of the measured device."""
         samples = next(each.samples for each in self.targets if each.devices == devices)
         factor = fitted.forward / self.measured.step.forward
         return between(self.small, self.large, samples, factor=factor)
 
     def predicted(self, option: ParallelOption, devices: Sequence[int]) -> list[Prediction]:
-        """With a strategy. Raises ConfigurationError if it cannot be predicted."""
+        """The predictions with a strategy. Raises ConfigurationError if it cannot be predicted."""
         return predict(
             self.measured,
             _exchanged(option),
@@ -59,6 +65,7 @@ class Plan:
         )
 
     def rows(self) -> list[Scaled]:
+        """The predictions of the run, for each target."""
         found = self.predicted(self.run.parallel, [each.devices for each in self.targets])
         return [self._row(*each) for each in zip(self.targets, found, self.memory, strict=True)]
 
@@ -88,7 +95,7 @@ class Plan:
         return target.batch / seconds / target.devices / measured
 
     def _help(self, target: Target) -> Help:
-        """Which of network, loader, spread of ranks, and device would help most if it were twice as good."""
+        """Which would help most if it were twice as good: network, loader, spread of ranks, or computing."""
         exchanges, plain = _exchanged(self.run.parallel)(target.devices), self.assumptions
         step = self.step(self._fitted(), target.devices)
         faster = self.cluster.adjusted(rate=TWICE, latency=1 / TWICE)
@@ -109,23 +116,23 @@ class Plan:
     def _fitted(self, measured: Measured | None = None) -> Step:
         return fitted(measured or self.measured, _exchanged(self.run.parallel), self.cluster, self.assumptions)
 
-    def others(self) -> tuple[list[Line], dict[str, str]]:
-        """Strategies with their default settings, and why the others cannot be predicted."""
+    def others(self) -> tuple[list[OtherStrategy], dict[str, str]]:
+        """The other strategies with their default settings, and why some of them cannot be predicted, by name."""
         lines, unpredicted = [], {}
         for name in options(GROUP):
             option = declared(GROUP, read_option(GROUP, name))
             if name == self.run.parallel.name:
                 continue
             try:
-                found = self._line(option)
+                found = self._other(option)
             except ConfigurationError as error:
                 unpredicted[name] = str(error)
             else:
                 lines.append(found)
         return lines, unpredicted
 
-    def _line(self, option: ParallelOption) -> Line:
-        """Efficiency for the same batches, in micro-batches of the same size: as many as each data share then has."""
+    def _other(self, option: ParallelOption) -> OtherStrategy:
+        """The efficiency of a strategy with the same batch and micro-batch sizes; the micro-batches' number follows."""
         fitted_step, found = self._fitted(Measured(1, self.large.seconds, self.large.step)), []
         for each in self.targets:
             exchanges = _exchanged(option)(each.devices)
@@ -133,9 +140,9 @@ class Plan:
             step = replace(self.step(fitted_step, each.devices), micro_batches=max(1, count))
             parts = replayed(step, exchanges, self.cluster, self.assumptions)
             found.append(self._efficiency(each, parts.seconds))
-        return Line(option.name, option.color, [each.devices for each in self.targets], found)
+        return OtherStrategy(option.name, option.color, [each.devices for each in self.targets], found)
 
 
 def _exchanged(option: ParallelOption) -> Exchanged:
-    """What the strategy exchanges by the number of devices; one device exchanges nothing."""
+    """A function of the number of devices that returns what the strategy exchanges; one device exchanges nothing."""
     return lambda devices: Exchanges() if devices == 1 else option.exchanges(devices=devices)

@@ -1,4 +1,4 @@
-"""A run on several numbers of ranks of this machine, each of them with the same CPU quota."""
+"""Measures a run with several numbers of ranks on this machine, each rank with the same CPU quota."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,11 +19,11 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import ResultJson
 
 RANK = "manyheads.runner.commands.scale.rank"
-USED = 0.9  # of the cores, by all ranks at most: the launcher and the system need some
+USED = 0.9  # fraction of the cores for all ranks together: the launcher and the system need the rest
 
 
 class Updates(NamedTuple):
-    """``seconds``: of an update of the slowest rank; ``varied``: as in ``limits.variation``."""
+    """Measured updates. ``seconds``: per update, of the slowest rank; ``varied``: see ``limits.variation``."""
 
     seconds: float
     varied: float
@@ -31,7 +31,7 @@ class Updates(NamedTuple):
 
 @dataclass
 class RanksHere:
-    """Measures on this machine. ``most``: ranks, by which the cores are divided."""
+    """Measurements of ``run`` on this machine. ``most``: the largest number of ranks, which share the cores."""
 
     run: RunConfig
     most: int
@@ -39,18 +39,19 @@ class RanksHere:
 
     @property
     def cpus(self) -> float:
-        """CPUs of each rank, however many there are."""
+        """The quota of each rank in CPUs, the same for every number of ranks."""
         return USED * hardware.cpu_cores() / self.most
 
     @property
     def threads(self) -> int:
+        """Threads of each rank, the same for every number of ranks."""
         return hardware.cores_for_each(self.most)
 
     @contextmanager
     def limited(self, *, samples: int) -> Iterator[None]:
-        """Meanwhile ranks have their quotas, and trainings use those of ranks that are not started.
+        """A context in which ranks have their quotas, and fillers use the quotas of ranks that are not started.
 
-        ``samples``: of a micro-batch of these trainings. Raises ConfigurationError where quotas cannot be set.
+        ``samples``: in a micro-batch of the fillers. Raises ConfigurationError if quotas cannot be set.
         """
         with quotas(self.cpus):
             alone = alone_run(self.run, samples=samples, threads=self.threads)
@@ -65,29 +66,29 @@ class RanksHere:
             return measure(run, rank=f"{RANK}.{rank}")[1]
 
     def started_on(self, ranks: int, *, batch: int) -> RunConfig:
-        """The run as it is started on these ranks. Raises ConfigurationError."""
+        """The run config on so many ranks, with this batch size. Raises ConfigurationError."""
         changes = [f"launcher.nproc_per_node={ranks}", f"launcher.threads_per_rank={self.threads}"]
         composed, folders = saved.composed(self.run.written, [*changes, f"data.batch_size={batch}"], chosen=set())
         return checked(composed, folders=folders)
 
     def alone(self, samples: int) -> MeasuredStep:
-        """An update of one rank, as ``scale`` measures it."""
+        """The update of one rank, measured as ``scale`` does. ``samples``: in a micro-batch."""
         with self._beside(1):
             return measured_step(self.run, samples=samples, threads=self.threads)
 
     def wrapped(self, samples: int) -> float | None:
-        """Seconds of an update of one rank with the run's strategy, if it can have one."""
+        """Seconds of an update on one rank with the run's strategy; None if it needs more. See ``wrapped_seconds``."""
         with self._beside(1):
             return wrapped_seconds(self.run, samples=samples, threads=self.threads)
 
     def updates(self, target: Target) -> Updates:
-        """Updates on several ranks."""
+        """Measure updates on several ranks."""
         run = self.started_on(target.devices, batch=target.batch)
         result = self._measure(run, target.devices, rank="updates")
         found = {UPDATE: Seconds.of(result["floors"][UPDATE])}
         return Updates(found[UPDATE].median, variation(found))
 
     def sums(self, target: Target) -> Sums:
-        """The network between these ranks, through the library that the run's strategy uses."""
+        """Measure all-reduces between these ranks, by the library that the run's strategy uses."""
         run = self.started_on(target.devices, batch=target.batch)
         return Sums.of(target.devices, self._measure(run, target.devices, rank="collectives")["floors"])

@@ -22,10 +22,10 @@ CPU = "cpu"  # the device of runs that compute on CPUs
 
 @dataclass(frozen=True)
 class Terms:
-    """What the command is asked.
+    """The flags of the command, as typed.
 
-    ``devices``: as typed; ``device``: None for this machine's CPUs; ``batch``: what keeps its number of samples, "run"
-    or "device"; ``price``: of a device for an hour.
+    ``devices``: numbers of devices, separated by commas; ``device``: None for this machine's CPUs; ``batch``: what
+    keeps its number of samples, OF_RUN or OF_DEVICE; ``price``: of a device for an hour.
     """
 
     devices: str
@@ -36,9 +36,9 @@ class Terms:
 
 
 def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, picture: str | None = None) -> Scale:
-    """Predict a run on other numbers of devices. ``words``: as for ``explain``.
+    """Predict a run on other numbers of devices. ``words``: as for ``explain``. ``picture``: a file to draw into.
 
-    Raises ConfigurationError for what cannot be predicted, and RunFailed if the measurement fails.
+    Raises ConfigurationError if the run cannot be predicted, and RunFailed if the measurement fails.
     """
     image = None if picture is None else PictureFile.named(picture)
     devices = counts(terms.devices)
@@ -49,7 +49,7 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
     run = subject_of(words, config_dir=config_dir).run
     if chosen is None and run.on_gpus:
         raise ConfigurationError(
-            f"{catalog.DEVICE} is not set, which says how GPUs are connected within a machine. Allowed: "
+            f"{catalog.DEVICE} is not set: it says how GPUs are connected within a machine. Allowed: "
             f"{', '.join(catalog.names(catalog.DEVICES))}, or the path of a YAML file.",
             key=catalog.DEVICE,
         )
@@ -61,7 +61,7 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
     small = large if sizes[0] == sizes[-1] else measured_step(run, samples=sizes[0])
     wrapped = wrapped_seconds(run, samples=sizes[-1])
     start = Measured(1, wrapped or large.seconds, large.step)
-    memory = memory_of(targets, device.memory, name)  # after all ranks: it runs torch in this process, which may fork
+    memory = memory_of(targets, device.memory, name)  # last: it runs torch in this process, which forks ranks
     price = terms.price if terms.price is not None else device.price or None
     cluster = catalog.cluster(device, link)
     plan = Plan(run, targets, cluster, device.memory, small, large, memory, price, measured_on=start)
@@ -89,7 +89,7 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
 
 
 def _kept(target: Target, row: Scaled, network: str, device: str, per_machine: int) -> PredictedJson:
-    """What later runs are compared with."""
+    """The prediction as it is kept, to be compared with later runs."""
     return PredictedJson(
         subject=predicted.subject(target.run, devices=target.devices, batch=target.batch),
         devices=target.devices,

@@ -1,4 +1,4 @@
-"""The run on other numbers of devices: whether it fits them, and the memory that it needs there."""
+"""The run on other numbers of devices: whether its batch can be divided among them, and the memory that it needs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,16 +16,16 @@ OF_RUN, OF_DEVICE = BATCH = ("run", "device")  # what keeps its number of sample
 
 
 class Target(NamedTuple):
-    """The run on a number of devices, before anything is known of its time."""
+    """The run on a number of devices. ``batch``: samples in an update; ``samples``: in a micro-batch."""
 
     devices: int
     run: RunConfig
     batch: int
-    samples: int  # of a micro-batch
+    samples: int
 
 
 def counts(typed: str) -> list[int]:
-    """Numbers of devices, ascending. Raises ConfigurationError."""
+    """The numbers of devices in the value of ``--devices``, ascending. Raises ConfigurationError."""
     words = typed.split(",")
     if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
         raise not_allowed("--devices", typed, "whole numbers, such as 8,64,512")
@@ -36,7 +36,10 @@ def counts(typed: str) -> list[int]:
 
 
 def target_of(run: RunConfig, devices: int, batch: str) -> Target:
-    """Raises ConfigurationError if the batch, or the strategy, does not fit the number of devices."""
+    """The run on this number of devices. ``batch``: what keeps its number of samples, OF_RUN or OF_DEVICE.
+
+    Raises ConfigurationError if the batch cannot be divided, or the strategy does not allow the number.
+    """
     run.parallel.exchanges(devices=devices)
     shares = devices if run.parallel.one_process else run.parallel.data_shares(ranks=devices)
     accumulation = run.trainer.grad_accumulation
@@ -46,14 +49,17 @@ def target_of(run: RunConfig, devices: int, batch: str) -> Target:
         raise ConfigurationError.at(
             "data.batch_size",
             whole,
-            f" cannot be divided among {devices} devices, of which each has {accumulation} micro-batches. Set a "
-            "multiple, other --devices, or --batch device.",
+            f" cannot be divided among {devices} devices with {accumulation} micro-batches each. Set a multiple, other "
+            "--devices, or --batch device.",
         )
     return Target(devices, run.changed(data={"batch_size": whole}), whole, samples)
 
 
 def memory_of(targets: Sequence[Target], available: float, name: str) -> list[int | None]:
-    """Bytes of the device that needs most, for each target. Raises ConfigurationError if none of them fits."""
+    """The bytes that the fullest device of each target needs; None if unknown. Raises ConfigurationError if none fits.
+
+    ``available``: the bytes of a device; ``name``: the device's.
+    """
     found: list[int | None] = []
     with working("estimating the memory", len(targets)) as work:
         for each in targets:
@@ -71,7 +77,7 @@ def memory_of(targets: Sequence[Target], available: float, name: str) -> list[in
 
 
 def _needed(target: Target) -> int | None:
-    """What the largest rank holds; None if this strategy cannot be rehearsed here."""
+    """The bytes that the fullest rank holds; None if this strategy cannot be rehearsed here."""
     if target.run.parallel.one_process:
         return None
     changes = [f"launcher.nproc_per_node={target.devices}", "trainer.device=cpu"]

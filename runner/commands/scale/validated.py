@@ -1,4 +1,4 @@
-"""What ``manyheads scale --validate`` answers: predictions, and what was measured afterwards."""
+"""The answer of ``manyheads scale --validate``: predictions, and what was measured afterwards."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -17,7 +17,7 @@ from manyheads.runner.run.answer import Answer
 class Compared:
     """A prediction, and what was measured. Seconds are of one update; low and high are an 80 % interval."""
 
-    start: Annotated[int, "ranks that the prediction starts from"]
+    start: Annotated[int, "the number of ranks from whose measurement the prediction starts"]
     devices: int
     seconds: float
     low: float
@@ -30,7 +30,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Of the predicted time, relative to the measured one."""
+        """The error of the predicted time, relative to the measured one."""
         return self.seconds / self.measured - 1
 
     @property
@@ -40,19 +40,19 @@ class Compared:
 
 @dataclass(frozen=True)
 class Validated(Answer):
-    """Predictions of a run on ranks of this machine, compared with that run."""
+    """Predictions of a run on several ranks of this machine, compared with measurements."""
 
     parallel: str
     launcher: str
-    cpus: Annotated[float, "quota of each rank"]
-    network: Annotated[Link, "between ranks, as measured"]
-    slowdown: Annotated[float, "seconds that computing loses for each second of an exchange beside it, as measured"]
-    varied: Annotated[float, "the largest fraction by which an update took longer in one round of it than in another"]
+    cpus: Annotated[float, "the quota of each rank in CPUs"]
+    network: Annotated[Link, "the measured network between ranks"]
+    slowdown: Annotated[float, "measured seconds that computing loses for each second of a concurrent exchange"]
+    varied: Annotated[float, "the largest fraction by which updates took longer in one round than in another"]
     rows: list[Compared]
 
     @property
     def mean_error(self) -> float:
-        """Of the predicted times, relative to the measured ones, without their signs."""
+        """The mean absolute error of the predicted times, relative to the measured ones."""
         return sum(abs(each.error) for each in self.rows) / len(self.rows)
 
     def show(self) -> None:

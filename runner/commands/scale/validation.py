@@ -1,4 +1,4 @@
-"""``manyheads scale --validate``: predict a run on 2, 3, 4 ranks of this machine, then run it on them."""
+"""``manyheads scale --validate``: predict a run on several ranks of this machine, then measure it on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,16 @@ from manyheads.runner.commands.scale.validated import Compared, Validated
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 
-FEW = 2  # ranks from which, besides from one, more are predicted
+FEW = 2  # predictions start from one rank, and from this many
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What is measured before anything is predicted. ``wrapped``: as in ``wrapped_seconds``."""
+    """The measurements from which predictions start.
+
+    ``small``, ``large``: of one rank, with the smallest and the largest micro-batch; ``wrapped``: see
+    ``wrapped_seconds``; ``two``: of FEW ranks; ``few``, ``many``: the network between FEW and between the most ranks.
+    """
 
     small: MeasuredStep
     large: MeasuredStep
@@ -33,15 +37,17 @@ class Basis:
 
     @property
     def slowdown(self) -> float:
+        """Seconds that computing loses for each second of a concurrent exchange."""
         return (self.few.slowdown + self.many.slowdown) / 2
 
     def link(self, run: RunConfig) -> Link:
+        """The network between the ranks."""
         cycle = run.parallel.exchanges(devices=FEW).cycle
         return link_of(self.few, self.many, cycle=cycle)
 
 
 def measured_basis(here: RanksHere, targets: Sequence[Target]) -> Basis:
-    """Measure one rank, two ranks, and the network. ``targets``: ascending, two ranks first."""
+    """Measure one rank, two ranks, and the network. ``targets``: in ascending order; the first has two ranks."""
     sizes = sorted({each.samples for each in targets})
     large = here.alone(sizes[-1])
     small = large if sizes[0] == sizes[-1] else here.alone(sizes[0])
@@ -52,7 +58,7 @@ def measured_basis(here: RanksHere, targets: Sequence[Target]) -> Basis:
 
 
 def predictions(run: RunConfig, targets: Sequence[Target], basis: Basis) -> dict[int, list[Prediction]]:
-    """From one rank, and from two, by the number of ranks that they start from."""
+    """The predictions that start from one rank and from FEW, by the number of ranks from which they start."""
     link = basis.link(run)
     cluster = Cluster(1, link, link)
     assumptions = Assumptions(slowdown=basis.slowdown)
@@ -70,7 +76,7 @@ def predictions(run: RunConfig, targets: Sequence[Target], basis: Basis) -> dict
 
 
 def validate(words: Sequence[str], *, devices: str, batch: str, config_dir: str | None = None) -> Validated:
-    """Predict, then measure. ``words``: as for ``scale``. Raises ConfigurationError, RunFailed."""
+    """Predict, then measure. The arguments are those of ``scale``. Raises ConfigurationError, RunFailed."""
     run = subject_of(words, config_dir=config_dir).run
     wanted = [each for each in counts(devices) if each > 1]
     targets = [target_of(run, count, batch) for count in sorted({FEW, *wanted})]
@@ -91,7 +97,7 @@ def validate(words: Sequence[str], *, devices: str, batch: str, config_dir: str 
 
 
 def _refuse(run: RunConfig) -> None:
-    """Raises ConfigurationError for a run that has no ranks here that quotas could hold."""
+    """Raises ConfigurationError for a run whose ranks are not separate CPU processes on this machine alone."""
     wrong: Any = None
     if run.on_gpus:
         wrong = "trainer.device", run.trainer.device, "cpu"

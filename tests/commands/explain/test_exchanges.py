@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from manyheads.runner.commands.explain.rank.parts import Exchanges
+from manyheads.runner.commands.explain.rank.parts import RecordedCollectives
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +32,12 @@ def gathered():
 
 @pytest.mark.parametrize("exchange", [averaged, gathered])
 def test_collectives_are_repeated(exchange):
-    with Exchanges() as found:
+    with RecordedCollectives() as found:
         before = exchange()
     assert found
     assert found.is_complete
     found.again()
-    with Exchanges() as repeated:
+    with RecordedCollectives() as repeated:
         found.again()
     calls = [[str(func) for func, _ in each._calls] for each in (found, repeated)]
     assert calls[0] == calls[1]
@@ -45,7 +45,7 @@ def test_collectives_are_repeated(exchange):
 
 
 def test_messages_between_two_ranks_are_not_repeated():
-    found = Exchanges()
+    found = RecordedCollectives()
     with found, suppress(RuntimeError):  # of Gloo, since there is no other rank
         dist.irecv(torch.zeros(1), 0)
     assert not found

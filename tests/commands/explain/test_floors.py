@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from manyheads.runner.commands.explain.rank import floors
-from manyheads.runner.commands.explain.rank.parts import Parts
+from manyheads.runner.commands.explain.rank.parts import UpdateParts
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.option.run_config import RunConfig
 from tests.conftest import FAST, execute
@@ -24,7 +24,7 @@ def parts(tmp_path, monkeypatch):
     config = small("trainer.evaluate_every=0", "checkpoint.every=0")
     session = attempt(tmp_path, config)
     with closing(session.trainer):
-        yield Parts(floors.endless(session.trainer), RunConfig.of(config))
+        yield UpdateParts(floors.endless(session.trainer), RunConfig.of(config))
 
 
 def test_each_part_is_measured_in_each_round(parts):

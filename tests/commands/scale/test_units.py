@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from manyheads.runner.commands.explain.rank import floors
-from manyheads.runner.commands.explain.rank.parts import Parts
+from manyheads.runner.commands.explain.rank.parts import UpdateParts
 from manyheads.runner.commands.scale.rank.units import units_of
 from manyheads.runner.option.run_config import RunConfig
 from tests.in_process import attempt, small, weights
@@ -18,7 +18,7 @@ def units(tmp_path, *overrides):
     config = small("trainer.evaluate_every=0", "checkpoint.every=0", *overrides)
     session = attempt(tmp_path, config)
     with closing(session.trainer):
-        parts = Parts(floors.endless(session.trainer), RunConfig.of(config))
+        parts = UpdateParts(floors.endless(session.trainer), RunConfig.of(config))
         before = weights(session.trainer)
         found = units_of(parts.update, parts.kept)
         assert all(bool((value == before[name]).all()) for name, value in weights(session.trainer).items())

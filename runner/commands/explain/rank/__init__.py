@@ -1,1 +1,1 @@
-"""What ranks do for an explanation."""
+"""What ranks measure for an explanation."""

@@ -21,13 +21,13 @@ from manyheads.runner.parallel.rank.structure import call, held_bytes
 
 NAMESPACES = ("c10d", "_c10d_functional")
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall")  # without underscores
-BETWEEN_TWO = ("send", "recv")  # whose messages are not repeated
+BETWEEN_TWO = ("send", "recv")  # these are not repeated
 LONGEST_PAUSE = 2.0  # seconds
 Part = Callable[[int], float]  # repeats a part of an update N times; returns the seconds of the slowest rank
 
 
-class Parts:
-    """A rank's updates, and their parts, each of which can be repeated alone."""
+class UpdateParts:
+    """A rank's updates and their parts, each of which can be repeated alone."""
 
     def __init__(self, trainer: Trainer, run: RunConfig):
         self.trainer, self.update, self.parallel, self.run = trainer, trainer.update, trainer.update.parallel, run
@@ -36,7 +36,7 @@ class Parts:
         self._ahead = 2 * run.data.num_workers  # batches that loader processes may have ready
 
     def known(self) -> dict[str, Part]:
-        """Those that this strategy has."""
+        """The parts that this strategy has, by name."""
         found = {UPDATE: self.updates, LOADER: self.load, BATCH: self._repeated(self.update_with_kept)}
         if not (self.run.parallel.mixes_communication or self.run.parallel.replicates):
             found[PASSES] = self._repeated(self.passes)
@@ -49,7 +49,7 @@ class Parts:
     # -- as in training ------------------------------------------------------------------------------
 
     def updates(self, count: int) -> float:
-        """Updates by the training loop itself, its logging included."""
+        """Seconds of ``count`` updates by the training loop itself, including its logging."""
         progress, clock = self.trainer.progress, Stopwatch(self.parallel)
         first = progress.step + 1 + self._ahead
         progress.ended = None
@@ -68,7 +68,7 @@ class Parts:
     # -- alone ---------------------------------------------------------------------------------------
 
     def load(self, count: int) -> float:
-        """The batches of updates, prepared on the device."""
+        """Seconds to load the batches of ``count`` updates, until they are prepared on the device."""
         batches, clock = self._endless(), Stopwatch(self.parallel)
         for _ in islice(batches, 1 + self._ahead):
             self.trainer.heartbeat.beat()
@@ -80,11 +80,11 @@ class Parts:
         return seconds
 
     def update_with_kept(self) -> None:
-        """An update whose batch is in memory."""
+        """Make an update whose batch is in memory."""
         self.update(self.kept, number=self.trainer.progress.step, wants_norm=False)
 
     def passes(self) -> None:
-        """Forward and backward passes of an update, without any exchange.
+        """Run the forward and backward passes of an update, without any exchange.
 
         Gradients are returned and not accumulated, so no hook that would exchange them is called.
         """
@@ -96,7 +96,7 @@ class Parts:
             torch.autograd.grad(objective, trained, allow_unused=True)
 
     def steps(self, count: int) -> float:
-        """Steps of the optimizer with the same gradients, and a learning rate of 0."""
+        """Seconds of ``count`` steps of the optimizer, with the same gradients and a learning rate of 0."""
         update, clock = self.update, Stopwatch(self.parallel)
         update.compute_gradients(self.kept)
         update.precision.unscale(update.optimizer)
@@ -113,7 +113,7 @@ class Parts:
         return seconds
 
     def _exchange(self) -> Callable[[], Any] | None:
-        """What repeats the exchanges of an update; None if there are none, or they cannot be repeated."""
+        """A function that repeats the exchanges of an update; None if there are none, or they cannot be repeated."""
         if self.parallel.world_size == 1:
             return None
         sizes: list[int] = []
@@ -122,7 +122,7 @@ class Parts:
         def look() -> None:
             sizes.append(held_bytes(self.parallel.gradient_tensors(own, self.update.optimizer)))
 
-        with Exchanges() as exchanges:
+        with RecordedCollectives() as exchanges:
             self.update(self.kept, number=self.trainer.progress.step, wants_norm=False, on_gradients=look)
         if not exchanges.is_complete:
             return None
@@ -146,10 +146,10 @@ class Parts:
             yield from self.trainer.updates(self.trainer.train.epoch(epoch))
 
 
-class Exchanges(TorchDispatchMode):
+class RecordedCollectives(TorchDispatchMode):
     """Records the collectives that torch.distributed runs in the context, so that they can be repeated alone.
 
-    ``is_complete``: whether ``again`` repeats all of them; messages between two ranks are not repeated.
+    ``is_complete``: false if there were also messages between two ranks, which ``again`` does not repeat.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Exchanges(TorchDispatchMode):
         self.is_complete = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if DTensor in types:  # dispatched again with its local tensors
+        if DTensor in types:  # it is dispatched again, with local tensors
             return NotImplemented
         if func.namespace in NAMESPACES:
             name = str(func).split(".")[1].replace("_", "")
@@ -168,7 +168,7 @@ class Exchanges(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def again(self) -> None:
-        """Repeat them in their order, on tensors of zeros; waits for the end of each only after starting all."""
+        """Repeat them in their order, on tensors of zeros: start all, then wait for each."""
         for wait in [_waiting(func(*args, **keywords)) for func, (args, keywords) in self._calls]:
             wait()
 
@@ -177,14 +177,14 @@ class Exchanges(TorchDispatchMode):
 
 
 def _waiting(result: Any) -> Callable[[], Any]:
-    """What waits for a collective that returned this."""
-    if isinstance(result, Tensor):  # of a functional one
+    """A function that waits for the collective that returned ``result``."""
+    if isinstance(result, Tensor):  # a functional collective
         return lambda: torch.ops._c10d_functional.wait_tensor(result)
     work = result[-1] if isinstance(result, (tuple, list)) else result
     return lambda: torch.distributed.Work.unbox(work).wait()
 
 
 def summed(parallel: Parallel, size: int) -> Callable[[], Any]:
-    """The strategy's own sum over all ranks of ``size`` bytes, for one that communicates in its own way."""
+    """A function that sums ``size`` bytes over all ranks, for strategies that do not use torch.distributed."""
     tensor = torch.zeros(max(1, size // 4), device=parallel.device)
     return lambda: parallel.reduce(tensor)

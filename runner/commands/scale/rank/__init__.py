@@ -1,1 +1,1 @@
-"""What a rank does for a prediction."""
+"""What ranks measure for a prediction."""

@@ -1,4 +1,4 @@
-"""What a rank does to measure the network: sums over all ranks by payload, alone and beside computing."""
+"""A rank that measures the network: all-reduces of several payloads, alone and while it computes."""
 
 import threading
 import time
@@ -17,19 +17,19 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
 ROUNDS = 3
-SECONDS = 0.2  # at least, that each is repeated in each round; or once, if that takes longer
-LONGEST = 1.5  # seconds of a sum, after which no larger payload is tried
-WIDTH = 96  # of the matrices whose product is the computing beside
-COMPUTED = 2.0  # how long is computed beside, relative to what is exchanged
+SECONDS = 0.2  # each is repeated for this long in each round, at least once
+LONGEST = 1.5  # if an all-reduce takes longer, no larger payload is tried
+WIDTH = 96  # of the matrices that are multiplied during exchanges
+COMPUTED = 2.0  # seconds of computing for each second of exchanges beside it
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank. Ends the process."""
+    """Be one rank of a run whose network is measured. Ends the process. ``path``: the run folder."""
     worker.main(path, work=work)
 
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Measure, and write result.json with the seconds of each payload by round, and the slowdown as ``BESIDE``."""
+    """Write ``floors`` to result.json: the seconds of each payload in each round, and under BESIDE the slowdown."""
     cpu_quota.enter(parallel.rank)
     found: dict[str, list[float]] = {}
     for size in PAYLOADS:
@@ -43,7 +43,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
 
 
 def _rounds(parallel: Parallel, heartbeat: Heartbeat, action: Callable[[], object]) -> list[float]:
-    """Seconds of an action that all ranks take together, by round."""
+    """Seconds of an action that all ranks take together, in each round."""
     seconds, clock = _timed(parallel, heartbeat, action, 2), Stopwatch(parallel)
     del clock
     found = []
@@ -63,7 +63,7 @@ def _timed(parallel: Parallel, heartbeat: Heartbeat, action: Callable[[], object
 
 
 def _slowdown(parallel: Parallel, heartbeat: Heartbeat, tensor: torch.Tensor, alone: float) -> float:
-    """Seconds that computing loses for each second of an exchange beside it. ``alone``: seconds of the exchange."""
+    """Seconds that computing loses for each second of a concurrent exchange. ``alone``: seconds of the exchange."""
     matrix = torch.rand(WIDTH, WIDTH, device=parallel.device) / WIDTH
     one = _timed(parallel, heartbeat, lambda: torch.mm(matrix, matrix), max(1, round(SECONDS / 1e-4)))
     exchanges = max(1, round(SECONDS / alone))

@@ -1,4 +1,4 @@
-"""The parts of a model in the order of the forward pass: their weights, their computing, what they hand on."""
+"""A rank that measures the units of a model: bytes of weights, fraction of the computing, bytes of outputs."""
 
 import time
 from collections import defaultdict
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.runner.commands.explain.rank import floors
-from manyheads.runner.commands.explain.rank.parts import Parts
+from manyheads.runner.commands.explain.rank.parts import UpdateParts
 from manyheads.runner.commands.scale import cpu_quota
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
@@ -23,33 +23,33 @@ from manyheads.runner.parallel.rank.units import find_units
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
-PASSES = 3  # measured, after one that warms up
+PASSES = 3  # measured passes, after one to warm up
 FP32 = 4  # bytes
 
 
 def main(path: str) -> NoReturn:
-    """Be the rank of a run that is measured, as for an explanation, with its units besides. Ends the process."""
+    """Be the rank of a run whose parts are measured, as for ``explain``, and its units. Ends the process."""
     worker.main(path, work=work)
 
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Measure the parts of an update, and the units."""
+    """Measure the parts of an update and the units, and write them to result.json."""
     cpu_quota.enter(parallel.rank)
     floors.work(run, parallel, folder, heartbeat, more=_units)
 
 
-def _units(parts: Parts) -> Mapping[str, Any]:
+def _units(parts: UpdateParts) -> Mapping[str, Any]:
     return {"units": units_of(parts.update, parts.kept)}
 
 
 def units_of(update: Update, batches: list[Batch]) -> list[list[float]]:
-    """For each unit its bytes of trained weights in fp32, its share of the backward pass, and bytes of its outputs.
+    """Each unit's bytes of trained weights in fp32, fraction of the backward pass, and bytes of outputs.
 
-    A unit is a repeated block, or a layer outside of them. Its share is the time from when all gradients of the units
-    after it are ready until its own are.
+    A unit is a repeated block, or a layer outside of blocks. Units are in the order of the forward pass. The backward
+    pass of one lasts from when the gradients of all later units are ready until its own are.
     """
     model = update.parallel.unwrap(update.model)
-    watch = Watch(model, update.parallel.device)
+    watch = UnitTimer(model, update.parallel.device)
     for number in range(1 + PASSES):
         if number == 1:
             watch.seconds.clear()
@@ -57,8 +57,11 @@ def units_of(update: Update, batches: list[Batch]) -> list[list[float]]:
     return watch.units()
 
 
-class Watch:
-    """Sees when the gradients of a model's units are ready. ``seconds``: of each in backward passes, by name."""
+class UnitTimer:
+    """Times the units of a model in backward passes, by when their gradients are ready.
+
+    ``seconds``: of all passes, by name; ``outputs``: bytes of the last pass, by name.
+    """
 
     def __init__(self, model: nn.Module, device: torch.device):
         self.model, self.device = model, device
@@ -69,7 +72,7 @@ class Watch:
         self._before = 0.0
 
     def passes(self, update: Update, batch: Batch) -> None:
-        """A forward and a backward pass, whose gradients are thrown away."""
+        """Run a forward and a backward pass, whose gradients are discarded."""
         trained = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         missing: dict[str, int] = defaultdict(int)
         for name in trained:
@@ -106,7 +109,7 @@ class Watch:
         return time.perf_counter()
 
     def units(self) -> list[list[float]]:
-        """As ``units_of``."""
+        """The units' numbers, see ``units_of``."""
         weights: dict[str, float] = defaultdict(float)
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
@@ -117,7 +120,7 @@ class Watch:
 
 
 def _owners(model: nn.Module) -> dict[str, str]:
-    """The unit of each parameter, by their names: the outermost block around it, or the layer that has it."""
+    """The name of each parameter's unit: the outermost block that contains it, otherwise its layer."""
     try:
         blocks = [*find_units(model, "auto", key="model")]
     except ConfigurationError:  # blocks that share weights

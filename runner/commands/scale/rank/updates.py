@@ -1,4 +1,4 @@
-"""What a rank does whose updates are to be compared with a prediction: updates as in training, nothing else."""
+"""A rank that measures updates as in training and nothing else, for comparison with a prediction."""
 
 from typing import NoReturn
 
@@ -11,16 +11,16 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
-SECONDS = 0.6  # of updates in each round
+SECONDS = 0.6  # updates are repeated for this long in each round
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank. Ends the process."""
+    """Be one rank of a run whose updates are measured. Ends the process. ``path``: the run folder."""
     worker.main(path, work=work)
 
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Measure updates alone."""
+    """Measure updates, and write them to result.json."""
     cpu_quota.enter(parallel.rank)
     floors.work(run, parallel, folder, heartbeat, only=(UPDATE,), seconds=SECONDS)
 

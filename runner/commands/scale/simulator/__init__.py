@@ -1,1 +1,1 @@
-"""What more devices would bring: a step described as data, replayed on networks that are described as data."""
+"""Simulates an update on many devices: step and network are described as data, and replayed."""

@@ -1,4 +1,4 @@
-"""Networks and devices as YAML files: those that come with the package, by name, and the user's own, by path."""
+"""Networks and devices, as YAML files: the package's own, by name, and the user's, by path."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,11 @@ NETWORK, DEVICE = "--network", "--device"
 
 @dataclass(frozen=True)
 class Device:
-    """A device, and the machine that it is in. ``memory``: bytes; ``price``: of an hour; 0: unknown."""
+    """A device and the machines that contain it.
+
+    ``memory``: in bytes; ``per_machine``: devices in a machine; ``link``: between them; ``price``: per hour, 0 if
+    unknown.
+    """
 
     memory: float
     per_machine: int
@@ -28,7 +32,7 @@ class Device:
 
 
 def names(folder: Path) -> list[str]:
-    """What can be chosen by name."""
+    """The names that can be chosen in NETWORKS or DEVICES."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
@@ -38,7 +42,7 @@ def network(typed: str) -> Link:
 
 
 def device(typed: str) -> Device:
-    """The device, and what connects those of a machine. Raises ConfigurationError."""
+    """The device and its link. ``typed``: a name, or the path of a YAML file. Raises ConfigurationError."""
     content = _content(typed, DEVICES, DEVICE)
     _check_keys(content, Device, DEVICE, typed)
     inside = content["link"]
@@ -52,7 +56,7 @@ def device(typed: str) -> Device:
 
 
 def cluster(inside: Device, between: Link) -> Cluster:
-    """Machines with these devices, connected by this network."""
+    """A cluster of machines with these devices. ``between``: the network between machines."""
     return Cluster(inside.per_machine, inside.link, between)
 
 
@@ -110,7 +114,7 @@ def _link(content: Mapping[str, Any], flag: str, typed: str, prefix: str = "") -
 
 
 def _curve(points: Any, flag: str, typed: str, key: str) -> tuple[tuple[float, float], ...]:
-    """Pairs of bytes and a fraction of the bandwidth, in ascending order of bytes."""
+    """Pairs of a payload in bytes and the fraction of the bandwidth that it achieves, in ascending order."""
     allowed = "pairs of bytes, ascending, and the fraction of the bandwidth that payloads of that size achieve"
     if not isinstance(points, list) or not points or not all(isinstance(p, list) and len(p) == 2 for p in points):
         raise _wrong(flag, typed, key, points, allowed)

@@ -1,4 +1,4 @@
-"""How long a collective takes: links with a latency and a bandwidth, and the algorithms of collectives over them."""
+"""The time of a collective: links with latency and bandwidth, and the algorithms of collectives over them."""
 
 import math
 from bisect import bisect_right
@@ -11,12 +11,12 @@ MICRO = 1e-6
 
 @dataclass(frozen=True)
 class Link:
-    """What one device, or one machine with all of its adapters, sends by.
+    """The connection of one device, or of one machine with all of its adapters.
 
-    ``latency``: seconds of a hop, the library's work included; ``start``: seconds before a collective's first hop;
-    ``bandwidth``: bytes per second in one direction, of a data sheet; ``achieved``: the fraction of it that
-    collectives of large payloads reach; ``curve``: instead of that, the fraction by payload in bytes, ascending;
-    ``algorithms``: of all-reduce, of which the fastest is chosen.
+    ``latency``: seconds of a hop, including the library's work. ``start``: seconds before a collective's first hop.
+    ``bandwidth``: bytes per second in one direction, from a data sheet. ``achieved``: the fraction of it that
+    collectives of large payloads reach. ``curve``: in its place, pairs of payload in bytes and fraction, ascending.
+    ``algorithms``: of all-reduce; the fastest is chosen.
     """
 
     latency: float
@@ -27,18 +27,18 @@ class Link:
     algorithms: tuple[str, ...] = ("ring", "tree")
 
     def rate(self, payload: float) -> float:
-        """Bytes per second at which a collective of ``payload`` bytes is sent."""
+        """Bytes per second that a collective of ``payload`` bytes reaches."""
         return self.bandwidth * (_interpolated(self.curve, payload) if self.curve else self.achieved)
 
     def adjusted(self, rate: float, latency: float = 1.0) -> "Link":
-        """The link with its bandwidth and its latencies times these factors."""
+        """The link with its bandwidth multiplied by ``rate``, and latency and start by ``latency``."""
         return replace(
             self, bandwidth=self.bandwidth * rate, latency=self.latency * latency, start=self.start * latency
         )
 
 
 def _interpolated(curve: tuple[tuple[float, float], ...], payload: float) -> float:
-    """The value at a payload, linear in its logarithm between two points, constant outside of them."""
+    """The value at a payload: linear in its logarithm between points, constant beyond the first and the last."""
     at = bisect_right(curve, payload, key=lambda point: point[0])
     if at in (0, len(curve)):
         return curve[max(0, at - 1)][1]
@@ -48,7 +48,7 @@ def _interpolated(curve: tuple[tuple[float, float], ...], payload: float) -> flo
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks that take part in one collective: ``size`` of them, ``stride`` apart in the numbering of all."""
+    """The ranks of one collective: ``size`` of them, whose numbers are ``stride`` apart."""
 
     size: int
     stride: int = 1
@@ -56,25 +56,28 @@ class Group:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Equal machines. ``inside``: between the devices of one of them; ``between``: between machines."""
+    """Equal machines with ``per_machine`` devices, their links ``inside`` a machine and ``between`` machines."""
 
     per_machine: int
     inside: Link
     between: Link
 
     def adjusted(self, *, rate: float, latency: float) -> "Cluster":
-        """The cluster with all bandwidths and latencies times these factors."""
+        """The cluster with all bandwidths multiplied by ``rate``, and all latencies by ``latency``."""
         return replace(self, inside=self.inside.adjusted(rate, latency), between=self.between.adjusted(rate, latency))
 
     def spread(self, group: Group, *, devices: int) -> tuple[int, int, float]:
-        """Ranks of the group in one machine, machines that it spans, and groups that share a machine's network."""
+        """The group's ranks per machine, the machines that it spans, and the groups that share a machine's network."""
         present = min(self.per_machine, devices)
         within = max(1, min(group.size, present // group.stride))
         machines = math.ceil(group.size / within)
         return within, machines, (present / within if machines > 1 else 1.0)
 
     def seconds(self, kind: str, payload: float, group: Group, *, devices: int) -> float:
-        """The time of a collective. ``kind``: a key of COLLECTIVES; ``payload``: bytes of the whole tensor."""
+        """The seconds of a collective. ``kind``: a key of COLLECTIVES; ``payload``: bytes of the complete tensor.
+
+        ``devices``: in the cluster.
+        """
         if group.size == 1 or payload <= 0:
             return 0.0
         within, machines, sharing = self.spread(group, devices=devices)
@@ -84,7 +87,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Path:
-    """What one collective goes over. ``within``: its ranks in a machine; ``payload``: bytes of the whole tensor."""
+    """The links of one collective. ``within``: its ranks in a machine; ``payload``: bytes of the complete tensor."""
 
     within: int
     machines: int
@@ -94,11 +97,12 @@ class Path:
 
     @property
     def ranks(self) -> int:
+        """All ranks of the collective."""
         return self.within * self.machines
 
     @property
     def slowest(self) -> Link:
-        """The link that every byte has to pass."""
+        """The slower of the links that every byte has to pass."""
         if self.machines == 1:
             return self.inside
         if self.within == 1:
@@ -107,10 +111,11 @@ class Path:
 
     @property
     def start(self) -> float:
+        """Seconds before the first hop."""
         return (self.inside if self.machines == 1 else self.between).start
 
     def round(self) -> float:
-        """Seconds for a byte to pass all ranks of a ring once."""
+        """The seconds that a byte takes once around a ring of all ranks."""
         between = self.machines - 1 if self.within > 1 else self.machines
         hops = self.ranks - 1
         between = min(hops, between) if self.machines > 1 else 0
@@ -118,13 +123,13 @@ class Path:
 
 
 def _ring(path: Path) -> float:
-    """Reduce-scatter, then all-gather, each once around."""
+    """All-reduce: a reduce-scatter, then an all-gather, each once around the ring."""
     n = path.ranks
     return path.start + 2 * path.round() + 2 * (n - 1) / n * path.payload / path.slowest.rate(path.payload)
 
 
 def _tree(path: Path) -> float:
-    """Up and down two complementary trees of machines, each of which carries half; a chain inside a machine."""
+    """All-reduce up and down two complementary trees of machines, each for half of the data; chains within machines."""
     hops = 2 * (path.within - 1) * path.inside.latency
     if path.machines > 1:
         hops += 2 * math.ceil(math.log2(path.machines)) * TREE_HOP * path.between.latency
@@ -132,15 +137,15 @@ def _tree(path: Path) -> float:
 
 
 def _hierarchical(path: Path) -> float:
-    """Reduce-scatter in each machine, all-reduce between machines, all-gather in each machine."""
+    """All-reduce as a reduce-scatter in each machine, an all-reduce between machines, an all-gather in each machine."""
     inside = replace(path, machines=1)
     between = replace(path, within=1)
     ends = 2 * _half(inside) if path.within > 1 else 0.0
     return ends + (_ring(between) if path.machines > 1 else 0.0)
 
 
-TREE_RATE = 0.9  # of a ring's bandwidth. Source: NCCL, src/graph/tuning.cc
-TREE_HOP = 2.0  # a chunk is received, reduced and sent on before the next hop: hops of a tree are as many slower
+TREE_RATE = 0.9  # fraction of a ring's bandwidth. Source: NCCL, src/graph/tuning.cc
+TREE_HOP = 2.0  # how much longer a hop takes in a tree: a chunk is received, reduced and sent on before the next one
 ALGORITHMS: Mapping[str, Callable[[Path], float]] = {"ring": _ring, "tree": _tree, "hierarchical": _hierarchical}
 
 
@@ -160,7 +165,7 @@ def _broadcast(path: Path) -> float:
 
 
 def _send(path: Path) -> float:
-    """From one rank to its neighbour in the group."""
+    """A message from one rank to its neighbour in the group."""
     link = path.between if path.machines > 1 and path.within == 1 else path.inside
     return link.start + link.latency + path.payload / link.rate(path.payload)
 

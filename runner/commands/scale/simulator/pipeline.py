@@ -1,4 +1,4 @@
-"""The passes of a pipeline, replayed: which micro-batch each stage works on, and when."""
+"""Replays the passes of a pipeline: which micro-batch each stage works on, and when."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ ALL_FORWARD_FIRST = ("gpipe", "looped_bfs")
 
 
 @dataclass(frozen=True)
-class Task:
+class ChunkPass:
     """A pass of a micro-batch through a chunk of the model. Chunks are numbered in the order of the forward pass."""
 
     micro_batch: int
@@ -20,7 +20,7 @@ class Task:
 
 
 class Schedule:
-    """Passes of all stages; each takes, of those that can begin first, the one that its schedule prefers."""
+    """Plays the passes of all stages. Of those that can begin first, a stage takes the one its schedule prefers."""
 
     def __init__(self, replay: Replay, chunks: list[tuple[Unit, ...]]):
         self.replay, self.chunks = replay, chunks
@@ -29,23 +29,23 @@ class Schedule:
         self.forward_first = replay.exchanges.schedule in ALL_FORWARD_FIRST
         self.free = [0.0] * self.stages
         self.busy = [0.0] * self.stages
-        self.ended: dict[Task, float] = {}
+        self.ended: dict[ChunkPass, float] = {}
         ways = [(chunk, is_backward) for chunk in range(len(chunks)) for is_backward in (False, True)]
-        self.next = {way: Task(0, *way) for way in ways}  # micro-batches pass through each chunk in their order
+        self.next = {way: ChunkPass(0, *way) for way in ways}  # micro-batches pass through each chunk in their order
         self.seconds = {way: self._seconds(*way) for way in ways}
         stage = replay.stage
         self.sending = [replay.seconds("send", chunk[-1].activations, stage) for chunk in chunks]
 
     def _seconds(self, chunk: int, is_backward: bool) -> float:
-        """Of a pass, with the sums of activations over a tensor group in it."""
+        """The seconds of a pass, including its all-reduces of activations over the tensor group."""
         step, exchanges, units = self.replay.step, self.replay.exchanges, self.chunks[chunk]
         whole = step.backward if is_backward else step.forward
         sums = sum(self.replay.seconds("all-reduce", unit.activations, self.replay.tensor) for unit in units)
         share = sum(unit.share for unit in units) / exchanges.layout.tensor
         return whole * share + sums * (exchanges.activation_sums // 2)
 
-    def ready(self, task: Task) -> float:
-        """When a pass has what it needs; infinite while it does not."""
+    def ready(self, task: ChunkPass) -> float:
+        """When the inputs of a pass are ready; infinite if that is not known yet."""
         if task.is_backward:
             own = self.ended.get(replace(task, is_backward=False), math.inf)
             if task.chunk == len(self.chunks) - 1:
@@ -54,13 +54,13 @@ class Schedule:
             return max(own, before + self.sending[task.chunk])
         held = task.micro_batch - self.next[task.chunk, True].micro_batch
         if not self.forward_first and held >= len(self.chunks) - task.chunk:
-            return math.inf  # 1f1b holds as many as the first needs to come back
+            return math.inf  # 1f1b: no more micro-batches in flight than stages from here to the end
         if task.chunk == 0:
             return 0.0
         return self.ended.get(replace(task, chunk=task.chunk - 1), math.inf) + self.sending[task.chunk - 1]
 
     def run(self) -> float:
-        """Play all passes. Returns when the last one ends."""
+        """Play all passes; return the time at which the last one ends."""
         for _ in range(self.count * len(self.next)):
             start, _, way = min(
                 (max(self.free[way[0] % self.stages], self.ready(task)), self._rank(task), way)
@@ -73,13 +73,13 @@ class Schedule:
             self.next[way] = replace(task, micro_batch=task.micro_batch + 1)
         return max(self.free)
 
-    def _rank(self, task: Task) -> tuple[bool, int, int]:
-        """A smaller one is preferred."""
+    def _rank(self, task: ChunkPass) -> tuple[bool, int, int]:
+        """The priority of a pass: the smallest comes first."""
         return (task.is_backward == self.forward_first, task.micro_batch, task.chunk)
 
 
 def pipelined(replay: Replay) -> Parts:
-    """An update of a pipeline; gradients of its stages are reduced over replicas after the passes."""
+    """The parts of an update of a pipeline, whose stages reduce gradients over replicas after all passes."""
     layout = replay.exchanges.layout
     chunks = balanced(replay.step.units, layout.pipeline * replay.exchanges.stages_per_rank)
     schedule = Schedule(replay, chunks)
@@ -97,7 +97,7 @@ def pipelined(replay: Replay) -> Parts:
 
 
 def balanced(units: tuple[Unit, ...], count: int) -> list[tuple[Unit, ...]]:
-    """The units in ``count`` consecutive chunks of about equal computing, none of them empty."""
+    """The units in at most ``count`` consecutive chunks with about equal computing, none of them empty."""
     count = min(count, len(units))
     total = sum(unit.share for unit in units)
     chunks: list[list[Unit]] = [[] for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What an update would take on other numbers of devices, with an interval."""
+"""Predicts the time of an update on other numbers of devices, with an interval."""
 
 import math
 import random
@@ -12,19 +12,19 @@ from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts,
 from manyheads.runner.commands.scale.simulator.step import Step
 from manyheads.runner.parallel.exchanges import Exchanges
 
-DRAWS = 60  # of the assumptions, for an interval
-COVERED = 0.8  # of an interval: what part of predictions are meant to be within theirs
-CLOSE_ENOUGH = 1e-4  # relative difference between the measured time and the replayed one
+DRAWS = 60  # random variations of the assumptions, for an interval
+COVERED = 0.8  # fraction of measured times that should be within their intervals
+CLOSE_ENOUGH = 1e-4  # relative difference allowed between the measured time and the replayed one
 # How far the assumptions may be off, as the standard deviation of their logarithms.
 UNCERTAIN = {"spread": 0.7, "slowdown": 0.7, "rate": 0.25, "latency": 0.4}
-PER_DOUBLING = 0.012  # relative standard deviation of what is not modelled, for each doubling of the devices
+PER_DOUBLING = 0.012  # relative standard deviation of unmodelled effects, for each doubling of the devices
 
-Exchanged = Callable[[int], Exchanges]  # of a strategy, by the number of devices
+Exchanged = Callable[[int], Exchanges]  # returns what a strategy exchanges on a number of devices
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured time of an update, and of how many devices."""
+    """The measured seconds of an update on a number of devices. ``step``: the update of one of them."""
 
     devices: int
     seconds: float
@@ -33,7 +33,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Prediction:
-    """An update on ``devices``. ``low``, ``high``: the seconds between which it is expected to be; ``parts``: of it."""
+    """The predicted update on ``devices``. ``low``, ``high``: the interval of its seconds; ``parts``: its parts."""
 
     devices: int
     seconds: float
@@ -43,7 +43,7 @@ class Prediction:
 
 
 def replayed(step: Step, exchanges: Exchanges, cluster: Cluster, assumptions: Assumptions) -> Parts:
-    """What an update consists of on the devices of ``exchanges.layout``."""
+    """The parts of an update on the devices of ``exchanges.layout``."""
     replay = Replay(step, exchanges, cluster, assumptions)
     if exchanges.layout.pipeline > 1:
         return pipelined(replay)
@@ -52,17 +52,17 @@ def replayed(step: Step, exchanges: Exchanges, cluster: Cluster, assumptions: As
 
 
 def fitted(measured: Measured, exchanged: Exchanged, cluster: Cluster, assumptions: Assumptions) -> Step:
-    """The step, on a device as fast as the one with which the update took as long as measured.
+    """The measured step, scaled such that replaying it takes as long as was measured.
 
-    What the measured devices exchanged is part of their time, so their computing alone took less.
+    The measured time includes what the devices exchanged, so their computing took less.
     """
     exchanges, factor = exchanged(measured.devices), 1.0
     for _ in range(50):
         found = replayed(measured.step.scaled(factor), exchanges, cluster, assumptions)
-        waits = found.data > 0 and measured.step.loaders > 0  # so that its computing cannot be seen in its time
+        waits = found.data > 0 and measured.step.loaders > 0  # loading hides how long the computing takes
         if abs(found.seconds - measured.seconds) <= CLOSE_ENOUGH * measured.seconds or waits:
             break
-        own = (found.computing + found.optimizer + found.stragglers + found.idle) / factor  # what grows with it
+        own = (found.computing + found.optimizer + found.stragglers + found.idle) / factor  # grow with it
         factor = max(factor / 2, factor + (measured.seconds - found.seconds) / own)
     return measured.step.scaled(factor)
 
@@ -78,7 +78,7 @@ def predict(
 ) -> list[Prediction]:
     """Predict the time of an update for each number of devices.
 
-    ``target``: the step of each of so many devices, from the fitted one, where batches differ.
+    ``target``: returns the step of one of so many devices, from the fitted step, if their batches differ.
     """
     middle = assumptions or Assumptions()
     numbers = random.Random(0)  # the same interval each time
@@ -103,7 +103,7 @@ def _drawn(middle: Assumptions, numbers: random.Random) -> Assumptions:
 
 
 def _interval(best: float, draws: list[float], unknown: float) -> tuple[float, float]:
-    """Where ``COVERED`` of the draws are, wider by what is not modelled; both are taken to be independent."""
+    """The interval of COVERED of the draws, widened by unmodelled effects, which are assumed to be independent."""
     tail = (1 - COVERED) / 2
     ordered = sorted(draws)
     low, high = ordered[int(tail * len(ordered))], ordered[math.ceil((1 - tail) * len(ordered)) - 1]

@@ -1,4 +1,4 @@
-"""One update on many devices, replayed: computing in order, exchanges beside it, the slowest rank, the loader."""
+"""Replays one update on many devices: computing in order, concurrent exchanges, the slowest rank, the loader."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from manyheads.runner.parallel.exchanges import Exchanges
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is taken to be the same for all runs, unless it is measured. docs/scale.md has the reasons.
+    """What is assumed for all runs, unless it is measured. docs/scale.md has the reasons.
 
-    ``spread``: Step.spread of a run that did not measure it. ``slowdown``: seconds that computing loses for each
-    second in which something is exchanged beside it. ``rate``, ``latency``: factors on all links.
+    ``spread``: the Step.spread of a run that did not measure it. ``slowdown``: seconds that computing loses for each
+    second of a concurrent exchange. ``rate``, ``latency``: factors for all links.
     """
 
     spread: float = 0.018
@@ -26,7 +26,7 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class Parts:
-    """Seconds of an update, by what the rank is doing; they add up to the update's."""
+    """The seconds of an update, by what the rank is doing."""
 
     computing: float
     optimizer: float
@@ -37,11 +37,12 @@ class Parts:
 
     @property
     def seconds(self) -> float:
+        """The seconds of the update: the sum of its parts."""
         return self.computing + self.optimizer + self.exchange + self.stragglers + self.data + self.idle
 
 
 class Arrival(NamedTuple):
-    """Gradients that become ready evenly from ``start`` to ``end``, and their bytes."""
+    """Gradients that become ready at a constant rate from ``start`` to ``end``, and their bytes."""
 
     start: float
     end: float
@@ -49,7 +50,7 @@ class Arrival(NamedTuple):
 
 
 class Replay:
-    """An update of ``exchanges.layout``'s devices on a cluster."""
+    """The replay of an update on the devices of ``exchanges.layout`` in a cluster."""
 
     def __init__(self, step: Step, exchanges: Exchanges, cluster: Cluster, assumptions: Assumptions):
         self.step, self.exchanges, self.assumptions = step, exchanges, assumptions
@@ -64,16 +65,16 @@ class Replay:
         self._seconds: dict[tuple[str, float, Group], float] = {}
 
     def seconds(self, kind: str, payload: float, group: Group) -> float:
-        """The time of one collective; most of an update's are equal."""
+        """The seconds of one collective; cached, because most of an update are equal."""
         asked = kind, payload, group
         if asked not in self._seconds:
             self._seconds[asked] = self.cluster.seconds(kind, payload, group, devices=self.devices)
         return self._seconds[asked]
 
-    # -- computing, with what is exchanged for it ----------------------------------------------------
+    # -- computing, and the exchanges that it waits for ----------------------------------------------
 
     def passes(self, units: tuple[Unit, ...]) -> None:
-        """Forward and backward passes of all micro-batches of a device that has these units."""
+        """Replay the forward and backward passes of all micro-batches on a device with these units."""
         for number in range(self.step.micro_batches):
             self._copy()
             self._forward(units)
@@ -92,7 +93,7 @@ class Replay:
             self._sum_activations(unit)
 
     def _backward(self, units: tuple[Unit, ...]) -> Iterator[Arrival]:
-        """Yields each unit's gradients that are to be reduced over the replicas."""
+        """Yields each unit's gradients, which are then reduced over the replicas."""
         for unit in self._gathered(units[::-1], is_needed=self.exchanges.gathers > 1):
             start = self.timeline.free(COMPUTE)
             end = self._compute(unit, self.step.backward)
@@ -107,7 +108,7 @@ class Replay:
         return self.timeline.run(COMPUTE, "passes", share)
 
     def _gathered(self, units: tuple[Unit, ...], *, is_needed: bool) -> Iterator[Unit]:
-        """Each unit once its weights are complete; those of the next one are gathered while it is computed."""
+        """Yields each unit once its weights are gathered; the next one's are gathered while it is computed."""
         scale = self.exchanges.weight_scale / self.exchanges.layout.tensor if is_needed else 0.0
         complete = 0.0
         for unit, after in zip((None, *units), (*units, None), strict=True):
@@ -124,7 +125,7 @@ class Replay:
             self._wait(self._exchange("all-reduce", unit.activations, self.tensor, ready=ready))
 
     def _exchange(self, kind: str, payload: float, group: Group, *, ready: float = 0.0) -> float:
-        """Returns when it is complete."""
+        """Add a collective that can begin at ``ready``; return the time at which it is complete."""
         seconds = self.seconds(kind, payload, group)
         return self.timeline.run(NETWORK, kind, seconds, ready=ready) if seconds else ready
 
@@ -139,7 +140,7 @@ class Replay:
             self._exchange("all-reduce", size, self.replicate, ready=ready)
 
     def _buckets(self, arrivals: list[Arrival]) -> Iterator[tuple[float, float]]:
-        """When each bucket is ready, and its bytes: gradients of a unit become ready evenly while it is computed."""
+        """The time at which each bucket is ready, and its bytes."""
         limit = self.exchanges.bucket_bytes * self.exchanges.gradient_scale
         end = arrivals[-1].end if arrivals else 0.0
         filled = 0.0
@@ -161,7 +162,7 @@ class Replay:
     # -- the end of an update ------------------------------------------------------------------------
 
     def conclude(self) -> Parts:
-        """The optimizer's step, after everything was exchanged, and what the update then consists of."""
+        """Replay the optimizer's step, after all exchanges, and return the parts of the update."""
         layout, spans = self.exchanges.layout, self.timeline
         beside = self.assumptions.slowdown * spans.overlap()
         passes = spans.busy(COMPUTE, what="passes") + beside
@@ -183,7 +184,7 @@ class Replay:
         return 0.0
 
     def _missing_data(self, worked: float) -> float:
-        """What an update waits for its batch."""
+        """The seconds that an update waits for its batch."""
         ranks = 1 if self.exchanges.copies else min(self.devices, self.cluster.per_machine)
         devices = self.devices if self.exchanges.copies else 1
         loading = self.step.waiting_for_data(ranks_per_machine=ranks, ranks_share=devices)
@@ -191,5 +192,5 @@ class Replay:
 
 
 def harmonic(n: int) -> float:
-    """1 + 1/2 + ... + 1/n: the mean of the largest of n times that are exponentially distributed, with mean 1."""
+    """1 + 1/2 + ... + 1/n: the mean of the largest of n independent, exponentially distributed times with mean 1."""
     return sum(1 / k for k in range(1, n + 1))

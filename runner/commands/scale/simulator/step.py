@@ -1,14 +1,14 @@
-"""An update of one device, described as data: the input of every prediction."""
+"""The update of one device as data: the input of every prediction."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of the model, in the order of the forward pass.
+    """A part of the model.
 
-    ``bytes``: of its weights in fp32, which is also what its gradients take; ``share``: of the model's computing;
-    ``activations``: bytes that it hands on for one micro-batch.
+    ``bytes``: of its weights in fp32, and of its gradients; ``share``: its fraction of the model's computing;
+    ``activations``: bytes of its outputs for one micro-batch.
     """
 
     bytes: float
@@ -18,13 +18,17 @@ class Unit:
 
 @dataclass(frozen=True)
 class Step:
-    """An update of one device.
+    """The update of one device.
 
-    ``forward``, ``backward``: seconds of the whole model for one micro-batch; ``optimizer``: of a step for all
-    weights; ``rest``: of everything else that every rank does alone in each update. ``micro_batches``: of an update;
-    ``samples``: of a micro-batch. ``loading``: seconds of one process to load a sample, ``loaders``: processes of each
-    rank, 0 if the rank itself loads; ``cores``: of a machine, 0 if unknown. ``spread``: how much longer than the mean
-    rank one in e ranks takes, as a fraction; None if it was not measured.
+    ``units``: in the order of the forward pass.
+    ``forward``, ``backward``: seconds of the entire model for one micro-batch.
+    ``optimizer``: seconds of a step for all weights.
+    ``rest``: seconds of everything else that each rank does by itself in each update.
+    ``micro_batches``: in an update. ``samples``: in a micro-batch.
+    ``loading``: seconds in which one process loads a sample.
+    ``loaders``: processes that load for each rank; 0 if the rank itself loads.
+    ``cores``: of a machine; 0 if unknown.
+    ``spread``: one in e ranks takes longer than the mean rank by this fraction or more; None if not measured.
     """
 
     units: tuple[Unit, ...]
@@ -41,10 +45,11 @@ class Step:
 
     @property
     def bytes(self) -> float:
+        """Bytes of all weights in fp32."""
         return sum(unit.bytes for unit in self.units)
 
     def scaled(self, factor: float) -> "Step":
-        """The same update on a device that takes ``factor`` times as long for it."""
+        """The same update on a device that takes ``factor`` times as long."""
         return replace(
             self,
             forward=self.forward * factor,
@@ -54,9 +59,9 @@ class Step:
         )
 
     def waiting_for_data(self, *, ranks_per_machine: int, ranks_share: float = 1.0) -> float:
-        """Seconds between two updates' batches, if nothing else took any time.
+        """Seconds to load the batch of an update.
 
-        ``ranks_share``: how many devices one rank loads for.
+        ``ranks_share``: the number of devices for which one rank loads.
         """
         samples = self.samples * self.micro_batches * ranks_share
         processes = float(max(1, self.loaders))

@@ -1,4 +1,4 @@
-"""Streams that do one thing after another: devices and networks."""
+"""The timeline of an update: two streams, computing and network, each of which does one thing after another."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ COMPUTE, NETWORK = "compute", "network"
 
 @dataclass(frozen=True)
 class Span:
-    """One thing that a stream does, in seconds since the update's beginning."""
+    """One thing that a stream does. ``start``, ``end``: seconds since the beginning of the update."""
 
     stream: str
     what: str
@@ -16,18 +16,18 @@ class Span:
 
 
 class Timeline:
-    """What happens in one update."""
+    """What the streams do in one update."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self._free: dict[str, float] = {}
 
     def free(self, stream: str) -> float:
-        """When the stream has done all that it was given."""
+        """When the stream has done everything that it was given."""
         return self._free.get(stream, 0.0)
 
     def run(self, stream: str, what: str, seconds: float, *, ready: float = 0.0) -> float:
-        """Give something to a stream that can begin at ``ready``. Returns when it is done."""
+        """Give a stream something to do, not before ``ready``; return the time at which it is done."""
         start = max(ready, self.free(stream))
         end = self._free[stream] = start + seconds
         if seconds > 0:
@@ -35,12 +35,12 @@ class Timeline:
         return end
 
     def busy(self, stream: str, *, what: str | None = None) -> float:
-        """Seconds that a stream works in all, or at one thing."""
+        """Seconds that a stream is busy in total, or with ``what``."""
         found = (each for each in self.spans if each.stream == stream and what in (None, each.what))
         return sum(each.end - each.start for each in found)
 
     def overlap(self) -> float:
-        """Seconds in which devices compute while something is exchanged."""
+        """Seconds in which both streams are busy: devices compute during an exchange."""
         computing = [(each.start, each.end) for each in self.spans if each.stream == COMPUTE]
         found, at = 0.0, 0
         for span in (each for each in self.spans if each.stream == NETWORK):
