@@ -10,7 +10,7 @@ from typing import Annotated
 
 from manyheads.runner.commands.list import show
 from manyheads.runner.commands.runs.find import OUTPUTS
-from manyheads.runner.commands.runs.removable import Going, Rules, age, going
+from manyheads.runner.commands.runs.removable import Removable, Rules, age, find_removable
 from manyheads.runner.commands.runs.run_summary import summary
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.run.answer import Answer
@@ -79,7 +79,7 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
     """List what would be removed from ``folder``, ask unless ``yes``, and remove it. Raises ConfigurationError."""
     top = folder.resolve()
     with working("examining runs"):
-        found, staying = going(top, rules)
+        found, staying = find_removable(top, rules)
     for sentence in staying:
         print(printable(sentence))
     if not found:
@@ -103,11 +103,11 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
     return Cleaned(removals, staying, is_confirmed=True)
 
 
-def _removal(one: Going, *, stays: str = "") -> Removal:
+def _removal(one: Removable, *, stays: str = "") -> Removal:
     return Removal(str(RunFolder(one.path)), [path.name for path in one.files], one.why, one.size, stays)
 
 
-def remove(one: Going, *, top: Path) -> None:
+def remove(one: Removable, *, top: Path) -> None:
     """Remove a folder or its checkpoints while no other process can use it, then empty parent folders below ``top``.
 
     top: a path without links. Raises ConfigurationError if a process works on the folder, or if it has changed or was
@@ -142,7 +142,7 @@ def _remove_empty(path: Path, top: Path) -> None:
             path = path.parent
 
 
-def _name(one: Going) -> str:
+def _name(one: Removable) -> str:
     inner = f": {', '.join(path.name for path in _few(one.files))}" if one.files else ""
     return printable(f"{RunFolder(one.path)}{inner}").replace("\n", "\\n")
 

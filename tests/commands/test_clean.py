@@ -7,7 +7,7 @@ import time
 import pytest
 
 from manyheads.runner.commands.clean import clean, remove
-from manyheads.runner.commands.runs.removable import Rules, age, going
+from manyheads.runner.commands.runs.removable import Rules, age, find_removable
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from tests.commands.runs.folders import write_run
@@ -87,7 +87,7 @@ def test_a_running_one_stays(outputs, capsys):
     folder = write_run(outputs / "a", status="failed")
     with folder.locked():
         assert gone(outputs, Rules(keep_best=0)) == []
-        found = going(outputs, FAILED)[0]  # what it said of the attempt before
+        found = find_removable(outputs, FAILED)[0]  # what it said of the attempt before
         with pytest.raises(ConfigurationError, match="by another process"):
             remove(found[0], top=outputs)
     folder.result.unlink()
@@ -100,7 +100,7 @@ def test_checkpoints_only(outputs):
     done = with_checkpoints(write_run(outputs / "a"), "best.pt", "last.pt", "step_00000001.pt", "notes.txt")
     with_checkpoints(write_run(outputs / "b", status="interrupted"), "best.pt", "last.pt", "step_00000001.pt")
     with_checkpoints(write_run(outputs / "c"), "last.pt")
-    (one, other), _ = going(outputs, Rules(checkpoints=True))
+    (one, other), _ = find_removable(outputs, Rules(checkpoints=True))
     assert (one.size, other.size) == (2000, 1000)
     assert gone(outputs, Rules(checkpoints=True)) == []
     left = {path.name: sorted(os.listdir(path / "checkpoints")) for path in outputs.iterdir()}
@@ -111,7 +111,7 @@ def test_checkpoints_only(outputs):
 def test_what_a_checkpoint_of_two_names_takes_is_not_freed(outputs):
     folder = with_checkpoints(write_run(outputs / "a"), "last.pt")
     os.link(folder.last_checkpoint, folder.best_checkpoint)
-    assert [one.size for one in going(outputs, Rules(checkpoints=True))[0]] == [0]
+    assert [one.size for one in find_removable(outputs, Rules(checkpoints=True))[0]] == [0]
 
 
 class TestSweeps:
@@ -175,7 +175,7 @@ class TestAttacks:
 
     def test_a_link_in_the_place_of_checkpoints_is_noticed_at_the_last_moment(self, outputs, mine):
         run = with_checkpoints(write_run(outputs / "a"), "best.pt", "step_00000001.pt")
-        (found,), _ = going(outputs, Rules(checkpoints=True))
+        (found,), _ = find_removable(outputs, Rules(checkpoints=True))
         shutil.rmtree(run.checkpoints)
         run.checkpoints.symlink_to(mine)
         with pytest.raises(ConfigurationError, match="is a link"):
@@ -244,5 +244,5 @@ class TestAttacks:
 
 def test_all_that_a_real_run_leaves_is_known(tmp_path, finished_run):
     shutil.copytree(finished_run.path, tmp_path / "run")
-    found, staying = going(tmp_path, Rules(keep_best=0))
+    found, staying = find_removable(tmp_path, Rules(keep_best=0))
     assert ([each.path.name for each in found], staying) == (["run"], [])

@@ -1,4 +1,4 @@
-"""Going on from another run's checkpoint: with more epochs, another batch, or nothing left to do."""
+"""Continuing from another run's checkpoint: with more epochs, another batch, or nothing left to do."""
 
 import pytest
 import torch

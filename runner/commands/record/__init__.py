@@ -1,4 +1,4 @@
-"""``python -m runner record``: many runs of a recipe, and whether they reach a target in what time."""
+"""``python -m runner record``: run a recipe many times, and show whether and how fast it reaches a target."""
 
 import argparse
 import json
@@ -62,11 +62,10 @@ def run(arguments: argparse.Namespace) -> RecordedRuns:
 
 
 def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf: str | None) -> RecordedRuns:
-    """Run each recipe ``runs`` times, in turn, with other seeds.
+    """Run each recipe ``runs`` times, in turn, each time with another seed, and write the record.
 
-    ``conf``: a folder of more options.
-
-    Raises ConfigurationError, and RunFailed where a run fails.
+    ``overrides``: as for train. ``target``: such as val_acc1=94. ``clock``: a key of CLOCKS. ``conf``: a folder of more
+    options. Raises ConfigurationError, and RunFailed if a run fails.
     """
     own = ("hydra.launcher.repeat=", "hydra.launcher.interleave=", "hydra.launcher.jobs=")
     if taken := [each for each in overrides if each.startswith(own)]:
@@ -80,7 +79,10 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
 
 
 def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
-    """Write record.json and record.html into a sweep's folder. Raises ConfigurationError."""
+    """Write record.json and record.html into the folder of a sweep whose runs all completed.
+
+    Raises ConfigurationError.
+    """
     if not Ledger(folder).exists():
         raise ConfigurationError(f"{folder} is not a sweep folder.")
     found = gather(folder, target=target, clock=clock)
@@ -91,9 +93,10 @@ def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
 
 
 def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
-    """Time somebody else's first recipe on this machine.
+    """Time the first recipe of a record, such as somebody else's, on this machine.
 
-    Its config is looked at as any from elsewhere is: raises ConfigurationError for classes that are not trusted.
+    ``path``: record.json. ``overrides``: further ones. Its config is checked like any that somebody else wrote: raises
+    ConfigurationError for classes that are not trusted, and as ``record`` does.
     """
     found, _ = read(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +107,7 @@ def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
 
 
 def read(path: Path) -> tuple[Record, dict[str, Any]]:
-    """A record with what its file says. Raises ConfigurationError."""
+    """A record, and the content of its file. Raises ConfigurationError."""
     try:
         content = read_json(path)
         return Record.from_json(content), content
@@ -115,7 +118,7 @@ def read(path: Path) -> tuple[Record, dict[str, Any]]:
 
 
 def check(path: Path) -> RecordedRuns:
-    """Whether what a record claims follows from its runs. Nothing that it names is run."""
+    """Whether the claims of a record follow from its runs. Runs nothing that it names. Raises ConfigurationError."""
     found, content = read(path)
     trust = Trust(trusted_packages())
     wrong = [*differences_of(found.to_json(), content)]
@@ -133,13 +136,13 @@ def check(path: Path) -> RecordedRuns:
 
 
 def _faults(attempt: RecordedAttempt, first: RecordedAttempt, own_first: RecordedAttempt) -> Iterator[str]:
-    """Reasons why a run does not belong beside the ``first`` of all and the ``own_first`` of its contender."""
+    """Why a run cannot be compared with the ``first`` run of all, or with the ``own_first`` of its contender."""
     if not 0 < attempt.seconds < math.inf:
         yield f"seconds: {attempt.seconds} is not a time"
     elif attempt.seconds > attempt.wall_seconds:
-        yield f"seconds: {attempt.seconds} s are more than the {attempt.wall_seconds} s that it took in all"
+        yield f"seconds: {attempt.seconds} s are more than the {attempt.wall_seconds} s that it took in total"
     if attempt.samples != own_first.samples:
-        yield f"samples: it took {attempt.samples}, the first run of its recipe {own_first.samples}"
+        yield f"samples: it took {attempt.samples}, but the first run of its recipe {own_first.samples}"
     if attempt.machine != first.machine:
         yield "machine: its versions, devices or code differ from those of the first run"
     if attempt.code != own_first.code:

@@ -1,4 +1,4 @@
-"""The answer of ``record``: as data, in a terminal, and as a page with a picture."""
+"""The answer of the command ``record``: as data, in the terminal, and as a page with a picture."""
 
 import io
 import shlex
@@ -25,22 +25,22 @@ class RecordedRecipe:
     """A recipe and the results of its runs."""
 
     label: Annotated[str, "the overrides by which it differs from the others"]
-    signature: Annotated[str, "of its config"]
-    reaches: Annotated[bool, "whether its mean reaches the target, and by more than chance would explain"]
-    value: Annotated[Spread, "of the target's metric"]
-    seconds: Annotated[Spread, "by the record's clock"]
+    signature: Annotated[str, "the signature of its config"]
+    reaches: Annotated[bool, "whether its mean reaches the target by more than chance would explain"]
+    value: Annotated[Spread, "values of the target's metric"]
+    seconds: Annotated[Spread, "seconds by the record's clock"]
     p_of_target: Annotated[float | None, "probability of such a mean if the true one just missed the target"]
     p_of_same_seconds: Annotated[float | None, "probability of such seconds if the first recipe were as fast"]
 
 
 @dataclass(frozen=True)
 class RecordedRuns(Answer):
-    """Many runs of recipes, the first of which is to reach a target; or the check of a record."""
+    """Many runs of recipes, of which the first should reach a target; or the check of a record."""
 
     target: RecordTarget
     clock: Annotated[str, "which seconds count: training or wall"]
     recipes: list[RecordedRecipe]
-    files: Annotated[list[Path], "that were written"]
+    files: Annotated[list[Path], "the files that were written"]
     wrong: Annotated[list[str] | None, "claims that do not follow from the runs; null if none were checked"]
     again: Annotated[str, "the command that times the record here; empty unless it was checked"]
     record: Annotated[Record, TEXT_ONLY]
@@ -49,7 +49,7 @@ class RecordedRuns(Answer):
     def of(
         cls, found: Record, files: list[Path], *, again: str = "", wrong: Sequence[str] | None = None
     ) -> "RecordedRuns":
-        """The record as data. ``wrong``: what a check has found."""
+        """The answer about a record. ``files``: that were written; ``wrong``: what a check has found."""
         first = found.contenders[0]
         recipes = [
             RecordedRecipe(
@@ -81,7 +81,7 @@ class RecordedRuns(Answer):
         for sentence in sentences(self.record):
             console.print(Text(sentence))
         for path in self.files:
-            print(f"wrote {RunFolder(path)}")  # named as a person would
+            print(f"wrote {RunFolder(path)}")  # as a user would type it
         for line in self.wrong or ():
             print(f"does not follow from the runs: {line}")
         if self.wrong == []:
@@ -95,13 +95,13 @@ TEMPLATE = Path(__file__).with_name("record.html.j2")
 
 
 def reaches(record: Record, contender: Contender) -> bool:
-    """Whether its mean reaches the target, and by more than chance would explain."""
+    """Whether a contender's mean reaches the target by more than chance would explain."""
     p = contender.findings(record.target)["p_of_target"]
     return p is not None and p < SIGNIFICANT
 
 
 def rows(record: Record) -> list[tuple[str, ...]]:
-    """Cells as COLUMNS names them, a row for each contender."""
+    """A row of the table for each contender, with the cells that COLUMNS names."""
     return [_row(record, each) for each in record.contenders]
 
 
@@ -143,7 +143,7 @@ def _verdict(record: Record, first: Contender) -> str:
 
 
 def as_page(record: Record) -> str:
-    """One page that needs nothing else."""
+    """The self-contained page of a record, as HTML."""
     verdict, *others = sentences(record)
     machine: dict[str, Any] = record.contenders[0].machine
     where = {key: value for key, value in machine.items() if key != "versions"}
@@ -168,7 +168,7 @@ def _text(value: Any) -> str:
 
 
 def _picture(record: Record) -> str:
-    """SVG with a point for each run: seconds across, the metric up, the target a line."""
+    """An SVG plot of the metric against seconds, with a point for each run and a line at the target."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")

@@ -1,4 +1,4 @@
-"""The evidence of a record: the runs, their results, machine and clock; and its check."""
+"""The evidence of a record: its runs with their results, machine and clock; gathered from a sweep, or read."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +33,11 @@ MACHINE = ("host", "devices", "versions", "commit", "clean", "command")
 
 @dataclass(frozen=True)
 class RecordedAttempt:
-    """One run. ``value``: the target's metric after the last epoch; ``seconds``: by the record's clock.
+    """One run.
 
-    ``wall_seconds``: from its launch to its end; ``samples``: that it took for training; ``machine``: a digest of
-    versions, devices and this project's code; ``code``: of the user's own.
+    ``value``: the target's metric after the last epoch. ``seconds``: by the record's clock. ``wall_seconds``: from the
+    launch to the end. ``samples``: the number of training samples. ``machine``: a digest of versions, devices and this
+    project's code. ``code``: a digest of the user's own code. ``folder``: relative to the sweep's.
     """
 
     seed: int
@@ -52,7 +53,7 @@ class RecordedAttempt:
 
 @dataclass(frozen=True)
 class RecordTarget:
-    """``metric`` is to be at least, or where lower is better at most, ``value``."""
+    """The target: ``metric`` should be at least ``value`` or, if lower is better, at most."""
 
     metric: str
     value: float
@@ -64,7 +65,7 @@ class RecordTarget:
 
 @dataclass(frozen=True)
 class Contender:
-    """A recipe and all of its runs. ``config``: the frozen one of its first run."""
+    """A recipe and all of its runs. ``config``: the frozen config of its first run; ``machine``: of its provenance."""
 
     label: str
     signature: str
@@ -74,14 +75,16 @@ class Contender:
 
     @property
     def values(self) -> list[float]:
+        """The metric's value in each run."""
         return [attempt.value for attempt in self.attempts]
 
     @property
     def seconds(self) -> list[float]:
+        """The seconds of each run."""
         return [attempt.seconds for attempt in self.attempts]
 
     def findings(self, target: RecordTarget) -> dict[str, Any]:
-        """The findings that follow from the attempts."""
+        """The statistics that follow from the runs, as JSON."""
         return {
             "value": asdict(Spread.of(self.values)),
             "seconds": asdict(Spread.of(self.seconds)),
@@ -91,13 +94,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class Record:
-    """The contenders in the order in which they were typed; the first is the record, the others were timed with it."""
+    """A record. The first of ``contenders`` is the recipe of the record, the others were timed beside it."""
 
     target: RecordTarget
     clock: str
     contenders: tuple[Contender, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """The content of record.json: runs, and the claims that follow from them."""
         first = self.contenders[0]
         return {
             "format": FORMAT,
@@ -115,7 +119,7 @@ class Record:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Record":
-        """Raises ConfigurationError if it is not a record of this project."""
+        """The record in parsed JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
         if content.get("format", FORMAT) != FORMAT:
             raise ConfigurationError(f"it has format {content['format']!r}, but this version reads {FORMAT}.")
         try:
@@ -127,7 +131,7 @@ class Record:
                 for each in content["contenders"]
             ]
             found = cls(RecordTarget(**content["target"]), content["clock"]["name"], tuple(contenders))
-            found.to_json()  # with numbers that are some
+            found.to_json()  # fails for values that are not numbers
             [math.isfinite(attempt.wall_seconds) for each in contenders for attempt in each.attempts]
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise ConfigurationError("it is not a record: a value is missing, or has another type.") from None
@@ -135,9 +139,9 @@ class Record:
 
 
 def checked_signature(config: Section, trust: Trust | None) -> str:
-    """The signature of a run config, which may be somebody else's; ``trust``: None if it is the user's own.
+    """The signature of a run config, which may be somebody else's. ``trust``: None if it is the user's own.
 
-    Raises ConfigurationError for declarations that are not trusted, since they would be imported.
+    Raises ConfigurationError for option classes that are not trusted, since computing it imports them.
     """
     sections = {group: section for group in GROUPS if isinstance(section := config.get(group), dict)}
     named = [(f"{group}.{OPTION}", section.get(OPTION)) for group, section in sections.items()]
@@ -179,13 +183,13 @@ def _number(text: str, target: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise ConfigurationError.at(
-            "--target", target, " is not allowed. Give a metric and a number, as in val_acc1=94."
+            "--target", target, " is not allowed. Allowed: a metric and a number, such as val_acc1=94."
         )
     return value
 
 
 def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str, common: set[str]) -> Contender:
-    """``common``: the overrides that say nothing about which one it is."""
+    """The contender with these runs. ``common``: the overrides that all contenders share, which its label omits."""
     ordered = sorted(entries, key=lambda entry: entry.repeat)
     first = RunFolder(sweep / ordered[0].folder)
     config = first.read_config()

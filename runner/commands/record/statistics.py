@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
-SIGNIFICANT = 0.01  # as https://github.com/KellerJordan/modded-nanogpt asks of a record
+SIGNIFICANT = 0.01  # the level that https://github.com/KellerJordan/modded-nanogpt requires of a record
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Summary of ``n`` numbers; ``deviation``: their standard deviation, 0 for a single one."""
+    """Summary of ``n`` numbers. ``deviation``: their standard deviation; 0 for a single number."""
 
     n: int
     mean: float
@@ -21,14 +21,15 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
+        """The summary of at least one number."""
         deviation = stdev(values) if len(values) > 1 else 0.0
         return cls(len(values), fmean(values), deviation, median(values), min(values), max(values))
 
 
 def p_of_target(values: Sequence[float], target: float, *, is_higher_better: bool) -> float | None:
-    """How probable such a mean, or a better one, would be if the recipe's true mean just missed the target.
+    """The probability of a mean this good or better if the recipe's true mean just missed the target.
 
-    Student's t-test, one-sided; None for fewer than two values.
+    By a one-sided Student's t-test. None for fewer than two values.
     """
     found = Spread.of(values)
     if found.n < 2:
@@ -42,9 +43,9 @@ def p_of_target(values: Sequence[float], target: float, *, is_higher_better: boo
 
 
 def p_of_difference(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """How probable means as different as these would be if both were drawn from one; Welch's t-test, two-sided.
+    """The probability of means that differ at least this much if the true means are equal.
 
-    None for fewer than two values, and where none differ.
+    By a two-sided Welch's t-test. None for fewer than two values, and if all values are equal.
     """
     if min(len(one), len(other)) < 2 or len({*one, *other}) == 1:
         return None

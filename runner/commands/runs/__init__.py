@@ -1,1 +1,1 @@
-"""Looking after many runs: finding, listing, showing, comparing and removing them, without torch."""
+"""Finds, summarizes, selects, shows and continues runs, without torch; shared by several commands."""

@@ -1,4 +1,4 @@
-"""Run folders below any folder, those of single runs and of a sweep's jobs, and what files take on the disk."""
+"""Finds the run folders below any folder, of single runs and of jobs of sweeps; and the disk use of files."""
 
 import os
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Ledger
 
 OUTPUTS = Path("outputs")
-DEEPEST = 8  # outputs/sweeps/<date>/<time>/<job> are four
+DEEPEST = 8  # levels below the named folder; outputs/sweeps/<date>/<time>/<job> has four
 _SWEEP = {LEDGER, "multirun.yaml"}
 _RUN = {"run.yaml", ".hydra"}
 
 
 def find_runs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Each run folder with the sweep that it is a job of, if it is. No link is followed.
+    """Yields each run folder below ``folder``, and the folder of its sweep if it is a job of one. Follows no links.
 
-    The hundreds of runs of a judgement or a tuning are found only where its own folder is named.
+    The hundreds of runs of a judgement or a tuning are found only if its own folder is named.
 
-    Raises ConfigurationError where there is no such folder.
+    Raises ConfigurationError if the folder does not exist.
     """
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder. Name one with runs in it, such as {OUTPUTS}.")
@@ -32,7 +32,7 @@ def find_runs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
 
 def _below(folder: Path, sweep: Path | None, depth: int) -> Iterator[tuple[Path, Path | None]]:
     names, inner = set(), []
-    with suppress(OSError), os.scandir(folder) as entries:  # of somebody's
+    with suppress(OSError), os.scandir(folder) as entries:  # a folder of somebody else may be unreadable
         for entry in entries:
             names.add(entry.name)
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
@@ -58,7 +58,7 @@ def states(sweep: Path) -> dict[Path, str]:
 
 
 def disk_use(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder; a file of several names counts once, and links as nothing."""
+    """Bytes of a file, or of all files below a folder. A file with several names counts once, symbolic links do not."""
     with Folder(path.parent) as above:
         found = [above.status(path.name)]
         with suppress(ConfigurationError, NotADirectoryError), above.child(path.name) as folder:

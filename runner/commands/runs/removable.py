@@ -1,4 +1,4 @@
-"""``clean``: which runs can go, or which of their checkpoints, and why."""
+"""``clean``: which runs, or which of their checkpoints, can be removed, and why."""
 
 import os
 import re
@@ -35,12 +35,15 @@ IN_SWEEP = {
     *(LEDGER, SEAL, "multirun.yaml", "run.log", "trackers.lock", "study.log"),
     "optimization_results.yaml",
 }
-_ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # what else a run or a sweep leaves
+_ASIDE = re.compile(r"comparison\.\w+|\w+\.log|\..*\.aside")  # other files that a run or a sweep leaves
 
 
 @dataclass(frozen=True)
-class Going:
-    """A folder that is to go, or of a run's checkpoints these. ``size``: what that frees, in bytes."""
+class Removable:
+    """A folder to be removed; or, if there are ``files``, these checkpoints of a run. ``size``: bytes that this frees.
+
+    ``inode``: of the folder as it was examined. ``runs``: those in it that match the rules.
+    """
 
     path: Path
     inode: Inode
@@ -52,7 +55,11 @@ class Going:
 
 @dataclass(frozen=True)
 class Rules:
-    """Selects the runs to remove. ``keep_best``: all but this many best of each metric; ``hours``: unchanged since."""
+    """Selects runs to remove: those that all given rules select.
+
+    ``keep_best``: all but this many best by each metric. ``hours``: those unchanged for this long. ``failed``: those
+    that failed. ``checkpoints``: remove only their checkpoints.
+    """
 
     keep_best: int | None = None
     hours: float | None = None
@@ -71,14 +78,17 @@ class Rules:
 
 
 def age(text: str) -> float:
-    """Hours of ``12h``, ``30d``, ``2w``. Raises ConfigurationError."""
+    """The hours in a value of ``--older``, such as 12h, 30d or 2w. Raises ConfigurationError."""
     if match := re.fullmatch(r"(\d+)([hdw])", text):
         return int(match[1]) * HOURS[match[2]]
     raise not_allowed("--older", text, "a number with h, d or w, such as 30d")
 
 
-def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
-    """The removable runs, and a sentence for each that matches the rules but must stay."""
+def find_removable(folder: Path, rules: Rules) -> tuple[list[Removable], list[str]]:
+    """What can be removed below ``folder``, and a sentence for each run or sweep that matches but must be kept.
+
+    Raises ConfigurationError for invalid rules, and if the folder does not exist.
+    """
     rules.check()
     runs = list(summaries(folder))
     best = _best(runs, rules.keep_best or 0)
@@ -92,7 +102,7 @@ def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
             if not chosen or not path.is_relative_to(folder.resolve()):
                 continue
             with Folder(path) as held:
-                inode = held.inode  # of what is examined, and may be removed
+                inode = held.inode  # only the folder that was examined may be removed
             if reason := _must_stay(path, runs_of_one, chosen, rules):
                 staying.append(f"{RunFolder(path)} stays: {reason}")
                 continue
@@ -101,14 +111,14 @@ def going(folder: Path, rules: Rules) -> tuple[list[Going], list[str]]:
             size = _freed(files, kept) if rules.checkpoints else disk_use(path)
             if files or not rules.checkpoints:
                 why = ", ".join(dict.fromkeys(fit[run.folder.path] for run in chosen))
-                found.append(Going(path, inode, why, tuple(chosen), size, files))
+                found.append(Removable(path, inode, why, tuple(chosen), size, files))
     return found, staying
 
 
 def removable_checkpoints(run: Summary) -> Iterator[Path]:
-    """Those that neither an evaluation of the best nor going on with an unfinished run needs."""
+    """A run's checkpoints that are needed neither to evaluate its best weights nor to resume it if it is unfinished."""
     files = _checkpoint_files(run.folder)
-    has_best = bool(files) and run.folder.best_checkpoint in files  # a folder that is a link has none
+    has_best = bool(files) and run.folder.best_checkpoint in files  # there are none if the folder is a link
     for path in files:
         is_needed = path == run.folder.best_checkpoint or (
             path == run.folder.last_checkpoint and not (has_best and run.status == "completed")
@@ -125,19 +135,19 @@ def _checkpoint_files(folder: RunFolder) -> list[Path]:
 
 
 def _freed(files: Sequence[Path], kept: Sequence[Path]) -> int:
-    """Bytes that no other name holds: the newest step_*.pt is last.pt by another name, best_* has a step's files."""
+    """Bytes that removing ``files`` frees: the newest step_*.pt is a hard link to last.pt, best_* to a step's files."""
     held = {status.st_ino for path in kept for status in _inside(path)}
     sizes = {status.st_ino: status.st_size for path in files for status in _inside(path)}
     return sum(size for inode, size in sizes.items() if inode not in held)
 
 
 def _inside(path: Path) -> list[os.stat_result]:
-    """The size of a file, or of all files in a checkpoint's folder."""
+    """The status of a file, or of all files in a checkpoint's folder."""
     return [each.lstat() for each in (matching(path, "*") if path.is_dir() else [path])]
 
 
 def _why(run: Summary, rules: Rules) -> str:
-    """How the run fits the rules; empty where it does not."""
+    """The reasons why a run matches the rules; empty if it does not."""
     reasons = []
     if rules.failed:
         if run.status != "failed":
@@ -154,7 +164,7 @@ def _why(run: Summary, rules: Rules) -> str:
 
 
 def _best(runs: Sequence[Summary], count: int) -> set[Path]:
-    """So many of each metric that runs are judged by."""
+    """The folders of the ``count`` best runs by each metric that runs are judged by."""
     found: set[Path] = set()
     for metric in {run.metric.column for run in runs}:
         measured = [run for run in runs if run.metric.column == metric and run.measured is not None]
@@ -164,7 +174,7 @@ def _best(runs: Sequence[Summary], count: int) -> set[Path]:
 
 
 def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], rules: Rules) -> str:
-    """Why a folder that fits must not be touched; empty where it may."""
+    """Why a folder that matches must be kept; empty if it can be removed."""
     if any(run.status == "running" for run in runs) or _is_held(path / LEDGER):
         return "it is running"
     if any(run.status == "queued" for run in runs):
@@ -181,13 +191,13 @@ def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], r
 
 
 def _is_ours(folder: RunFolder) -> bool:
-    """Whether this project froze its config, or refused to."""
+    """Whether it is a run of this project, by its frozen config or, if that was refused, the composed one."""
     config = read_frozen(folder.config if folder.config.exists() else folder.composed)
     return {"model.name", "parallel.name", "trainer.epochs"} <= config.keys()
 
 
 def _foreign(folder: Path, runs: set[Path]) -> str | None:
-    """The first file or folder in one of these, or between them, that no run and no sweep leaves."""
+    """The first file or folder, in one of the runs or between them, that no run and no sweep creates."""
     above = {parent for run in runs for parent in run.parents}
     names = IN_RUN | of_options() if folder in runs else IN_SWEEP
     with Folder(folder) as held:
@@ -203,7 +213,7 @@ def _foreign(folder: Path, runs: set[Path]) -> str | None:
 
 @cache
 def of_options() -> frozenset[str]:
-    """Files that this project's options leave in a run's folder, besides those of every run."""
+    """The names of files that this project's options leave in a run's folder, in addition to those of every run."""
     known = ((group, section) for group in (*GROUPS, *ENTRIES) for section in own_sections(group))
     return frozenset(name for group, section in known for name in declared_class(group, section).every("leaves"))
 

@@ -1,4 +1,4 @@
-"""A run's entry in a list, from its small files only: a thousand of them are read in well under a second."""
+"""A run's entry in a list, from its small files only: a thousand runs are read in well under a second."""
 
 import os
 from collections.abc import Iterator
@@ -28,7 +28,8 @@ STATUSES = ("completed", "interrupted", "failed", "running", "queued", "pending"
 class Summary:
     """One run. ``status``: one of STATUSES; ``started``: when it was frozen, in seconds since 1970.
 
-    ``job``: what the queue that it was submitted to says of it; empty where there is none, or a result says more.
+    ``sweep``: the folder of the sweep that it is a job of. ``job``: what its queue reports about it; empty if there is
+    no queue, or if a result says more.
     """
 
     folder: RunFolder
@@ -40,7 +41,7 @@ class Summary:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Dotted keys; empty where none was frozen."""
+        """The frozen config by dotted key; empty if none was frozen."""
         return read_frozen(self.folder.config)
 
     @property
@@ -55,13 +56,13 @@ class Summary:
 
     @cached_property
     def typed(self) -> dict[str, str]:
-        """The overrides that were typed for the run, by key, except those with a column of their own."""
+        """The overrides that were typed for the run, by key, except those that have their own columns."""
         found = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
         return {key: value for key, value in found.items() if key not in ("name", "notes", "trust")}
 
     @cached_property
     def metric(self) -> ShownMetric:
-        """The one that its task is judged by."""
+        """The metric by which its task is judged."""
         return metric_of(Run(self.folder.path, result=self.result)) or ACCURACY
 
     @property
@@ -102,7 +103,7 @@ def summary(
 ) -> Summary:
     """Summarize a run from its small files; an unreadable file counts as missing.
 
-    ``planned``: its state in a ledger; ``answers``: those that engines gave for other runs of the list.
+    ``planned``: its state in a sweep's ledger. ``answers``: a cache of queues' answers, shared by the runs of a list.
     """
     result: ResultJson = {}
     with suppress(OSError, ConfigurationError):
@@ -127,7 +128,7 @@ def _status(folder: RunFolder, planned: str | None) -> str:
     try:
         if is_locked(folder.config):
             return "running"
-    except (OSError, ConfigurationError):  # it was refused, and never frozen
+    except (OSError, ConfigurationError):  # it was refused, so it was never frozen
         return planned if planned in ("skipped", "pending") else "failed"
     if planned in ("skipped", "failed"):
         return planned

@@ -1,4 +1,4 @@
-"""A run in progress, from the files in its folder: how far it is, how fast, and its curves."""
+"""The view of a run in progress, from the files in its folder: progress, speed and curves."""
 
 import math
 from dataclasses import dataclass
@@ -24,7 +24,11 @@ NOT_METRICS = ("val_seconds", "val_samples", "val_loss")
 
 @dataclass(frozen=True)
 class Now:
-    """The progress of a run; None for what no file holds. ``steps``: at its end; ``left``: seconds until then."""
+    """The progress of a run. What is not known is None.
+
+    ``epochs``, ``steps``: at its end. ``metric``: its column, and its last value. ``pace``: seconds per step.
+    ``speed``: samples per second. ``left``: seconds until its end.
+    """
 
     epoch: int
     epochs: int | None
@@ -32,13 +36,13 @@ class Now:
     steps: int | None
     loss: float | None
     metric: tuple[str, float] | None
-    pace: float | None  # seconds per step
-    speed: float | None  # samples per second
+    pace: float | None
+    speed: float | None
     left: float | None
 
     @classmethod
     def of(cls, run: Run) -> "Now":
-        """From the run's tables. The number of steps is known once an epoch is complete, or from max_steps."""
+        """The progress in the run's tables. The number of steps is known from max_steps, or after an epoch."""
         rows, epochs = run.steps, run.epochs
         steps, times = list(rows.get("step", ())), list(rows.get("time", ()))
         step = int(steps[-1]) if steps else 0
@@ -62,7 +66,7 @@ class Now:
         )
 
     def words(self, *, is_running: bool) -> list[str]:
-        """The known numbers, in the order of training's live line."""
+        """The known numbers as text, in the order of the live line that training shows."""
         of_epochs, of_steps = (f"/{each}" if each is not None else "" for each in (self.epochs, self.steps))
         found = [f"epoch {self.epoch}{of_epochs}", f"step {self.step}{of_steps}"]
         found += [f"loss {self.loss:.4f}"] if self.loss is not None else []
@@ -73,14 +77,14 @@ class Now:
 
 
 def metric_column(run: Run) -> str:
-    """The column of epochs.csv by which the run is judged: its own, or before it has ended the first metric there."""
+    """The column of epochs.csv by which the run is judged; before its end, the first metric in the table."""
     if known := metric_of(run):
         return known.column
     return next((name for name in run.epochs if name.startswith("val_") and name not in NOT_METRICS), "val_loss")
 
 
 def _length(run: Run) -> tuple[int | None, int | None]:
-    """Steps and epochs at the run's end."""
+    """The numbers of steps and epochs at the run's end, as far as known."""
     limits = [run.config.get(f"trainer.{key}") for key in ("max_steps", "stop_after")]
     most, epochs = (
         min((each for each in limits if isinstance(each, int)), default=None),
@@ -118,10 +122,10 @@ def _reason(known: Summary) -> list[Text]:
 
 
 def state_of(status: str) -> tuple[str, str]:
-    """A state with its color."""
+    """A state and its color."""
     return status, COLOURS.get(status, "cyan")
 
 
 def metric_curve(run: Run, color: str = "cyan") -> Curve:
-    """The run's metric by epoch."""
+    """The curve of the run's metric over epochs."""
     return Curve(run.epochs.get("epoch", ()), run.epochs.get(metric_column(run), ()), color)

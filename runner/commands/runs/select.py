@@ -18,13 +18,13 @@ COLUMNS: dict[str, Callable[[Summary], Any]] = {
 
 
 def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
-    """The runs that match all of ``filters``, each ``key=value``: status, or any key of the run config.
+    """The runs that match all ``filters``, each of which is ``key=value`` for status or any key of the run config.
 
     A list matches if it contains the value. Raises ConfigurationError for an unknown status, and for keys that no
     run has.
     """
     kept = list(runs)
-    for key, value in sorted(map(_pair, filters), key=lambda pair: pair[0] != "status"):  # which is known already
+    for key, value in sorted(map(_pair, filters), key=lambda pair: pair[0] != "status"):  # needs no config
         if key == "status":
             kept = [run for run in kept if run.status == value]
             continue
@@ -38,9 +38,9 @@ def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
 
 
 def ordered(runs: Sequence[Summary], by: str | None) -> list[Summary]:
-    """The newest first; or by a metric, the best first; or by a column or a config key. Runs without it come last.
+    """The runs ordered ``by`` a metric, the best first, or a column or a config key; by default the newest first.
 
-    Raises ConfigurationError for what no run has.
+    Runs without a value come last. Raises ConfigurationError if no run has one.
     """
     by = by or "started"
     if by in COLUMNS:
@@ -89,17 +89,17 @@ def _signed(run: Summary, name: str) -> float | None:
 
 
 def _is_best_when_high(run: Summary, name: str) -> bool:
-    """By what the run's task says of the metric; a loss, and what it says nothing of, is best when low."""
+    """Whether a metric is best when high, according to the run's task. Losses and unknown metrics are best when low."""
     scores = run.result.get("scores")
     described = scores.get("metrics") if isinstance(scores, dict) else None
     about = described.get(name.partition("_")[2]) if isinstance(described, dict) else None
     if isinstance(about, dict):
         return about.get("direction") == "max"
-    return name.partition("_")[2] in ("acc1", "acc5")  # of runs that are older than tasks
+    return name.partition("_")[2] in ("acc1", "acc5")  # in runs from before there were tasks
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """Numbers before texts before nothing, so that all can be compared."""
+    """A key for sorting values of different types: numbers, then texts, then missing values."""
     if value is None:
         return (2, 0)
     return (0, value) if isinstance(value, (int, float)) else (1, text_of(value))

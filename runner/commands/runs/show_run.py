@@ -27,8 +27,8 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.slow_ranks import slow_in_words
 from manyheads.runner.wording import duration, size_in_words
 
-Rows = Iterator[tuple[str, str]]
-PARTS = ("cudnn", "nccl", "driver")  # versions that are too many for one page
+Entries = Iterator[tuple[str, str]]  # names and texts of the page
+PARTS = ("cudnn", "nccl", "driver")  # versions that the page omits for brevity
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class NextCommand:
     """A command that makes sense for a run next."""
 
     what: Annotated[str, "such as: resume it"]
-    command: Annotated[str, "as it can be pasted into a shell in the current directory"]
+    command: Annotated[str, "the command, to be pasted into a shell in the current directory"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class RunPage(Answer):
     started: Annotated[float, "when it was frozen, in seconds since 1970"]
     seconds: Annotated[float | None, "how long it took, from its start to its end"]
     typed: Annotated[dict[str, str], "the overrides that were typed for it, by key"]
-    provenance: Annotated[Mapping[str, Any], "where it was started and with what code, versions, devices and data"]
+    provenance: Annotated[Mapping[str, Any], "where it was started, with its code, versions, devices and data"]
     best: Annotated[dict[str, float | None] | None, "the metrics of the best epoch"]
     metrics: Annotated[dict[str, float | None], "the metrics of the last evaluation"]
     samples_per_second: float | None
@@ -66,7 +66,7 @@ class RunPage(Answer):
     about: Annotated[dict[str, str], TEXT_ONLY]
 
     def placed(self, folder: str, address: str) -> "RunPage":
-        """The page of a run in object storage, of which there was a copy in ``folder``."""
+        """The page of a run at ``address`` in object storage, made from a copy of it in ``folder``."""
         commands = [NextCommand(each.what, each.command.replace(folder, address)) for each in self.next]
         about = {name: text.replace(folder, address) for name, text in self.about.items()}
         return replace(self, folder=address, next=commands, about=about)
@@ -79,13 +79,13 @@ class RunPage(Answer):
             grid.add_row(name, Text(printable(text)))
         console = Console(highlight=False, markup=False, emoji=False)
         console.print(grid)
-        for each in self.next:  # each in a line of its own, so that it can be copied as it is
+        for each in self.next:  # each on its own line, unwrapped, so that it can be copied
             console.print(f"{each.what}:", style="bold")
             print(f"  {printable(each.command)}")
 
 
 def run_page(path: str) -> RunPage:
-    """All about one run. Raises ConfigurationError for a folder that holds no run."""
+    """The page of a run. Raises ConfigurationError if the folder holds no run."""
     run = summary(run_folder(path))
     provenance, result = load_run(run.folder.path, steps=()).provenance, run.result
     files = {each.name: disk_use(each) for each in matching(run.folder.path, "*") if each.name[0] != "."}
@@ -115,10 +115,10 @@ def run_page(path: str) -> RunPage:
 
 
 def run_folder(path: str) -> RunFolder:
-    """The folder of one run. Raises ConfigurationError where it holds none, or a sweep."""
+    """The folder of a run. Raises ConfigurationError if it holds no run, or a sweep."""
     folder = RunFolder(path)
     if not folder.path.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder. `{invocation.command('list')}` shows those of all runs.")
+        raise ConfigurationError(f"{folder} is not a folder. `{invocation.command('list')}` lists the folders of runs.")
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(
             f"{folder} is a sweep. Name one of its runs; `{invocation.command('list', folder)}` lists them."
@@ -128,8 +128,8 @@ def run_folder(path: str) -> RunFolder:
     return folder
 
 
-def commands(run: Summary) -> Rows:
-    """Commands for what to do next, ready to paste into a shell in the current directory."""
+def commands(run: Summary) -> Entries:
+    """What can be done next with a run, and the commands for it, to be pasted into a shell in the current directory."""
     folder = run.folder
     if run.status in ("interrupted", "failed", "pending") and folder.config.exists():
         yield "resume it", invocation.command("resume", folder)
@@ -142,7 +142,7 @@ def commands(run: Summary) -> Rows:
         yield "reproduce it", invocation.command("reproduce", folder)
 
 
-def _state(run: Summary) -> Rows:
+def _state(run: Summary) -> Entries:
     result, config = run.result, run.config
     yield "run", str(run.folder)
     for key in ABOUT:
@@ -159,7 +159,7 @@ def _state(run: Summary) -> Rows:
     yield "when", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)) + took
 
 
-def _origin(run: Summary, provenance: ProvenanceJson) -> Rows:
+def _origin(run: Summary, provenance: ProvenanceJson) -> Entries:
     if provenance.get("host"):
         yield "where", f"{provenance['host']}, in {provenance.get('directory')}"
     if provenance.get("command"):
@@ -183,7 +183,7 @@ def _origin(run: Summary, provenance: ProvenanceJson) -> Rows:
         yield "devices", devices
 
 
-def _metrics(result: ResultJson) -> Rows:
+def _metrics(result: ResultJson) -> Entries:
     for name, measured in (("best", result.get("best")), ("last", result.get("metrics"))):
         if measured:
             yield name, "  ".join(f"{key} {value:.6g}" for key, value in measured.items() if value is not None)
@@ -195,10 +195,10 @@ def _metrics(result: ResultJson) -> Rows:
         yield "weights", f"sha256 {result['weights_sha256']}"
 
 
-def _predicted(found: Outcome | None) -> Rows:
+def _predicted(found: Outcome | None) -> Entries:
     if found is not None:
         yield "predicted", f"{100 * found.error:+.1f} %: {found.describe()}"
 
 
-def _files(files: Mapping[str, int]) -> Rows:
+def _files(files: Mapping[str, int]) -> Entries:
     yield "files", ", ".join(f"{name} {size_in_words(size)}" for name, size in files.items())

@@ -1,4 +1,4 @@
-"""Curves in a terminal: braille characters have two dots across and four down, so small plots have enough points."""
+"""Plots curves in a terminal with braille characters: each has two by four dots, so small plots have enough points."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from rich.table import Table
 
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # bits of a character, by column and row
 BRAILLE = 0x2800
-SPLIT = 100  # columns from which two plots fit side by side
+SPLIT = 100  # width of the terminal from which two plots fit side by side
 LABEL = 9  # width of the numbers on the left
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Points in the order of ``x``, drawn in a color of rich's; points that are not finite are omitted."""
+    """Points in the order of ``x``. ``color``: one that rich knows. Points that are not finite are omitted."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -26,7 +26,7 @@ class Curve:
 
 
 class Plot:
-    """Several curves over the same axes, as wide as there is room, ``height`` lines high without title and axis."""
+    """Several curves over the same axes, as wide as the terminal. ``height``: in lines, without title and axis."""
 
     def __init__(self, title: str, curves: Sequence[Curve], *, height: int = 8):
         self.title, self.height = title, height
@@ -83,12 +83,12 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _place(value: float, low: float, high: float, count: int) -> int:
-    """The index of a value among ``count`` places between low and high, counted from the top."""
+    """The row of a value, of ``count`` rows between low and high, counted from the top."""
     return round((high - value) / (high - low) * (count - 1))
 
 
 def _resampled(curve: Curve, first: float, last: float, count: int) -> list[float | None]:
-    """The mean of the points in each of ``count`` columns; between columns with points, values in between."""
+    """The mean of the points in each of ``count`` columns; columns without points are interpolated linearly."""
     sums: dict[int, tuple[float, int]] = {}
     for x, y in zip(curve.x, curve.y, strict=True):
         column = round((x - first) / (last - first) * (count - 1))
@@ -105,7 +105,7 @@ def _resampled(curve: Curve, first: float, last: float, count: int) -> list[floa
 
 
 def _draw(cells: dict[tuple[int, int], tuple[int, str]], heights: list[int | None], color: str) -> None:
-    """Set the dots of a curve, one or more in each column, so that it has no gaps. The last curve colors a cell."""
+    """Set the dots of a curve, so many in each column that it has no gaps. A cell has the color of its last curve."""
     before: int | None = None
     for column, height in enumerate(heights):
         if height is None:

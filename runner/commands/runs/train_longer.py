@@ -1,4 +1,4 @@
-"""Going on with a run in a new folder, with more epochs or any other change."""
+"""Continues a run in a new folder, with more epochs or any other change."""
 
 from manyheads.runner.commands.reproduce.rerun import Rerun
 from manyheads.runner.config.command_line import quoted, typed_values
@@ -16,9 +16,9 @@ START = ("checkpoint.load=", "checkpoint.resume=")
 
 
 def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
-    """Train on from the run's last checkpoint, by its config with these overrides; returns the new run.
+    """Train from a run's last checkpoint, with its config and these overrides; return the new run's folder.
 
-    Raises ConfigurationError if there is nothing to continue from or nothing left to train, and RunFailed.
+    Raises ConfigurationError if there is no checkpoint or nothing left to train, and RunFailed.
     """
     typed = split_typed(overrides)[1]
     config = folder.read_config()
@@ -48,7 +48,7 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
 
 
 def command(folder: RunFolder, config: Section) -> str:
-    """The command that trains twice as long, or to the last epoch, to be pasted into a shell."""
+    """The command that trains a run twice as long or, if it ended early, to its last epoch."""
     trainer = config.get("trainer", {})
     if ended := (folder.read_result() or {}).get("ended"):
         return invocation.command("resume", folder, f"trainer.{ended}=null")
@@ -59,7 +59,7 @@ def command(folder: RunFolder, config: Section) -> str:
 
 
 def _asks_for_more(config: Section, result: ResultJson, typed: list[str]) -> bool:
-    """As far as the keys that say how long tell; with another batch the ranks will know."""
+    """Whether the overrides ask for a longer run, by the keys that limit it; changes of data are left to the ranks."""
     trainer = dict(config["trainer"])
     given = typed_values(typed)
     trainer |= {key.removeprefix("trainer."): value for key, value in given.items() if key.startswith("trainer.")}

@@ -194,7 +194,7 @@ def test_a_sweep_with_a_failed_run_makes_none(sweep):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--target", "val_acc1"), "--target val_acc1 is not allowed. Give a metric and a number"),
+        (("--target", "val_acc1"), "--target val_acc1 is not allowed. Allowed: a metric and a number"),
         (("--target", "val_acc9=3"), "val_acc9: the runs did not measure that. Allowed: train_loss"),
         (("--runs", "1", "--target", "val_acc1=1"), "--runs 1 is not allowed"),
         ((), "Name the target: --target val_acc1=94"),

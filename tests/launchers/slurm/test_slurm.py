@@ -10,7 +10,7 @@ import pytest
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.slurm.queued import noted_job
-from manyheads.runner.commands.runs.removable import Rules, going
+from manyheads.runner.commands.runs.removable import Rules, find_removable
 from manyheads.runner.commands.runs.run_summary import summaries
 from manyheads.runner.commands.runs.show_run import run_page
 from manyheads.runner.config.lookup import CONF
@@ -133,11 +133,11 @@ def test_of_a_job_that_nobody_followed_slurm_is_asked(cluster, tmp_path, capfd):
     job = noted_job(folder)
     (run,) = summaries(tmp_path)
     assert (run.status, run.job) == ("queued", f"job {job} waits in the queue (JobHeldUser)")
-    assert going(tmp_path, Rules(hours=0))[1] == [f"{folder} stays: it is in the queue"]
+    assert find_removable(tmp_path, Rules(hours=0))[1] == [f"{folder} stays: it is in the queue"]
     cluster.client("scancel", job)
     (run,) = summaries(tmp_path)
     assert (run.status, run.job) == ("failed", f"Slurm job {job} was cancelled before it started.")
-    assert [each.path for each in going(tmp_path, Rules(failed=True))[0]] == [folder.path]
+    assert [each.path for each in find_removable(tmp_path, Rules(failed=True))[0]] == [folder.path]
     assert not folder.result.exists()
     capfd.readouterr()
     run_page(str(folder.path)).show()
