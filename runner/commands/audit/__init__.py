@@ -1,4 +1,4 @@
-"""``manyheads audit``: whether each epoch of a run took each sample exactly once, recomputed from its records."""
+"""``manyheads audit``: check by its records whether each epoch of a run took each sample exactly once."""
 
 import argparse
 
@@ -17,5 +17,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Audit:
-    """Audit. Raises ConfigurationError, RunFailed."""
+    """Audit a run. Raises ConfigurationError, RunFailed."""
     return audit(arguments.run_folder, reads_data=not arguments.records)

@@ -1,4 +1,4 @@
-"""What the command ``audit`` answers."""
+"""The answer of the command ``audit``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from manyheads.runner.commands.audit.records import Skipped, SkippedUpdate
 from manyheads.runner.errors import ExitCode, printable
 from manyheads.runner.run.answer import Answer
 
-SHOWN = 20  # findings, and skipped samples
+SHOWN = 20  # findings, skipped samples and skipped updates that are shown, each
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that should not be."""
+    """A deviation of the records from the samples that were due."""
 
     kind: Annotated[str, "lost, doubled, foreign, exchanged, unnamed, unrecorded, recorded twice, resized or overlap"]
     epoch: Annotated[int | None, "counted from 1"]
-    update: Annotated[int | None, "of the run, counted from 1"]
+    update: Annotated[int | None, "its number in the run, counted from 1"]
     sample: Annotated[int | None, "its number in the training data, counted from 0"]
     text: str
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Samples of equal content in both splits."""
+    """Samples with equal content in both splits."""
 
     common: Annotated[int, "validation samples whose content is also a training sample's, of those that were read"]
     train: Annotated[int, "training samples"]
     val: Annotated[int, "validation samples"]
-    read: Annotated[int, "samples of a split that are read at most, evenly spaced"]
+    read: Annotated[int, "the most samples of a split that are read, evenly spaced"]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Audit(Answer):
 
     run: str
     first: Annotated[int, "the first update that has a record; 0 if none has"]
-    last: Annotated[int, "the last one"]
-    epochs: Annotated[int, "complete ones among these updates"]
-    samples: Annotated[int, "how many these updates took"]
-    size: Annotated[int, "training samples"]
+    last: Annotated[int, "the last update that has a record"]
+    epochs: Annotated[int, "complete epochs among these updates"]
+    samples: Annotated[int, "how many samples these updates took"]
+    size: Annotated[int, "number of training samples"]
     dropped: Annotated[int, "training samples that an epoch does not take, by data.drop_last or trainer.limit_train"]
-    earlier: Annotated[str | None, "the checkpoint of another run, which has the records of the updates before"]
+    earlier: Annotated[str | None, "the checkpoint from which it continued, of the run that has the earlier records"]
     findings: list[Finding]
     skipped: Annotated[list[Skipped], "samples that could not be read; the next readable one was used instead"]
     skipped_updates: Annotated[list[SkippedUpdate], "updates whose samples changed no weight (trainer.on_spike)"]
@@ -60,7 +60,7 @@ class Audit(Answer):
             print(printable(line))
 
     def lines(self) -> Sequence[str]:
-        """The answer as sentences."""
+        """The answer as lines of text."""
         if not self.last:
             return [f"{self.run} has no record of its samples: an earlier version recorded it, or it took no update."]
         lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {self.samples:,} samples"]

@@ -1,4 +1,4 @@
-"""Recomputes which samples a run should have taken, and compares its records with that."""
+"""Recomputes which samples a run should have taken, and compares them with its records."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -10,7 +10,14 @@ from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.commands.audit.answer import Audit, Finding, Overlap
 from manyheads.runner.commands.audit.culprits import culprits
 from manyheads.runner.commands.audit.due import Due
-from manyheads.runner.commands.audit.records import Seen, SkippedUpdate, Taken, read_skipped, read_spikes, read_taken
+from manyheads.runner.commands.audit.records import (
+    BitmapRow,
+    SkippedUpdate,
+    TakenRow,
+    read_skipped,
+    read_spikes,
+    read_taken,
+)
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.data.multiset import Multiset
 from manyheads.runner.machine.process import handled_by
@@ -45,7 +52,7 @@ def audit(path: str, *, reads_data: bool = True) -> Audit:
 def _answer(
     folder: RunFolder,
     config: Section,
-    taken: Sequence[Taken],
+    taken: Sequence[TakenRow],
     skipped: list[SkippedUpdate],
     findings: list[Finding],
     overlap: Overlap | None,
@@ -70,13 +77,15 @@ def _answer(
     )
 
 
-def _compared(taken: Sequence[Taken], seen: Sequence[Seen], config: Section, *, steps: int) -> Iterator[Finding]:
-    """What is wrong with the rows. ``steps``: the updates that the run says it made."""
+def _compared(
+    taken: Sequence[TakenRow], seen: Sequence[BitmapRow], config: Section, *, steps: int
+) -> Iterator[Finding]:
+    """The findings about the rows. ``steps``: the number of updates that the run reports."""
     if not taken:
         return
     yield from _unrecorded(taken, config, steps)
     plans = {size: Due(config, size) for size in sorted({row.size for row in taken})}
-    by_epoch: dict[int, list[Taken]] = {}
+    by_epoch: dict[int, list[TakenRow]] = {}
     for row in taken:
         by_epoch.setdefault(row.epoch, []).append(row)
     for epoch, rows in each([*by_epoch.items()], "comparing epochs"):
@@ -87,7 +96,7 @@ def _compared(taken: Sequence[Taken], seen: Sequence[Seen], config: Section, *, 
             yield from _not_once(epoch, due)
 
 
-def _is_due(row: Taken, due: Due) -> bool:
+def _is_due(row: TakenRow, due: Due) -> bool:
     begin = (row.epoch - 1) * due.updates
     if not begin < row.first <= row.last <= begin + due.updates:
         return False
@@ -96,7 +105,7 @@ def _is_due(row: Taken, due: Due) -> bool:
 
 
 def _skipped_otherwise(skipped: Sequence[SkippedUpdate], due: Due) -> Iterator[Finding]:
-    """Samples that an update skipped, as its ranks noted it, but that were not due in it."""
+    """Samples that a skipped update took, by its ranks' record, but that were not due in it; one for each update."""
     for update in skipped:
         begin = (update.epoch - 1) * due.updates
         is_within = begin < update.update <= begin + due.updates
@@ -107,7 +116,7 @@ def _skipped_otherwise(skipped: Sequence[SkippedUpdate], due: Due) -> Iterator[F
 
 
 def _not_once(epoch: int, due: Due) -> Iterator[Finding]:
-    """An epoch whose due samples are not different ones: a fault of the order itself."""
+    """An epoch in which a sample is due more than once: a fault of the order itself."""
     count = np.zeros(due.size, np.uint8)
     begin = (epoch - 1) * due.updates
     np.add.at(count, due.samples(epoch, begin + 1, begin + due.updates), 1)
@@ -115,7 +124,7 @@ def _not_once(epoch: int, due: Due) -> Iterator[Finding]:
         yield Finding("doubled", epoch, None, sample, f"epoch {epoch}: the order has sample {sample} more than once")
 
 
-def _unrecorded(taken: Sequence[Taken], config: Section, steps: int) -> Iterator[Finding]:
+def _unrecorded(taken: Sequence[TakenRow], config: Section, steps: int) -> Iterator[Finding]:
     """Updates without a row, or with several; and data whose size changed."""
     if taken[0].first > 1 and config["checkpoint"]["resume"] is None:
         yield Finding("unrecorded", 1, 1, None, f"updates 1 to {taken[0].first - 1} have no record")
@@ -135,7 +144,7 @@ def _unrecorded(taken: Sequence[Taken], config: Section, steps: int) -> Iterator
 
 
 def _overlap(path: str) -> Overlap:
-    """What both splits have in common, found by a process of its own. Raises ConfigurationError, RunFailed."""
+    """What both splits have in common, found by a separate process. Raises ConfigurationError, RunFailed."""
     composed, folders, trust = PastConfig.authorized(path, []).composed(*ALONE)
     run = checked(composed, trust=trust, folders=folders)
     with scratch.folder() as place:

@@ -1,4 +1,4 @@
-"""Names the samples by which the records of some updates differ from what they should have taken."""
+"""Names the samples in which the records of updates differ from what was due."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from manyheads.runner.commands.audit.answer import Finding
 from manyheads.runner.commands.audit.due import Due
-from manyheads.runner.commands.audit.records import Seen, Taken
+from manyheads.runner.commands.audit.records import BitmapRow, TakenRow
 from manyheads.runner.data.multiset import hashes
 
-MOST = 20  # that are named of a kind and a part of an epoch
+MOST = 20  # samples that are named, for each kind of finding and part of an epoch
 
 
-def culprits(wrong: Sequence[Taken], seen: Sequence[Seen], due: Due) -> list[Finding]:
-    """``wrong``: rows of one epoch whose samples are not the due ones; ``seen``: its bitmaps."""
+def culprits(wrong: Sequence[TakenRow], seen: Sequence[BitmapRow], due: Due) -> list[Finding]:
+    """The findings in one epoch. ``wrong``: its rows whose samples are not the due ones; ``seen``: its bitmaps."""
     found: list[Finding] = []
     left = list(wrong)
     for part in (each for each in seen if each.size == due.size):
@@ -22,13 +22,13 @@ def culprits(wrong: Sequence[Taken], seen: Sequence[Seen], due: Due) -> list[Fin
             continue
         left = [row for row in left if row not in own]
         found += _by_bits(part, due) or _exchanged(own, due) or [_unnamed(row) for row in own]
-    for row in left:  # whose bitmap died with its rank
+    for row in left:  # their bitmap was lost when a rank died
         found += _by_hash(row, due) or [_unnamed(row)]
     return found
 
 
-def _by_bits(part: Seen, due: Due) -> list[Finding]:
-    """Samples that are lost, doubled or foreign in a part of an epoch."""
+def _by_bits(part: BitmapRow, due: Due) -> list[Finding]:
+    """Samples that are lost, doubled or foreign in a part of an epoch, found by its bitmap."""
     samples, took = due.samples(part.epoch, part.first, part.last), part.mask()
     expected = np.zeros(due.size, bool)
     expected[samples] = True
@@ -42,8 +42,8 @@ def _by_bits(part: Seen, due: Due) -> list[Finding]:
     ]
 
 
-def _exchanged(rows: Sequence[Taken], due: Due) -> list[Finding]:
-    """A sample of one row that took the place of one of another row, and the other way round."""
+def _exchanged(rows: Sequence[TakenRow], due: Due) -> list[Finding]:
+    """Two samples that were exchanged between the updates of two rows, if that explains the digests of both."""
     for number, one in enumerate(rows):
         for other in rows[:number]:
             mine, theirs = (due.samples(row.epoch, row.first, row.last) for row in (one, other))
@@ -61,8 +61,8 @@ def _exchanged(rows: Sequence[Taken], due: Due) -> list[Finding]:
     return []
 
 
-def _by_hash(row: Taken, due: Due) -> list[Finding]:
-    """The one sample that is lost, doubled or replaced, found by trying all of them."""
+def _by_hash(row: TakenRow, due: Due) -> list[Finding]:
+    """The single sample that is lost, doubled or replaced, found by trying all samples; none if there are more."""
     samples = due.samples(row.epoch, row.first, row.last)
     gap, epoch = _gap(row, samples, due), due.drawn(row.epoch)
     more, own = row.samples - len(samples), hashes(epoch, samples)
@@ -87,12 +87,12 @@ def _by_hash(row: Taken, due: Due) -> list[Finding]:
     return []
 
 
-def _gap(row: Taken, samples: np.ndarray, due: Due) -> int:
-    """The sum of hashes that was recorded, less the one that was due, modulo 2**64."""
+def _gap(row: TakenRow, samples: np.ndarray, due: Due) -> int:
+    """The recorded sum of hashes minus the due one, modulo 2**64."""
     return (row.digest - int(hashes(due.drawn(row.epoch), samples).sum(dtype=np.uint64))) % 2**64
 
 
-def _finding(kind: str, row: Taken | Seen, sample: int, where: dict[int, int]) -> Finding:
+def _finding(kind: str, row: TakenRow | BitmapRow, sample: int, where: dict[int, int]) -> Finding:
     update = where.get(sample)
     whose = "no update of this epoch" if update is None else f"update {update}"
     text = {
@@ -103,6 +103,6 @@ def _finding(kind: str, row: Taken | Seen, sample: int, where: dict[int, int]) -
     return Finding(kind, row.epoch, update, sample, f"epoch {row.epoch}: {text}")
 
 
-def _unnamed(row: Taken) -> Finding:
+def _unnamed(row: TakenRow) -> Finding:
     text = f"updates {row.first} to {row.last} took other samples than were due; which ones was not recorded"
     return Finding("unnamed", row.epoch, row.first, None, f"epoch {row.epoch}: {text}")

@@ -1,4 +1,4 @@
-"""Which samples the updates of a run should have taken, from its config alone."""
+"""The samples that were due: those that the updates of a run should have taken, from its config alone."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import build_order
 from manyheads.runner.option.locate import Section
 
-CHUNK = 2**20  # positions
+CHUNK = 2**20  # samples at a time
 
 
 class Due:
-    """The samples of a run with ``size`` training samples. Epochs and updates are counted from 1."""
+    """The due samples of a run with ``size`` training samples. Epochs and updates are counted from 1."""
 
     def __init__(self, config: Section, size: int):
         data, trainer = config["data"], config["trainer"]
@@ -34,17 +34,17 @@ class Due:
         return self.batches.updates
 
     def drawn(self, epoch: int) -> int:
-        """The number, from 0, under which the samples of an epoch are hashed."""
+        """The number of the epoch, from 0, with which its samples are hashed; see ``GlobalBatches.drawn``."""
         return self.batches.drawn(epoch - 1)
 
     def samples(self, epoch: int, first: int, last: int) -> np.ndarray:
-        """The samples of these updates of an epoch, (N,), in their order."""
+        """The samples of updates ``first`` to ``last``, in their order, (N,)."""
         begin = (epoch - 1) * self.updates
         chosen = [self.batches.positions(update)[0] for update in range(first - 1 - begin, last - begin)]
         return self.order.at(self.drawn(epoch), np.concatenate(chosen))
 
     def update_of(self, epoch: int, samples: list[int]) -> dict[int, int]:
-        """The updates of an epoch that these samples belong to; without those that it does not take."""
+        """The update of an epoch in which each of these samples is due, without those that the epoch does not take."""
         found: dict[int, int] = {}
         step = max(1, CHUNK // self.batches.batch_size)
         begin = (epoch - 1) * self.updates
@@ -57,6 +57,6 @@ class Due:
         return found
 
     def hashed(self) -> Iterator[np.ndarray]:
-        """All samples, some at a time."""
+        """All samples, CHUNK at a time."""
         for start in range(0, self.size, CHUNK):
             yield np.arange(start, min(start + CHUNK, self.size))

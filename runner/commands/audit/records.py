@@ -1,4 +1,4 @@
-"""Reads what a run's ranks recorded of the samples that they took: samples.csv, skipped.csv and spikes.csv."""
+"""Reads the tables in which ranks recorded the samples that they took: samples.csv, skipped.csv and spikes.csv."""
 
 import base64
 import binascii
@@ -17,14 +17,14 @@ from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.run_folder import RunFolder
 
 _Row = TypeVar("_Row")
-MOST_SAMPLES = 2**36  # of a training set; more would be a damaged table
+MOST_SAMPLES = 2**36  # in a training set; with more, the table is taken to be damaged
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Updates ``first`` to ``last`` of ``epoch``, all counted from 1, of a run with ``size`` training samples.
+class TakenRow:
+    """A row of samples.csv: updates ``first`` to ``last`` of an epoch, of a run with ``size`` training samples.
 
-    ``samples`` and ``digest``: how many they took, and the sum of their hashes.
+    Updates and epochs are counted from 1. ``samples``: how many samples they took; ``digest``: the sum of their hashes.
     """
 
     epoch: int
@@ -36,8 +36,8 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The samples that these updates took, as far as recorded: a bitmap, and those that were taken more than once."""
+class BitmapRow:
+    """A row of samples.csv with the samples of its updates: ``bits``, a bitmap; ``again``, those taken repeatedly."""
 
     epoch: int
     first: int
@@ -47,7 +47,7 @@ class Seen:
     again: tuple[int, ...]
 
     def mask(self) -> np.ndarray:
-        """Whether each sample was taken, (size,) bool. Raises ConfigurationError for a damaged one."""
+        """Whether each sample was taken, (size,) bool. Raises ConfigurationError if the bitmap is damaged."""
         length = -(-self.size // 8)
         try:
             content = zlib.decompressobj().decompress(base64.b64decode(self.bits, validate=True), length + 1)
@@ -70,17 +70,17 @@ class Skipped:
 
 @dataclass(frozen=True)
 class SkippedUpdate:
-    """An update that was skipped because it, or one soon after it, stood out."""
+    """An update that was skipped because its loss or gradient norm spiked, or those of an update soon after it."""
 
     epoch: Annotated[int, "counted from 1"]
-    update: Annotated[int, "of the run, counted from 1"]
-    spike: Annotated[int, "the update that stood out: this one, or a later one"]
-    reason: Annotated[str, "nan, loss or grad_norm"]
+    update: Annotated[int, "its number in the run, counted from 1"]
+    spike: Annotated[int, "the update that spiked: this one, or a later one"]
+    reason: Annotated[str, "what spiked: nan, loss or grad_norm"]
     samples: Annotated[list[int], "their numbers in the training data, counted from 0"]
 
 
-def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
-    """Both kinds of rows, in their order; none if the run has no such table. Raises ConfigurationError."""
+def read_taken(folder: RunFolder) -> tuple[list[TakenRow], list[BitmapRow]]:
+    """Both kinds of rows of samples.csv, in order; none if the run has no such table. Raises ConfigurationError."""
     try:
         header, *lines = read_text(folder.samples, most=MOST_TABLE_BYTES).splitlines() or [""]
     except FileNotFoundError:
@@ -95,9 +95,9 @@ def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
                 raise ValueError
             if row["bits"]:
                 again = tuple(_numbers(row["again"]))
-                seen.append(Seen(epoch, first, last, size, row["bits"], again))
+                seen.append(BitmapRow(epoch, first, last, size, row["bits"], again))
             else:
-                taken.append(Taken(epoch, first, last, size, int(row["samples"]), int(row["digest"], 16)))
+                taken.append(TakenRow(epoch, first, last, size, int(row["samples"]), int(row["digest"], 16)))
         except (ValueError, KeyError):
             columns = ", ".join(TAKEN)
             raise ConfigurationError(f"{folder.samples} is damaged: line {number} is not a row of {columns}.") from None
@@ -105,7 +105,7 @@ def read_taken(folder: RunFolder) -> tuple[list[Taken], list[Seen]]:
 
 
 def read_skipped(folder: RunFolder) -> list[Skipped]:
-    """The samples that were skipped; none if the run skips none. Raises ConfigurationError."""
+    """The samples that were skipped; none if the table does not exist. Raises ConfigurationError if it is damaged."""
     return _rows(
         folder.skipped,
         SKIPPED,
@@ -114,7 +114,7 @@ def read_skipped(folder: RunFolder) -> list[Skipped]:
 
 
 def read_spikes(folder: RunFolder) -> list[SkippedUpdate]:
-    """The updates that were skipped; none if the run skips none. Raises ConfigurationError."""
+    """The updates that were skipped; none if the table does not exist. Raises ConfigurationError if it is damaged."""
     return _rows(
         folder.spikes,
         SPIKES,

@@ -1,4 +1,4 @@
-"""What ``manyheads pack`` is asked, and what it answers."""
+"""The settings and the answer of ``manyheads pack``."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,11 @@ from manyheads.runner.wording import size_in_words
 
 @dataclass(frozen=True)
 class Settings:
-    """``to``: "tar", "tokens" or None for what fits; ``shard_size``: bytes at most; ``shuffle``: seed of the order.
+    """How to pack.
 
-    ``resize``: pixels of the shorter side, None to keep the files; ``quality``: of JPEGs that are written anew.
+    ``to``: "tar", "tokens", or None for the one that fits the data. ``shard_size``: the most bytes of a shard.
+    ``shuffle``: the seed of the order, None to keep it. ``resize``: pixels of the shorter side, None to keep all files.
+    ``quality``: of resized images, as JPEG.
     """
 
     to: str | None
@@ -25,7 +27,7 @@ class Settings:
 
 
 class Written(NamedTuple):
-    """What a writer has written, as in ``Packed``. ``overrides``: that are needed to train on it."""
+    """What a writer has written, see ``Packed``. ``overrides``: further ones that training on it needs."""
 
     splits: dict[str, int]
     shards: int
@@ -40,7 +42,7 @@ class Packed(Answer):
     folder: Path
     kind: Annotated[str, "the option of data that reads them: tar or tokens"]
     splits: Annotated[dict[str, int], "number of samples, or of tokens, in train, val and test"]
-    shards: Annotated[int, "number of files that hold them"]
+    shards: Annotated[int, "number of files with samples"]
     resized: Annotated[int, "images that were scaled down"]
     bytes: int
     train: Annotated[str, "overrides that train on them"]

@@ -1,4 +1,4 @@
-"""``manyheads pack``: finds the samples that are meant, and writes them into a new folder, complete or not at all."""
+"""``manyheads pack``: finds the samples of the source, and writes them into a new folder, complete or not at all."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ WRITERS: Sequence[tuple[type, str, Write]] = [
     (ImageFiles, "tar", write_tar),
     (TokenBlocks, "tokens", write_tokens),
 ]
-NAME = "packed.json"  # how the shards came about
+NAME = "packed.json"  # records the settings and the source
 
 
 def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings) -> Packed:
@@ -54,7 +54,7 @@ def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings)
 
 
 def _words(source: str, overrides: Sequence[str], to: str | None) -> list[str]:
-    """The words that mean the run whose data is packed: as for ``explain``. Raises ConfigurationError."""
+    """The words that describe a run with this source, as ``explain`` takes them. Raises ConfigurationError."""
     path = Path(source)
     if RunFolder(path).config.is_file():
         return [source, *overrides]
@@ -64,14 +64,14 @@ def _words(source: str, overrides: Sequence[str], to: str | None) -> list[str]:
         raise ConfigurationError.at("source", source, ": there is no such file or folder.")
     root = f"data.root={quoted(path.absolute())}"
     if path.is_dir() and to != "tokens":
-        # Photos without val/ are drawn from when they are trained on; here all of them are packed.
+        # Without val/, validation samples are drawn from the photos when they are trained on; here all are packed.
         drawn = [] if (path / "val").is_dir() else ["data.val_fraction=0.1"]
         return ["data=imagefolder", root, *drawn, *overrides]
     return ["data=text", root, "task=language_model", "model=gpt", *overrides]
 
 
 def _splits(option: DataOption) -> tuple[Data, Mapping[str, Samples]]:
-    """The option's own splits; if validation samples are drawn from the training samples, only those that exist."""
+    """The data and its splits, without a validation split that training would draw from the training samples."""
     from manyheads.runner.data.rank.build_data import build_data  # imports torch, which takes a second
 
     data = build_data(option)
@@ -98,7 +98,7 @@ def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, 
 
 @contextmanager
 def _new(folder: Path) -> Iterator[Path]:
-    """A folder that gets its name when it is complete; nothing is left if it is not."""
+    """A context with a folder that gets its name at the end; if writing fails, nothing is left."""
     make_folder(folder.parent)
     beside = folder.with_name(aside(folder.name))
     beside.mkdir()

@@ -1,4 +1,4 @@
-"""Images that are scaled down once, before they are packed."""
+"""Scales images down before they are packed."""
 
 import simplejpeg
 
@@ -8,9 +8,10 @@ from manyheads.runner.errors import ConfigurationError
 
 
 def scaled(content: bytes, short: int, quality: int, *, name: str) -> bytes | None:
-    """A JPEG of an image whose shorter side has ``short`` pixels; None if it is no longer than that.
+    """An image as JPEG, scaled such that its shorter side has ``short`` pixels; None if it is not longer than that.
 
-    It is decoded as for training, at a reduced resolution if that suffices. Raises ConfigurationError.
+    ``content``: the file; ``name``: for messages. It is decoded as for training, at a reduced resolution if that
+    suffices. Raises ConfigurationError if it cannot be decoded.
     """
     try:
         picture = Picture(content)
@@ -20,5 +21,5 @@ def scaled(content: bytes, short: int, quality: int, *, name: str) -> bytes | No
         size = scaled_to(picture.height, picture.width, short)
         pixels = resized(picture.decoded(at_least=short / side), size)
         return bytes(simplejpeg.encode_jpeg(pixels.permute(1, 2, 0).contiguous().numpy(), quality, "RGB", "420"))
-    except Exception as error:  # each image format has errors of its own
+    except Exception as error:  # each image format has its own errors
         raise ConfigurationError.at("--resize", short, f": {name} cannot be decoded ({error}). Remove it.") from None

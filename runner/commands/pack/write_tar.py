@@ -15,7 +15,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file, write_whole
 from manyheads.runner.run.progress import Work, working
 
-# How files begin, with what they are called; Photos decodes them whatever their name is.
+# The first bytes of image formats, and their suffixes; Photos decodes images regardless of their names.
 FORMATS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp", b"P6": "ppm"}
 FORMATS |= {b"II*\0": "tif", b"MM\0*": "tif", b"P5": "pgm"}
 Sample = tuple[str, bytes, int]  # name, content of the image, class number
@@ -24,7 +24,7 @@ Sample = tuple[str, bytes, int]  # name, content of the image, class number
 def write_tar(splits: Mapping[str, ImageFiles], folder: Path, settings: Settings, data: Data) -> Written:
     """Write shards <split>-000000.tar, classnames.txt and the index into ``folder``.
 
-    Samples keep their order, unless it is drawn, and images their bytes, unless they are resized. Raises
+    Samples keep their order unless they are shuffled, and images their bytes unless they are resized. Raises
     ConfigurationError for an image that cannot be read.
     """
     sizes = {name: len(samples.paths) for name, samples in splits.items()}
@@ -32,13 +32,13 @@ def write_tar(splits: Mapping[str, ImageFiles], folder: Path, settings: Settings
         counts = [_write_split(name, samples, folder, settings, work) for name, samples in splits.items()]
     if classes := splits["train"].classes:
         write_whole(folder / CLASS_NAMES, "".join(f"{name}\n" for name in classes))
-    write_index(folder, contents=True)  # which reads back all that was written
+    write_index(folder, contents=True)  # also reads back everything that was written
     shards, resized = (sum(each) for each in zip(*counts, strict=True))
     return Written(sizes, shards, resized)
 
 
 def _write_split(name: str, samples: ImageFiles, folder: Path, settings: Settings, work: Work) -> tuple[int, int]:
-    """Returns the number of shards, and of images that were resized."""
+    """Write the shards of a split; return their number, and the number of resized images."""
     order = _order(len(samples.paths), settings.shuffle if name == "train" else None)
     shards, resized, waiting = 0, 0, _images(samples, order)
     sample = next(waiting, None)
@@ -88,24 +88,24 @@ def _content(image: str | bytes, within: str | None) -> bytes:
 
 
 def _key(name: str) -> str:
-    """A name that the convention takes for a key: without dots; readable, to find the file again."""
+    """A sample's key as the convention requires, without dots; it contains the file's name, to find that again."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", PurePath(name).stem)[:80]
 
 
 def _format(content: bytes, name: str) -> str:
-    """The field of an image: by what it is, else by what it was called; a damaged one stays a sample."""
+    """The field of an image: by its first bytes, otherwise by its suffix; a damaged image remains a sample."""
     found = next((field for begin, field in FORMATS.items() if content.startswith(begin)), None)
     called = PurePath(name).suffix[1:].lower()
     return found or (called if called in IMAGES else IMAGES[0])
 
 
 def _size(content: bytes) -> int:
-    """Bytes of a sample in a shard, at most."""
+    """The most bytes that a sample takes in a shard."""
     return 4 * BLOCK + len(content)
 
 
 def _member(name: str, content: bytes) -> bytes:
-    """A file in an archive: its bytes depend neither on the user nor on the time."""
+    """The bytes of a file in an archive; they depend neither on the user nor on the time."""
     about = tarfile.TarInfo(name)
     about.size = len(content)
     return about.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % BLOCK)

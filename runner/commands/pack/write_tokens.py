@@ -1,4 +1,4 @@
-"""Writes text as tokens, in files as Megatron writes them; read by data=tokens."""
+"""Writes text as tokens, in Megatron's file format; read by data=tokens."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +12,10 @@ from manyheads.runner.run.progress import working
 
 
 def write_tokens(splits: Mapping[str, TokenBlocks], folder: Path, settings: Settings, data: Data) -> Written:
-    """Write <split>.bin and <split>.idx into ``folder``: the tokens as they are, and where documents end.
+    """Write <split>.bin and <split>.idx into ``folder``: the tokens, and where documents end.
 
-    Documents end with what the data's tokenizer puts behind each text; without that, each split is one document.
+    Documents end with the token that the data's tokenizer appends to each text; if there is none, each split is one
+    document.
     """
     end = end_of(getattr(data, "tokenizer", None))
     with working("writing tokens", len(splits)) as work:

@@ -40,7 +40,7 @@ class Reproduced(Answer):
     """A run, its repetition, and whether both have the same results."""
 
     of: Annotated[Path, "the folder of the recorded run"]
-    folder: Annotated[Path, "of the repetition"]
+    folder: Annotated[Path, "the folder of the repetition"]
     verdict: Annotated[str, "identical, equal within tolerance, or different"]
     reason: str
     rests_on: Annotated[Mapping[str, Any], "the numbers that the verdict is based on"]
@@ -63,20 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", help="changes, such as parallel=ddp launcher.nproc_per_node=3")
     parser.add_argument("--steps", help="stop after this many steps")
     parser.add_argument(
-        "--code", action="store_true", help="with the recorded commit and changes instead of today's code"
+        "--code", action="store_true", help="run the recorded commit and changes instead of today's code"
     )
 
 
 def run(arguments: argparse.Namespace) -> Reproduced:
-    """Repeat it. Raises ConfigurationError, RunFailed."""
+    """Repeat a run and compare the results. Raises ConfigurationError, RunFailed."""
     return reproduce(arguments.run_folder, arguments.overrides, steps=arguments.steps, code=arguments.code)
 
 
 def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool) -> Reproduced:
-    """Repeat a run and compare.
+    """Repeat a run and compare the results.
 
-    steps: how many to repeat; code: run the recorded commit with its changes, not today's. Raises ConfigurationError,
-    and RunFailed where the repetition fails.
+    path: its folder. overrides: changes to its config. steps: how many to repeat, as typed. code: run the recorded
+    commit with its changes instead of today's code. Raises ConfigurationError, and RunFailed if the repetition fails.
     """
     past = read_past(path)
     changed = PastConfig.of(past.folder, past.config, overrides)
@@ -94,7 +94,10 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
 
 
 def last_step(past: Past, steps: str | None) -> int | None:
-    """The logged step at which the repetition may end: the first from ``steps`` on."""
+    """The logged step at which the repetition ends: the first from ``steps`` on; None for the run's last step.
+
+    Raises ConfigurationError for a number that is not allowed.
+    """
     if steps is None:
         return None
     if not (steps.isdecimal() and int(steps) > 0):
@@ -110,9 +113,9 @@ def last_step(past: Past, steps: str | None) -> int | None:
 
 
 def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust: Trust | None) -> list[Difference]:
-    """Differences known before anything runs. run: what would run here; None: the recorded code runs as it was."""
+    """The differences that are known before the run. run: the config that runs here; None if the recorded code runs."""
     if run is None:
-        refuse_untrusted(past.config, trust)  # its data option is asked for its files
+        refuse_untrusted(past.config, trust)  # the data option's class is imported, to list its files
     diffs = None if run is None else (past.folder.code_changes(), code_at_start()[1])
     now = describe(RunConfig.of(past.config) if run is None else run)
     now = unless_submitted(now, past.provenance)
@@ -120,7 +123,7 @@ def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust:
 
 
 def _checked(changed: PastConfig) -> RunConfig:
-    """The run config of a repetition. Raises ConfigurationError for what cannot, or may not, run here."""
+    """The run config of a repetition. Raises ConfigurationError if it cannot run here, or is not trusted."""
     composed, folders, trust = changed.composed()
     return checked(composed, trust=trust, folders=folders)
 
@@ -138,7 +141,7 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
         name, before, after, relative = found
         return ComparedValue(f"weights {name}", past.result["steps"], before, after, relative)
 
-    # The coarser of both.
+    # The larger of both.
     tolerance = max(run.declared("precision").tolerance for run in (load_run(past.folder.path), now))
     return decide(
         past,
@@ -152,7 +155,7 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
 def _write(
     past: Past, folder: RunFolder, result: ReproductionVerdict, overrides: list[str], found: list[Difference]
 ) -> None:
-    """The verdict, into the new run's result.json."""
+    """Write the verdict into the new run's result.json."""
     reproduction = {
         "of": str(past.folder.path),
         "verdict": result.kind,

@@ -1,4 +1,4 @@
-"""Two runs' tables against each other, row by row."""
+"""Compares the tables of two runs row by row."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,9 +14,10 @@ NO_SCORES = ("val_seconds", "val_samples")
 
 
 def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[ComparedValue]:
-    """Every value that both runs have measured, in the order of steps.
+    """Every value that both runs measured, in the order of steps.
 
-    resumed: the new run resumed from a checkpoint of the recorded one, so its first row covers fewer updates.
+    resumed: whether the new run resumed from a checkpoint of the recorded one, so that its first row may cover fewer
+    updates.
     """
     found = [*_of_steps(recorded.steps, now.steps, resumed), *_of_epochs(recorded, now.epochs)]
     measured = [pair for pair in found if not (math.isnan(pair.recorded) and math.isnan(pair.now))]
@@ -40,12 +41,12 @@ def is_score(column: str) -> bool:
 
 
 def farthest(found: Iterable[ComparedValue]) -> ComparedValue | None:
-    """The pair that is farthest apart; of several the first."""
+    """The pair of values with the largest relative difference, the first of several; None if there are none."""
     return max(found, key=lambda pair: pair.relative, default=None)
 
 
 def _of_steps(recorded: Columns, now: Columns, resumed: bool) -> list[ComparedValue]:
-    """Rows over the same updates: each holds means over those since the row before."""
+    """Pairs from rows of steps.csv that cover the same updates: a row has means over those since the row before."""
     before, previous = _predecessors(recorded), _predecessors(now)
     alike = {
         step
@@ -56,7 +57,7 @@ def _of_steps(recorded: Columns, now: Columns, resumed: bool) -> list[ComparedVa
 
 
 def _of_epochs(recorded: Past, now: Columns) -> list[ComparedValue]:
-    """Rows that end at the same step."""
+    """Pairs from rows of epochs.csv that end at the same step."""
     table = recorded.epochs
     samples = min(table.get("val_samples", []), default=math.nan)
     pairs: list[ComparedValue] = []
@@ -67,7 +68,10 @@ def _of_epochs(recorded: Past, now: Columns) -> list[ComparedValue]:
 
 
 def _comparison(samples: float | None) -> Callable[[float, float, float], float]:
-    """How values are compared. A share of ``samples`` may differ by one of them, which is decided by a hair."""
+    """The function that compares two values.
+
+    A percentage of ``samples`` counts as equal if one sample differs: rounding may decide how it is classified.
+    """
 
     def shares(a: float, b: float, _: float) -> float:
         apart = abs(a - b) / 100
@@ -77,6 +81,6 @@ def _comparison(samples: float | None) -> Callable[[float, float, float], float]
 
 
 def _predecessors(table: Columns) -> dict[float, float | None]:
-    """Each row's step, and that of the row before."""
+    """The step of the row before, by each row's step; None for the first row."""
     steps = table.get("step", [])
     return dict(zip(steps, [None, *steps], strict=False))

@@ -1,4 +1,4 @@
-"""The final weights of two runs against each other."""
+"""Compares the final weights of two runs."""
 
 import math
 
@@ -11,10 +11,10 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 def farthest_weight(recorded: RunFolder, now: RunFolder) -> tuple[str, float, float, float] | None:
-    """The name of the tensor that is farthest apart, its entries where it is that in both runs, and how far.
+    """The name of the tensor that differs most, its entries there in both runs, and their relative difference.
 
-    Relative to its largest entry; the floor is a share of the model's largest, since what is nearly zero is mostly
-    rounding. None where a checkpoint is missing.
+    Relative to the tensor's largest entry, or to the fraction FLOOR of the model's largest if that is more, since
+    tensors that are nearly zero consist mostly of rounding. None if a checkpoint is missing.
     """
     if not (recorded.last_checkpoint.exists() and now.last_checkpoint.exists()):
         return None

@@ -1,4 +1,4 @@
-"""A finished run as recorded; it is an error if it cannot serve as a base for a comparison."""
+"""Reads a finished run, and refuses one with which nothing can be compared."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Past:
-    """The record of a completed run. ``config`` as it was frozen; tables by column."""
+    """A completed run as it was recorded. ``config``: as frozen; ``steps``, ``epochs``: its tables, by column."""
 
     folder: RunFolder
     config: Section
@@ -29,13 +29,17 @@ class Past:
 
 
 def read_past(path: str | Path) -> Past:
-    """Raises ConfigurationError for a folder that is missing, no run's, unfinished, newer than this program, edited."""
+    """Read a completed run.
+
+    Raises ConfigurationError if the folder is missing, is not a run, is unfinished, was written by a newer version, or
+    was edited.
+    """
     folder = RunFolder(path)
     if folder.path.is_file():
         raise ConfigurationError(f"{folder} is a file. Name the run's folder, such as {folder.path.parent}.")
     if not folder.path.is_dir():
         raise ConfigurationError(
-            f"{folder} is not a folder. Name one of a finished run, such as outputs/<date>/<time>."
+            f"{folder} is not a folder. Name the folder of a finished run, such as outputs/<date>/<time>."
         )
     if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder} is a sweep. Name one of its runs, such as {folder}/0.")

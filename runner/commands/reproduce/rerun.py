@@ -1,8 +1,8 @@
-"""``train`` as a child process: with the current or the recorded code, for the whole run or for a few updates.
+"""``train`` as a child process: with the current or the recorded code, for the entire run or for a few updates.
 
-Short runs start from the recorded run's own weights, so that rounding has no time to be amplified: with the same
-weights and the same samples, the losses must be the recorded ones, whatever the number of ranks, while whole fp32
-curves of two layouts may end anywhere.
+Short runs start from weights of the recorded run, so that rounding has no time to be amplified: with the same weights
+and the same samples, losses must be the recorded ones for any number of ranks, while entire fp32 curves on different
+numbers of ranks may end anywhere.
 """
 
 import os
@@ -35,18 +35,18 @@ from manyheads.runner.trust.trust_store import split_typed
 
 @dataclass(frozen=True)
 class Rerun:
-    """``train`` by the code in ``root``, over a saved config."""
+    """``train`` with a saved config. ``saved``: its run.yaml; ``root``: the folder of the code that runs it."""
 
-    saved: Path  # run.yaml
+    saved: Path
     root: Path = ROOT
 
     def run(self, folder: Path, *overrides: str, quiet: bool = False) -> ChildEnd:
-        """Run it into ``folder``. Signals are passed on. Raises Interrupted."""
+        """Run it into ``folder``, forwarding signals. ``quiet``: discard its output. Raises Interrupted."""
         script = self.root / "run.py"
         train = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
         saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
         own = run_config(read_bytes(self.saved), self.saved)
-        apart = ["checkpoint.mirror=null"] if own.get("checkpoint", {}).get("mirror") else []  # it is the other run's
+        apart = ["checkpoint.mirror=null"] if own.get("checkpoint", {}).get("mirror") else []  # the recorded run's
         command = [sys.executable, *train, *saved, *apart, *overrides, f"hydra.run.dir={quoted(folder)}"]
         environment = {**os.environ, "PYTHONPATH": self._path()}
         return run_command(command, environment, stdout=DISCARD if quiet else None)
@@ -57,13 +57,13 @@ class Rerun:
         if not ended.code:
             return
         answer = result_if_any(folder.path)
-        remove_if_empty(folder.path)  # it holds what is left of the run, unless that was refused
+        remove_if_empty(folder.path)  # as it is if the run was refused
         error = ended.error(answer.error if answer is not None else None)
         error.answer = answer
         raise error
 
     def _path(self) -> str:
-        """The import path: this code first, although another copy may be installed."""
+        """The import path: the code in ``root`` first, since another copy may be installed."""
         own = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
         return os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
 
@@ -72,10 +72,10 @@ class Rerun:
 def recorded_program(past: Past, overrides: list[str]) -> Iterator[Rerun]:
     """The recorded commit with the recorded changes, in a temporary worktree.
 
-    Raises ConfigurationError if there is no such commit, and for code that the user neither recorded with this run nor
-    trusts.
+    Raises ConfigurationError if the commit does not exist, and for code that the user neither recorded with this run
+    nor trusts.
     """
-    refuse_untrusted_run(past.folder, split_typed(overrides)[0])  # the program of then may not ask
+    refuse_untrusted_run(past.folder, split_typed(overrides)[0])  # the recorded program may not check it
     commit, diff = past.provenance.get("commit"), past.folder.code_changes()
     if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40,64}", commit):
         raise ConfigurationError(
@@ -85,7 +85,7 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Rerun]:
         changes = f" with {past.folder.code_diff.name}" if diff else ""
         raise ConfigurationError(
             f"--code: {past.folder} was not recorded by you, or was edited, and commit {commit}{changes} would be run, "
-            "which may have faults that were fixed since. Leave out --code; or look at that code, and to trust it, "
+            "which may have faults that were fixed since. Leave out --code; or look at that code and, to trust it, "
             f"run once: {invocation.command('trust', past.folder)}",
             key="--code",
         )
@@ -93,21 +93,21 @@ def recorded_program(past: Past, overrides: list[str]) -> Iterator[Rerun]:
         yield Rerun(past.folder.config, root)
 
 
-MOST = 3
+MOST = 3  # checkpoints to replay from
 
 
 @dataclass(frozen=True)
 class ReplayWindow:
-    """``since``: the step whose weights it began with; ``found``: its values against the recorded ones."""
+    """Replayed updates. ``since``: the step from whose weights they start; ``found``: their values and the recorded."""
 
     since: int
     found: list[ComparedValue]
 
 
 def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> list[ReplayWindow]:
-    """From up to three checkpoints of the recorded run, and an evaluation of its final weights.
+    """Replay updates from up to MOST checkpoints of the recorded run, and evaluate its final weights.
 
-    Raises RunFailed when one of these runs fails.
+    ``folder``: for these runs. Raises RunFailed if one of them fails.
     """
     made = []
     starts = _starts(past)
@@ -135,7 +135,7 @@ def _run(program: Rerun, path: Path, *overrides: str) -> None:
 
 
 def _starts(past: Past) -> list[tuple[int, Path]]:
-    """Checkpoints after which the recorded run logged something, spread over it: step and file."""
+    """Checkpoints after which the recorded run logged something, spread over the run: steps and files."""
     last = max(past.steps.get("step", []), default=0)
     found = by_step(past.folder.checkpoints)
     steps = sorted(step for step in found if step < last)
@@ -144,6 +144,6 @@ def _starts(past: Past) -> list[tuple[int, Path]]:
 
 
 def _end(logged: Sequence[float], since: int) -> int:
-    """As many steps as rounding stays small for, but at least one row."""
+    """The last logged step until which rounding stays small, but at least the next logged one."""
     after = [int(step) for step in logged if step > since]
     return max([step for step in after if step <= since + STEADY_STEPS], default=after[0])

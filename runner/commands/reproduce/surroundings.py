@@ -1,4 +1,4 @@
-"""Differences from the time when a run was recorded; those that can change numbers come first."""
+"""Finds what differs from when a run was recorded; what can change numbers comes first."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -15,15 +15,14 @@ from manyheads.runner.report.keys import config_value, text_of
 from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.json_types import ProvenanceJson
 
-# Packages that decode or compute; of others a changed version cannot be seen in a run's numbers.
 HARMLESS = ("python", "driver")  # versions that cannot change numbers
-COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")
+COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")  # packages whose versions can change numbers
 MOST_PACKAGES = 6
 MAY = {True: "may", False: "no"}
 
 
 class Difference(NamedTuple):
-    """One thing that differs. ``matters``: whether it can change a run's numbers."""
+    """One difference. ``matters``: whether it can change a run's numbers."""
 
     what: str
     recorded: str
@@ -32,7 +31,7 @@ class Difference(NamedTuple):
 
 
 def overridden(config: Section, overrides: list[str]) -> list[Difference]:
-    """The differences between a run config and what the overrides set."""
+    """The differences between a run config and what overrides set."""
     flat = flatten(config)
     found = []
     for override in overrides:
@@ -51,10 +50,10 @@ def differences(
     chosen: list[Difference],
     diffs: tuple[bytes, bytes] | None,
 ) -> list[Difference]:
-    """Between two contents of provenance.json. ``chosen``: the overrides.
+    """The differences between two contents of provenance.json, and those in ``chosen``, which overrides make.
 
-    diffs: of the code then and now; None where it is the recorded one. What was not recorded, or can't be told now, is
-    no difference.
+    diffs: the uncommitted changes of the code then and now; None if the recorded code runs. What was not recorded, or
+    is unknown now, does not count as a difference.
     """
     found = list(chosen)
     if diffs is not None:
@@ -67,7 +66,7 @@ def differences(
 
 
 def show(found: list[Difference]) -> None:
-    """Print them as a table."""
+    """Print the differences as a table."""
     console = Console(highlight=False, markup=False, emoji=False)
     if not found:
         console.print(
@@ -108,7 +107,7 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
     for name in _libraries(recorded, now):
         yield name, *both(name, "versions"), True
     packages = [{k.lower(): v for k, v in content.get("packages", {}).items()} for content in (recorded, now)]
-    if not (recorded.get("commit") and now["commit"]):  # which says more of its code
+    if not (recorded.get("commit") and now["commit"]):  # the commits say more about its code
         yield "manyheads", packages[0].get("manyheads"), packages[1].get("manyheads"), True
     for name in COMPUTING:
         yield name, packages[0].get(name), packages[1].get(name), True
@@ -118,7 +117,7 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
     yield "CPU", *both("model", "cpu"), True
     variables = recorded.get("environment", {})
     for name in sorted({*variables, *now["environment"]}):
-        if not name.startswith("SLURM_"):  # others in each job of a cluster
+        if not name.startswith("SLURM_"):  # they differ in every job
             yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), True
     yield "launcher", *both("launcher"), False
     for name in HARMLESS:
@@ -130,7 +129,7 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
 
 
 def _libraries(*contents: ProvenanceJson) -> list[str]:
-    """Those of the recorded versions that can change numbers."""
+    """The names of recorded versions that can change numbers."""
     return list(dict.fromkeys(name for each in contents for name in each.get("versions", {}) if name not in HARMLESS))
 
 

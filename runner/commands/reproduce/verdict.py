@@ -1,4 +1,4 @@
-"""Is it the same? From two runs' tables and weights to one of three words, and the reason."""
+"""The verdict on a repetition (identical, equal within tolerance or different) from two runs' tables and weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ IDENTICAL, EQUAL, DIFFERENT = "identical", "equal within tolerance", "different"
 
 @dataclass(frozen=True)
 class ReproductionVerdict:
-    """One of the three words, a sentence for people, and what it rests on for result.json."""
+    """``kind``: IDENTICAL, EQUAL or DIFFERENT; ``reason``: a sentence; ``rests_on``: the numbers, for result.json."""
 
     kind: str
     reason: str
@@ -31,7 +31,10 @@ def decide(
     weights: Callable[[], ComparedValue | None],
     windows: Callable[[], list[ReplayWindow]],
 ) -> ReproductionVerdict:
-    """``weights``, ``windows``: make these comparisons, which take a while, where they are needed."""
+    """Decide whether two runs have the same results. ``tolerance``: a relative difference that rounding explains.
+
+    ``weights``, ``windows``: make these comparisons; they take a while, so they are called only if needed.
+    """
     if past.config["trainer"]["evaluate_only"]:
         return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
     whole = now.result["steps"] == past.result["steps"]
@@ -63,7 +66,7 @@ def decide(
 
 
 def _by_windows(departed: ComparedValue | None, made: list[ReplayWindow], *, tolerance: float) -> ReproductionVerdict:
-    """The whole curves can't tell, since training amplifies rounding: steps from the recorded weights can."""
+    """The verdict from replayed updates, if the complete curves cannot decide because training amplifies rounding."""
     curve = (
         f"the curves diverge late enough for rounding to explain it ({_departs(departed)})"
         if departed
@@ -88,7 +91,7 @@ def _by_windows(departed: ComparedValue | None, made: list[ReplayWindow], *, tol
 
 
 def _of_evaluation(found: list[ComparedValue], *, tolerance: float) -> ReproductionVerdict:
-    """The verdict on runs that only evaluated given weights."""
+    """The verdict on runs that only evaluated weights."""
     rests_on = {"largest": _as_dict(farthest(found))}
     if departed := departure(found, tolerance=tolerance):
         return ReproductionVerdict(DIFFERENT, f"{_departs(departed)}.", rests_on)

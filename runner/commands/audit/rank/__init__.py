@@ -1,1 +1,1 @@
-"""What a rank does for an audit."""
+"""What the rank of an audit does."""

@@ -1,4 +1,4 @@
-"""A rank that reads both splits of a run's data, and says how many samples they have in common."""
+"""A rank that reads both splits of a run's data, and counts the samples that they have in common."""
 
 from typing import NoReturn
 
@@ -13,12 +13,12 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 def main(path: str) -> NoReturn:
-    """Be the only rank. Ends the process."""
+    """Be the only rank. Ends the process. ``path``: the run folder."""
     worker.main(path, work=work)
 
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Write result.json with the findings under ``overlap``."""
+    """Write ``overlap`` to result.json: common samples, the size of both splits, and how many were read at most."""
     data = build_data(run.data)
     train, val = (build_split(data, split, run.data) for split in ("train", "val"))
     sizes = len(train), len(val)
