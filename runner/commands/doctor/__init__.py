@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExaminedMachine | ExplainedOptions | ExaminedHosts | ModelNames:
-    """The machine, some options, several machines, or the names of models. Raises ConfigurationError."""
+    """Examine the machine, some options or several machines, or list models. Raises ConfigurationError."""
     if arguments.models:
         return model_names()
     if arguments.hosts:

@@ -13,18 +13,18 @@ from manyheads.runner.run.answer import Answer
 
 @dataclass(frozen=True)
 class ExaminedOption:
-    """An option on this machine."""
+    """Whether and how an option runs on this machine."""
 
     group: str
     name: str
-    runs_here: Annotated[bool | None, "null if that was not asked, since its code may not be imported"]
+    runs_here: Annotated[bool | None, "null if it was not checked, since its code may not be imported"]
     reason: Annotated[str, "why it does not run here, and how to get it"]
     note: Annotated[str, "how it runs here; may be empty"]
-    package: Annotated[str | None, "the installed package that provides it, if that was not imported"] = None
+    package: Annotated[str | None, "the installed package that provides it, if it was not imported"] = None
 
     @property
     def words(self) -> str:
-        """As it is typed."""
+        """The option as it is typed."""
         return f"{self.group}={self.name}"
 
 
@@ -64,7 +64,7 @@ class ExplainedOptions(Answer):
 
     def show(self) -> None:
         console = Console(highlight=False, markup=False)
-        told: dict[str, str] = {}  # by reason, the first option that it was given for
+        told: dict[str, str] = {}  # the first option with each reason
         for each in self.options:
             if each.package is not None:
                 text = f"{each.words} is installed with {each.package}, and not imported until you choose it"
@@ -83,7 +83,7 @@ class ExaminedHost:
 
     name: str
     found: Annotated[dict[str, str], "its address, versions, round trip, clock, by name"]
-    faults: Annotated[list[str], "what keeps it from taking part"]
+    faults: Annotated[list[str], "what prevents it from taking part"]
 
 
 @dataclass(frozen=True)

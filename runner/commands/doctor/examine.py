@@ -1,4 +1,4 @@
-"""The options that run on this machine, and the reasons why others do not."""
+"""Finds out which options run on this machine, and why others do not."""
 
 import platform
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from manyheads.runner.trust.trust_store import Trust
 from manyheads.runner.wording import nearest
 
 NONE = Trust()
-# Groups with options that need something of the machine; of the others, those of the user's own are listed.
+# Groups whose options may need something of the machine. Of other groups, only the user's own options are listed.
 LISTED = ("parallel", "precision", "launcher", "optimizer", "logger")
 
 
 def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE) -> ExaminedMachine:
-    """The machine, and of each group what it can run and what not.
+    """Examine the machine, and which options of each group it can run.
 
-    folders: where options are looked up; trust: what the user trusts of them, None if all of them are the user's own;
-    trusted: the installed packages whose options may be imported without being chosen.
+    folders: where options are looked up; trust: what the user trusts of them, None if all are the user's own; trusted:
+    the installed packages whose options may be imported without being chosen.
     """
     found = [(group, name) for group, names in listed(folders).items() for name in names]
     examined = each(found, "examining options")
@@ -51,13 +51,13 @@ def explain(
         for group, name in found:
             if words == group:
                 explained.append(_examined(group, name, folders, trust, trusted))
-            else:  # it was chosen
+            else:  # the user named the option itself
                 explained.append(_asked(group, name, folders, trust))
     return ExplainedOptions(explained)
 
 
 def _examined(group: str, name: str, folders: Folders, trust: Trust | None, trusted: Trust) -> ExaminedOption:
-    """An option that was not chosen: one of an installed package that is not trusted is not imported."""
+    """Examine an option that the user did not name: one of an installed package is imported only if it is trusted."""
     if (package := not_imported(group, name, trusted)) is not None:
         return ExaminedOption(group, name, None, "", "", package)
     return _asked(group, name, folders, trust)
@@ -69,7 +69,7 @@ def _asked(group: str, name: str, folders: Folders, trust: Trust | None) -> Exam
 
 
 def listed(folders: Folders) -> dict[str, list[str]]:
-    """The options of the table by group: of some groups all, of the others the user's own."""
+    """The options in the table, by group: all options of the groups in LISTED, the user's own of other groups."""
     groups = sorted((*GROUPS, *ENTRIES), key=lambda group: (*LISTED, group).index(group))
     found = {
         group: sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}) for group in groups
@@ -78,12 +78,12 @@ def listed(folders: Folders) -> dict[str, list[str]]:
 
 
 def why_not(group: str, option: str, folders: Folders = OWN, trust: Trust | None = None) -> str | None:
-    """Why an option cannot run here, or may not be asked; None for one that runs."""
+    """Why an option cannot run here, or may not be imported to find out; None if it runs."""
     return _untrusted(group, option, folders, trust) or unavailable(group, option, folders)
 
 
 def not_imported(group: str, option: str, trusted: Trust) -> str | None:
-    """The installed package that brings an option, unless it is trusted: nothing of it may be imported."""
+    """The installed package that provides an option and may not be imported; None if none does, or it is trusted."""
     package = package_of(group, option)
     if package is None:
         return None
@@ -116,7 +116,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -> str | None:
-    """Why an option of somebody's cannot be asked; None for one that can."""
+    """Why somebody else's option may not be imported; None if it may."""
     found = [] if trust is None else untrusted({group: read_option(group, option, folders)}, trust)
     return complaint(found).rstrip(".") if found else None
 
@@ -127,7 +127,7 @@ def note(group: str, option: str, folders: Folders = OWN) -> str:
 
 
 def _installed() -> dict[str, str]:
-    """The libraries that this project's strategies are built on, by name."""
+    """The versions of libraries that this project's strategies use, by name."""
     known = (declared("parallel", section).installed() for section in own_sections("parallel"))
     return {name: text for libraries in known for name, text in libraries.items()}
 

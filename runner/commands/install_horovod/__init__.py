@@ -31,20 +31,20 @@ from manyheads.runner.run.progress import Work, working
 
 HELP = "build Horovod against the installed torch, and install it"
 BUILD_REQUIREMENTS = ("setuptools<81", "wheel", "cffi", "cloudpickle", "psutil", "pyyaml", "packaging")
-# horovodrun imports distutils, which Python has no longer from 3.12 on; setuptools supplies it.
+# horovodrun imports distutils, which Python 3.12 removed; setuptools supplies it.
 DISTUTILS = ["setuptools<81"] if sys.version_info >= (3, 12) else []
 REQUIREMENTS = ("cloudpickle", "psutil", "pyyaml", "packaging", *DISTUTILS)
 _PERCENT = re.compile(r"^\s*\[\s*(\d+)%\]")
-_COMPLAINT = re.compile(r"\berror:|Error\b|ERROR:")  # of a compiler; of make, CMake and Python; of pip
+_COMPLAINT = re.compile(r"\berror:|Error\b|ERROR:")  # errors of a compiler; of make, CMake and Python; of pip
 
 
 @dataclass(frozen=True)
 class HorovodInstalled(Answer):
-    """Horovod, as it is installed now."""
+    """The installed Horovod."""
 
     version: str
     was_built: Annotated[bool, "false if an earlier build or an existing installation was used"]
-    tried: Annotated[str, "what was tested with it; empty if it was already installed"]
+    tried: Annotated[str, "the features that it was tested to support; empty if it was already installed"]
 
     def show(self) -> None:
         if self.tried:
@@ -56,21 +56,23 @@ class HorovodInstalled(Answer):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     mpi = parser.add_mutually_exclusive_group()
-    mpi.add_argument("--mpi", action="store_const", const=True, default=False, help="with MPI besides Gloo")
-    mpi.add_argument("--mpi-if-possible", dest="mpi", action="store_const", const=None, help="if it can be compiled")
-    parser.add_argument("--nccl", action="store_true", help="with NCCL for GPUs; needs nvcc")
-    parser.add_argument("--rebuild", action="store_true", help="even if an earlier build is cached")
+    mpi.add_argument("--mpi", action="store_const", const=True, default=False, help="include MPI, in addition to Gloo")
+    about = "include MPI if it can be compiled here"
+    mpi.add_argument("--mpi-if-possible", dest="mpi", action="store_const", const=None, help=about)
+    parser.add_argument("--nccl", action="store_true", help="include NCCL, for GPUs; needs nvcc")
+    parser.add_argument("--rebuild", action="store_true", help="build even if an earlier build is cached")
 
 
 def run(arguments: argparse.Namespace) -> HorovodInstalled:
-    """Install the matching wheel, building it first if there is none."""
+    """Install the wheel that matches, after building it if there is none. Raises ConfigurationError, RunFailed."""
     return install(mpi=arguments.mpi, nccl=arguments.nccl, rebuild=arguments.rebuild)
 
 
 def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
-    """Install the wheel, building it first where there is none. Raises ConfigurationError, RunFailed.
+    """Install the wheel that matches, after building it if there is none.
 
-    ``mpi``: None where it shall be in it if it can be compiled here.
+    ``mpi``: None to include MPI if it can be compiled here. Raises ConfigurationError if a tool is missing, RunFailed
+    if building or installing fails.
     """
     console = Console(highlight=False)
     if mpi is None:
@@ -97,13 +99,13 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
 
 
 def is_installed(features: Features) -> bool:
-    """Whether a Horovod with what is asked for is installed, built for the installed torch."""
+    """Whether a Horovod with these features is installed that was built for the installed torch."""
     wanted = [name for name, asked in (("gloo", True), ("mpi", features.mpi), ("nccl", features.nccl)) if asked]
     return horovod_installation.unavailable() is None and all(map(horovod_installation.has, wanted))
 
 
 def cache_folder() -> Path:
-    """The folder of wheels. Raises ConfigurationError for a user without a home."""
+    """The folder in which wheels are kept. Raises ConfigurationError if the user has no home folder."""
     folder = user_folder("cache")
     if folder is None:
         raise ConfigurationError("there is no folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
@@ -111,17 +113,20 @@ def cache_folder() -> Path:
 
 
 def build(features: Features, folder: Path, work: Work) -> Path:
-    """Compile a wheel into ``folder``; it appears there once it is complete. ``work``: in percent."""
+    """Compile a wheel into ``folder``, where it appears once it is complete, and return its path.
+
+    ``work``: shows the progress, in percent. Raises RunFailed.
+    """
     with tempfile.TemporaryDirectory(prefix="manyheads-horovod-") as scratch:
         tools, toolchain, wheels = (Path(scratch) / name for name in ("tools", "cxx20.cmake", "wheels"))
         needed = [*BUILD_REQUIREMENTS, *([] if shutil.which("cmake") else ["cmake"])]
-        # In a folder of their own, so that the user's environment keeps its setuptools.
+        # In a separate folder, so that the user's environment keeps its setuptools.
         _run([*_pip("install"), "--target", str(tools), *needed], folder / "build.log")
         toolchain.write_text(TOOLCHAIN)
         command = [*_pip("wheel"), "--verbose", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
         command += ["--no-binary", "horovod", "--wheel-dir", str(wheels), f"horovod=={VERSION}"]
         variables = {**os.environ, **environment(features, tools, toolchain)}
-        variables.pop("PYTHONSAFEPATH", None)  # Horovod's setup.py imports what lies beside it
+        variables.pop("PYTHONSAFEPATH", None)  # Horovod's setup.py imports modules beside it
         _compile(command, variables, folder / "build.log", work)
         built = next(wheels.glob("*.whl"))
         write_whole(folder.resolve() / built.name, built.read_bytes())
@@ -164,7 +169,7 @@ def _try_it(folder: Path) -> str:
 
 
 def failed(log: Path) -> RunFailed:
-    """The error with the first complaints in the log, of which all further ones are consequences."""
+    """The error of a build. It shows the first errors in the log: later ones are their consequences."""
     lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line)][:8] or lines[-8:]
     message = f"Horovod could not be built or installed; the complete output is in {log}"

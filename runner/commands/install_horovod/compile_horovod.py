@@ -1,7 +1,8 @@
-"""How Horovod is compiled against today's PyTorch: which features, which tools, which settings.
+"""How Horovod is compiled against a current PyTorch: features, tools and settings.
 
-Horovod's last release asks for C++14 or 17, and the headers of today's PyTorch for more; a CMake toolchain file
-puts the newer standard last on each compile line, where it wins, so that no source need be changed.
+Horovod's last release compiles as C++14 or 17, but the headers of current PyTorch versions need a newer standard. A
+CMake toolchain file puts that last on each compiler's command line, where it takes precedence, so that no source is
+changed.
 Sources: https://github.com/horovod/horovod/issues/3996, https://horovod.readthedocs.io/en/stable/install.html.
 """
 
@@ -23,27 +24,27 @@ TOOLCHAIN = (
     'set(CMAKE_CXX_COMPILE_OBJECT "<CMAKE_CXX_COMPILER> <DEFINES> <INCLUDES> <FLAGS> '
     '-std=gnu++20 -o <OBJECT> -c <SOURCE>")\n'
 )
-# openmpi-bin alone has the compiler, but neither mpi.h nor the library to link with.
+# openmpi-bin alone has the compiler wrapper, but neither mpi.h nor the library to link with.
 MPI_PROGRAM = "#include <mpi.h>\nint main() { return MPI_Init(nullptr, nullptr); }\n"
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features to compile in besides Gloo."""
+    """Features to compile, in addition to Gloo."""
 
     mpi: bool
     nccl: bool
 
     @property
     def key(self) -> str:
-        """Names the wheel's folder: another torch, Python or choice of features needs another wheel."""
+        """The name of the wheel's folder: it differs by version of torch and Python, and by features."""
         features = "gloo" + "-mpi" * self.mpi + "-nccl" * self.nccl
         python = f"{sys.implementation.cache_tag}-{platform.machine()}"
         return f"horovod-{VERSION}-torch-{metadata.version('torch')}-{python}-{features}"
 
 
 def check_tools(features: Features) -> None:
-    """Raises ConfigurationError for a compiler that is missing, or lacks what it needs."""
+    """Raise ConfigurationError if a compiler, or a library that it needs, is missing."""
     for tool in ("g++", "make"):
         if shutil.which(tool) is None:
             raise ConfigurationError(
@@ -60,7 +61,7 @@ def check_tools(features: Features) -> None:
 
 
 def missing_for_mpi() -> str | None:
-    """Why nothing can be compiled with MPI here, and the package that is missing; None when it can."""
+    """Why programs with MPI cannot be compiled here, with the missing package; None if they can."""
     for tool, package in (("mpicxx", "libopenmpi-dev"), ("mpirun", "openmpi-bin")):
         if shutil.which(tool) is None:
             return f"{tool} is not on PATH (Debian: {package})"
@@ -68,7 +69,7 @@ def missing_for_mpi() -> str | None:
         program = Path(scratch) / "program.cc"
         program.write_text(MPI_PROGRAM)
         command = ["mpicxx", str(program), "-o", str(program.with_suffix(""))]
-        answer = Program(command, folder="/").ask()  # as horovod_installation.open_mpi
+        answer = Program(command, folder="/").ask()  # run as horovod_installation.open_mpi runs its command
     if answer.code == 0:
         return None
     lines = (answer.errors or answer.text).strip().splitlines() or [f"exit code {answer.code}"]
@@ -77,7 +78,10 @@ def missing_for_mpi() -> str | None:
 
 
 def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, str]:
-    """Variables for Horovod's build, which has no other options."""
+    """The environment variables for Horovod's build, its only options.
+
+    ``tools``: the folder of build requirements; ``toolchain``: the CMake toolchain file.
+    """
     path = [str(tools / "bin"), os.environ.get("PATH", "")]
     variables = {
         "PYTHONPATH": str(tools),
@@ -100,13 +104,13 @@ def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, s
 
 
 def cuda_toolkit() -> Path | None:
-    """The folder of CUDA's compiler, found as torch finds it; None if there is none."""
+    """The folder of the CUDA toolkit, searched for as torch does; None if there is none."""
     places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
     return next((Path(place) for place in places if place and (Path(place) / "bin" / "nvcc").exists()), None)
 
 
 def _nccl(links: Path) -> dict[str, str]:
-    """NCCL from the wheel that came with torch, which has no unversioned name for the linker."""
+    """Variables for NCCL from torch's nvidia-nccl wheel, whose library gets a link without version for the linker."""
     files = [Path(file.locate()) for file in _nccl_wheel().files or [] if file.name.startswith("libnccl.so")]
     links.mkdir()
     (links / "libnccl.so").symlink_to(files[0])

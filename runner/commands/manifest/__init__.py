@@ -1,4 +1,4 @@
-"""``python -m runner manifest``: a run's folder, and a file by which Kubernetes or SkyPilot would run it."""
+"""``python -m runner manifest``: freeze a run, and write the file with which Kubernetes or SkyPilot runs it."""
 
 import argparse
 import hashlib
@@ -26,9 +26,9 @@ ENGINES: dict[str, ModuleType] = {"kubernetes": kubernetes, "skypilot": skypilot
 
 @dataclass(frozen=True)
 class Manifest(Answer):
-    """A frozen run, and the file by which an engine runs it."""
+    """A frozen run, and the file with which an engine runs it."""
 
-    folder: Annotated[Path, "of the run"]
+    folder: Annotated[Path, "the run folder"]
     path: Annotated[Path, "the manifest"]
     start: Annotated[str, "the command that starts it"]
 
@@ -41,21 +41,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("overrides", nargs="*", help="as for train; hydra.run.dir=<folder on shared storage>")
     parser.add_argument("--for", dest="engine", required=True, choices=sorted(ENGINES), help="the engine")
-    parser.add_argument("--nodes", type=_positive, default=1, help="machines")
+    parser.add_argument("--nodes", type=_positive, default=1, help="number of machines")
     parser.add_argument("--gpus", type=_natural, default=0, help="GPUs per machine")
     parser.add_argument("--cpus", type=_positive, default=8, help="CPU cores per machine")
     parser.add_argument("--accelerator", help="the GPU model, such as H100; for SkyPilot")
     parser.add_argument("--image", required=True, help="the container image, with torch, manyheads and your packages")
     parser.add_argument("--volume", required=True, help="the volume claim, or SkyPilot's volume, of the shared storage")
     parser.add_argument(
-        "--shared", help="where it is mounted, both here and there; by default the parent of the run folder"
+        "--shared",
+        help="where the storage is mounted, here and on the machines; by default the run folder's parent",
     )
     parser.add_argument("--python", default="python", help="the interpreter in the image")
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
 
 
 def run(arguments: argparse.Namespace) -> Manifest:
-    """Write it. Raises ConfigurationError."""
+    """Freeze the run and write the manifest. Raises ConfigurationError."""
     machines = Machines(arguments.nodes, arguments.gpus, arguments.cpus, arguments.accelerator)
     keys = ("engine", "image", "volume", "shared", "python", "config_dir")
     path = write(arguments.overrides, machines=machines, **{key: getattr(arguments, key) for key in keys})
@@ -86,14 +87,18 @@ def write(
     python: str = "python",
     config_dir: str | None = None,
 ) -> Path:
-    """Freeze the run, write the manifest into its folder, and return where it is. Raises ConfigurationError."""
+    """Freeze a run, write the manifest into its folder, and return its path.
+
+    ``engine``: a key of ENGINES; the other arguments: as the flags of the command. Raises ConfigurationError.
+    """
     line, origin = resolve_origin(
         CommandLine.of([each for each in overrides if not each.startswith(RUN_DIR)], config_dir)
     )
     words = [str(each) for each in line.overrides]
     _refuse_own(words)
     if machines.gpus and engine == "skypilot" and not machines.accelerator:
-        raise ConfigurationError("--gpus: SkyPilot also needs the GPU model, as in --accelerator H100.", key="--gpus")
+        message = "--gpus: SkyPilot also needs the GPU model: set --accelerator, such as --accelerator H100."
+        raise ConfigurationError(message, key="--gpus")
     folder = RunFolder(named_folder(overrides) or new_folder(overrides))
     folder.refuse_second_run()
     place = Path(shared).resolve() if shared else folder.path.parent

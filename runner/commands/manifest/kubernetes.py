@@ -1,4 +1,4 @@
-"""A JobSet: one indexed job with a pod for each machine, which all start together and again together.
+"""A Kubernetes JobSet: one indexed job with a pod for each machine; pods are started and restarted together.
 
 Source: https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/ and its page on the names of pods.
 """
@@ -10,17 +10,17 @@ from manyheads.runner.commands.manifest.subject import PORT, ManifestSubject, te
 
 JOB = "node"
 RESTARTS = 3
-MISTAKE = 2  # the exit code of a run whose config is wrong, which no restart mends
-DEFAULTS = ("launcher.start_timeout=1800",)  # pods come up minutes apart while images are pulled and machines are added
+MISTAKE = 2  # the exit code of a run whose config is wrong, for which restarting is pointless
+DEFAULTS = ("launcher.start_timeout=1800",)  # pods may start minutes apart: images are pulled, machines are added
 
 
 def rendezvous(name: str) -> str:
-    """The address at which pods meet: JobSet's name of the first, <set>-<job>-<job's index>-<pod's index>.<set>."""
+    """The address of the first pod, at which all join: <set>-<job>-<job's index>-<pod's index>.<set>, and PORT."""
     return f"{name}-{JOB}-0-0.{name}:{PORT}"
 
 
 def manifest(subject: ManifestSubject) -> str:
-    """The file's text."""
+    """The text of the manifest."""
     nodes = subject.machines.nodes
     pods = {
         "parallelism": nodes,
@@ -49,9 +49,9 @@ def manifest(subject: ManifestSubject) -> str:
 
 
 def pod(subject: ManifestSubject) -> dict[str, Any]:
-    """One machine. Pods of a set come up one by one, so that each waits for the name of the first.
+    """The pod of one machine. Pods start at different times, so each waits until the name of the first one resolves.
 
-    The first waits until the name is its own: after a restart it may still resolve to the previous pod.
+    The first waits until the name resolves to itself: after a restart it may still lead to the previous pod.
     """
     machines = subject.machines
     host = rendezvous(subject.name).partition(":")[0]
@@ -87,7 +87,7 @@ def pod(subject: ManifestSubject) -> dict[str, Any]:
 def _literal(text: str) -> str:
     """``text`` escaped, so that Kubernetes expands no variables in it.
 
-    It replaces $(NAME) by a variable's value before the shell sees it, so the name of a folder could end its quotes.
+    Kubernetes replaces $(NAME) by a variable's value before the shell sees it, which could break out of quotes.
     Source: https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/.
     """
     return text.replace("$", "$$")

@@ -1,4 +1,4 @@
-"""A SkyPilot task's: the same command on each node, which find the first one by its address.
+"""A SkyPilot task: the same command on each node; nodes find the first one by its address.
 
 Source: https://docs.skypilot.co/en/latest/reference/yaml-spec.html and its page on distributed jobs.
 """
@@ -8,17 +8,17 @@ from typing import Any
 
 from manyheads.runner.commands.manifest.subject import PORT, ManifestSubject, text
 
-HEAD = "manyheads-head"  # known to the nodes alone: addresses are given when they are there
+HEAD = "manyheads-head"  # a host name that only nodes know: they learn the address when they start
 DEFAULTS = ()
 
 
 def rendezvous(name: str) -> str:
-    """The address at which nodes meet."""
+    """The address of the first node, at which all join."""
     return f"{HEAD}:{PORT}"
 
 
 def manifest(subject: ManifestSubject) -> str:
-    """The file's text."""
+    """The text of the manifest."""
     machines = subject.machines
     resources: dict[str, Any] = {"cpus": f"{machines.cpus}+"}
     if machines.gpus:
@@ -34,8 +34,8 @@ def manifest(subject: ManifestSubject) -> str:
         "run": "\n".join(
             [
                 'head=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)',
-                # Written anew each time: after a recovery the first node has another address. In place, since
-                # containers have this file mounted.
+                # Rewritten at each start: after a recovery the first node has another address. In place, because in
+                # containers this file is a mount.
                 f"hosts=$(grep -v {HEAD} /etc/hosts)",
                 f'printf "%s\\n" "$hosts" "$head {HEAD}" | sudo tee /etc/hosts > /dev/null',
                 f"exec {shlex.join(subject.command())}",

@@ -14,7 +14,7 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Machines:
-    """``gpus``, ``cpus``: of each; ``accelerator``: their GPUs' name, where it has to be said."""
+    """The machines of a run. ``gpus``, ``cpus``: of each machine; ``accelerator``: the GPU model, for SkyPilot."""
 
     nodes: int
     gpus: int
@@ -24,9 +24,11 @@ class Machines:
 
 @dataclass(frozen=True)
 class ManifestSubject:
-    """``checked``: by which run.yaml is known there to be the user's; ``shared``: where the storage is, which holds it.
+    """What a manifest describes.
 
-    ``volume``: the engine's name of that storage. ``python``: the interpreter there.
+    ``folder``: the run folder. ``checked``: the digest and folder of run.yaml, by which the machines recognize it as
+    the user's own. ``shared``: the mount point of the shared storage that contains the run folder. ``volume``: the
+    engine's name for that storage. ``python``: the interpreter in the image.
     """
 
     name: str
@@ -39,7 +41,7 @@ class ManifestSubject:
     python: str = "python"
 
     def variables(self) -> dict[str, str]:
-        """Environment variables of each machine. All share a key, which the first one writes into the run's folder."""
+        """The environment variables of each machine. All share one key, which the first writes into the run folder."""
         return {
             "MANYHEADS_CHECKED": self.checked,
             "XDG_STATE_HOME": str(self.folder / "state"),
@@ -47,22 +49,22 @@ class ManifestSubject:
         }
 
     def command(self) -> list[str]:
-        """The command of every machine: the first is the run's parent, the others join it."""
+        """The command that each machine runs: on the first it is the run's parent, on the others it joins the run."""
         return [self.python, "-m", "manyheads.runner", "resume", str(self.folder)]
 
 
 def name_of(folder: Path, name: str | None) -> str:
-    """A name that both engines take. Raises ConfigurationError."""
+    """A name for the run that both engines allow, from ``name`` or its folder. Raises ConfigurationError."""
     wanted = re.sub(r"[^a-z0-9]+", "-", (name or f"manyheads-{folder.name}").lower()).strip("-")[:32].strip("-")
     if not _NAME.fullmatch(wanted):
         raise ConfigurationError.at(
-            "name", name, ": the engine allows letters, digits and hyphens, with a letter first. Change name."
+            "name", name, " is not allowed by the engine. Allowed: letters, digits and hyphens, with a letter first."
         )
     return wanted
 
 
 def text(engine: str, subject: ManifestSubject, content: dict[str, Any]) -> str:
-    """The file, with a comment at its top."""
+    """The text of a manifest, with a comment at its top. ``engine``: what it is, as a noun."""
     folder, shared = (printable(each).replace("\n", "\\n") for each in (subject.folder, subject.shared))
     return (
         f"# {engine} for {folder}, written by the command manifest.\n"

@@ -23,7 +23,7 @@ from manyheads.runner.trust.trust_store import own_project
 HELP = "write a small project: a model, a data set, configs, a test"
 TEMPLATE = Path(__file__).resolve().parent / "template"
 SUFFIX = ".j2"
-SCHEMA = "schema.json"  # of experiments, for editors
+SCHEMA = "schema.json"  # the JSON Schema of experiments, for editors
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NewProject(Answer):
     """A project that was written, and is trusted as the user's own."""
 
     folder: Path
-    try_it: Annotated[list[str], "commands that try it, to be run in this order"]
+    try_it: Annotated[list[str], "commands to try it, in this order"]
 
     def show(self) -> None:
         print(f"{self.folder} is created, and trusted as your own. Try it:")
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> NewProject:
-    """Write the project, and make it the user's own. Raises ConfigurationError."""
+    """Write the project, and trust it as the user's own. Raises ConfigurationError."""
     folder = Path(arguments.folder)
     try:
         write_project(folder)
@@ -61,11 +61,14 @@ def run(arguments: argparse.Namespace) -> NewProject:
 
 
 def write_project(folder: Path) -> None:
-    """Write it; the last part of ``folder`` is its name. Raises ConfigurationError, before anything is written."""
+    """Write the project into a new or empty folder, which gives it its name.
+
+    Raises ConfigurationError, before anything is written, if the name is not allowed or the folder is not empty.
+    """
     project, package = folder.resolve().name, folder.resolve().name.replace("-", "_")
     if not package.isidentifier() or not package.isascii() or keyword.iskeyword(package):
         raise ConfigurationError(
-            f"{project} is not a valid package name. Allowed: letters, digits and _, as in my_project."
+            f"{project} is not a valid package name. Allowed: letters, digits and _, such as my_project."
         )
     taken = {"conf", "tests", "outputs", *sys.stdlib_module_names}
     if package in taken or PathFinder.find_spec(package) is not None:

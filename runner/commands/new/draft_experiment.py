@@ -1,11 +1,11 @@
-"""``manyheads init``: an experiment for the model and the data of an existing repository."""
+"""``manyheads init``: drafts an experiment for the model and the data of an existing repository."""
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.runner.commands.new import SCHEMA, schema_of_files
-from manyheads.runner.commands.new.repository import Found, Repository, explore
+from manyheads.runner.commands.new.repository import FoundClass, Repository, explore
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import yaml_text
@@ -15,7 +15,7 @@ from manyheads.runner.wording import nearest
 
 Values = dict[str, object]
 OWN = "custom"
-AUTOMATIC = ("num_classes",)  # arguments that a run passes if the class takes them
+AUTOMATIC = ("num_classes",)  # arguments that a run passes by itself if the class takes them
 SPLIT = "manyheads_data.py"
 MOST_SHOWN = 12
 TODO = "# TODO: give each split its own samples; it is train, val or test"
@@ -26,17 +26,18 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Draft:
-    """Files to write, by path, and the name of the experiment."""
+    """A drafted experiment. ``files``: the texts to write, by path; ``notes``: what is left to do."""
 
     name: str
     files: dict[Path, str]
-    notes: tuple[str, ...]  # what is still to be done
+    notes: tuple[str, ...]
 
 
 def draft(folder: Path, *, model: str | None = None, data: str | None = None) -> Draft:
-    """Draft an experiment for a model and a data set; asks which, if there are several and a terminal.
+    """Draft an experiment for a model and a data set; ask on the terminal which, if there are several.
 
-    model, data: typed as file.py:Class; data may be "none". Raises ConfigurationError.
+    folder: of the repository. model, data: as typed, file.py:Class; data may be "none". Raises ConfigurationError if
+    there is no model, a class does not exist, or there is no terminal to ask on.
     """
     with working("reading the repository"):
         found = explore(folder)
@@ -50,7 +51,7 @@ def draft(folder: Path, *, model: str | None = None, data: str | None = None) ->
     return _draft(folder, found, net, samples)
 
 
-def _choose(what: str, found: list[Found], folder: Path, *, typed: str | None) -> Found | None:
+def _choose(what: str, found: list[FoundClass], folder: Path, *, typed: str | None) -> FoundClass | None:
     names = {f"{each.path.relative_to(folder)}:{each.name}": each for each in found}
     if typed is not None:
         if typed not in names:
@@ -73,11 +74,11 @@ def _choose(what: str, found: list[Found], folder: Path, *, typed: str | None) -
     if answer == "0" and what == "data":
         return None
     if not answer.isdecimal() or not 1 <= int(answer) <= len(found):
-        raise ConfigurationError(f"{answer} is none of the numbers above.")
+        raise ConfigurationError(f"{answer} is not one of the numbers above.")
     return found[int(answer) - 1]
 
 
-def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -> Draft:
+def _draft(folder: Path, found: Repository, net: FoundClass, samples: FoundClass | None) -> Draft:
     conf, name = conf_of(folder) or folder / "conf", net.name.lower()
     notes = [SETTINGS] if found.scripts else []
     groups: Values = {"model": _section(net, folder, found, without=AUTOMATIC)}
@@ -116,8 +117,8 @@ def _draft(folder: Path, found: Repository, net: Found, samples: Found | None) -
     return Draft(name, {path: text, **files}, tuple(notes))
 
 
-def _section(found: Found, folder: Path, repository: Repository, *, without: tuple[str, ...]) -> Values:
-    """The class, with values for its required arguments, and those that a training script passes."""
+def _section(found: FoundClass, folder: Path, repository: Repository, *, without: tuple[str, ...]) -> Values:
+    """The config section of a class: its required arguments, and the values that a training script passes."""
     section: Values = {"_target_": f"{found.path.relative_to(folder)}:{found.name}"}
     for argument in found.arguments:
         if argument in without:
@@ -131,8 +132,8 @@ def _section(found: Found, folder: Path, repository: Repository, *, without: tup
     return section
 
 
-def _data(samples: Found, folder: Path) -> tuple[str, dict[Path, str]]:
-    """The target of the data set; where its class has no argument split, a function of a new file that has."""
+def _data(samples: FoundClass, folder: Path) -> tuple[str, dict[Path, str]]:
+    """The target of the data set. If its class has no argument ``split``, that is a function in a file to write."""
     if "split" in samples.arguments:
         return f"{samples.path.relative_to(folder)}:{samples.name}", {}
     module = ".".join(samples.path.relative_to(folder).with_suffix("").parts)
@@ -154,7 +155,7 @@ def _missing(section: Values, key: str = "") -> list[str]:
 
 
 def commands(drafted: Draft) -> list[str]:
-    """Three commands to try."""
+    """Three commands to try the experiment."""
     experiment = f"experiment={drafted.name}"
     return [
         invocation.command("train", experiment, "trainer.max_steps=20"),

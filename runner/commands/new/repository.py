@@ -1,4 +1,4 @@
-"""Models, data sets and training scripts in a repository. Files are parsed; nothing in them is run or imported."""
+"""Finds models, data sets and training scripts in a repository. Files are parsed; none is run or imported."""
 
 import ast
 import os
@@ -12,39 +12,45 @@ from manyheads.runner.run.data_files import read_text
 
 Plain = int | float | str | bool | list[object]
 MOST_FILES, MOST_BYTES = 2000, 2**20
-PASSED_OVER = {"outputs", "build", "dist", "node_modules", "site-packages", "__pycache__"}
+PASSED_OVER = {"outputs", "build", "dist", "node_modules", "site-packages", "__pycache__"}  # folders to skip
 MODELS = {"Module", "LightningModule", "PreTrainedModel"}
 DATA_SETS = {"Dataset", "IterableDataset"}
 LABELS = {"targets", "target", "labels", "label"}  # arguments of a forward that computes its own loss
 
 
 @dataclass
-class Found:
-    """A class. ``required``, ``optional``: its constructor's arguments; ``given``: what a training script passes it."""
+class FoundClass:
+    """A class in a repository.
+
+    ``bases``: the names of its base classes. ``uses``: how often training scripts call it; -1 if only other classes do.
+    ``given``: the arguments that a training script passes. ``is_importable``: whether importing its file runs no
+    script.
+    """
 
     path: Path
     node: ast.ClassDef
     bases: set[str]
     methods: dict[str, ast.FunctionDef]
-    uses: int = 0  # in training scripts; -1 if only other classes use it
+    uses: int = 0
     given: dict[str, Plain] = field(default_factory=dict)
-    is_importable: bool = True  # whether importing its file runs nothing else
+    is_importable: bool = True
 
     @property
     def name(self) -> str:
+        """The name of the class."""
         return self.node.name
 
     @property
     def arguments(self) -> list[str]:
-        """The constructor's, without those that are collected by * and **."""
+        """The constructor's arguments, without those that * and ** collect."""
         constructor = self.methods.get("__init__")
         if constructor is not None:
             return [each.arg for each in (*constructor.args.args[1:], *constructor.args.kwonlyargs)]
-        return [each.target.id for each in self.fields]  # type: ignore[union-attr]  # of a data class
+        return [each.target.id for each in self.fields]  # type: ignore[union-attr]  # a dataclass
 
     @property
     def required(self) -> list[str]:
-        """Those of the constructor's arguments that have no default."""
+        """The constructor's arguments that have no default."""
         constructor = self.methods.get("__init__")
         if constructor is None:
             return [each.target.id for each in self.fields if each.value is None]  # type: ignore[union-attr]
@@ -55,14 +61,14 @@ class Found:
 
     @property
     def fields(self) -> list[ast.AnnAssign]:
-        """The fields of a data class; none for other classes."""
+        """The fields of a dataclass; none for other classes."""
         if not any("dataclass" in ast.unparse(each) for each in self.node.decorator_list):
             return []
         return [each for each in self.node.body if isinstance(each, ast.AnnAssign)]
 
     @property
     def has_own_loss(self) -> bool:
-        """Whether its forward takes labels, as models do that return their loss."""
+        """Whether its forward takes labels, like models that return their own loss."""
         forward = self.methods.get("forward")
         return forward is not None and bool(LABELS & {each.arg for each in forward.args.args})
 
@@ -71,14 +77,14 @@ class Found:
 class Repository:
     """Models and data sets found in a folder, the most likely ones first."""
 
-    models: list[Found]
-    data_sets: list[Found]
-    configs: list[Found]  # data classes, which models may take
-    scripts: list[Path]  # that train
+    models: list[FoundClass]
+    data_sets: list[FoundClass]
+    configs: list[FoundClass]  # dataclasses, which models may take as arguments
+    scripts: list[Path]  # training scripts
 
 
 def explore(folder: Path) -> Repository:
-    """Parse the Python files below a folder. What cannot be read or parsed is skipped."""
+    """Parse the Python files below a folder, at most MOST_FILES. Files that cannot be read or parsed are skipped."""
     trees = dict(_parsed(folder))
     classes = [found for path, tree in trees.items() for found in _classes(path, tree)]
     scripts = [path for path, tree in trees.items() if _trains(tree)]
@@ -109,16 +115,16 @@ def _parsed(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
                 yield here / name, ast.parse(read_text(here / name, most=MOST_BYTES))
 
 
-def _classes(path: Path, tree: ast.Module) -> Iterator[Found]:
+def _classes(path: Path, tree: ast.Module) -> Iterator[FoundClass]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             bases = {ast.unparse(base).rpartition(".")[2].partition("[")[0] for base in node.bases}
             methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
-            yield Found(path, node, bases, methods, is_importable=not _works_on_import(tree))
+            yield FoundClass(path, node, bases, methods, is_importable=not _works_on_import(tree))
 
 
 def _works_on_import(tree: ast.Module) -> bool:
-    """Whether importing the file would parse a command line or train, as a script without a main guard does."""
+    """Whether importing the file would parse a command line or train, like a script without a main guard."""
     at_import = [
         each for each in tree.body if not isinstance(each, (ast.ClassDef, ast.FunctionDef)) and not _guards(each)
     ]
@@ -130,25 +136,25 @@ def _guards(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
 
 
-def _descends(found: Found, roots: set[str], by_name: dict[str, Found], seen: tuple[str, ...] = ()) -> bool:
+def _descends(found: FoundClass, roots: set[str], by_name: dict[str, FoundClass], seen: tuple[str, ...] = ()) -> bool:
     if found.bases & roots:
         return True
     inner = [by_name[base] for base in found.bases if base in by_name and base not in seen]
     return any(_descends(each, roots, by_name, (*seen, found.name)) for each in inner)
 
 
-def _is_data(found: Found, by_name: dict[str, Found]) -> bool:
+def _is_data(found: FoundClass, by_name: dict[str, FoundClass]) -> bool:
     return _descends(found, DATA_SETS, by_name) or {"__len__", "__getitem__"} <= found.methods.keys()
 
 
 def _trains(tree: ast.Module) -> bool:
-    """Whether a backward pass is in it."""
+    """Whether the file calls backward."""
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return any(isinstance(each, ast.Attribute) and each.attr == "backward" for each in calls)
 
 
-def _note_uses(tree: ast.Module, by_name: dict[str, Found], *, is_script: bool) -> None:
-    """Count where classes are called, and keep the plain values that a training script passes."""
+def _note_uses(tree: ast.Module, by_name: dict[str, FoundClass], *, is_script: bool) -> None:
+    """Count the calls of each class, and note the literal arguments that a training script passes."""
     inside = {call for each in tree.body if isinstance(each, ast.ClassDef) for call in ast.walk(each)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
