@@ -8,7 +8,7 @@ NAMES = str(Path(__file__).resolve().parent / ".names")
 if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and no other, in every child process too
     sys.path[: not sys.flags.safe_path] = [NAMES]  # replaces this file's folder, which is first without safe_path
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [NAMES, os.environ.get("PYTHONPATH")]))
-    os.environ["PYTHONSAFEPATH"] = "1"  # child processes import nothing from the working directory: others may own it
+    os.environ["PYTHONSAFEPATH"] = "1"  # child processes must not import from the working directory: it may be foreign
 
 
 from manyheads.runner.app import main

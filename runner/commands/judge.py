@@ -6,7 +6,7 @@ from pathlib import Path
 
 from manyheads.runner.judge.answer import CheckedJudgement, Judged
 
-HELP = "judge whether a change is faster, or learns better, or it was noise: keep, discard or undecided"
+HELP = "judge whether a change is faster or learns better, or the difference is noise: keep, discard or undecided"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

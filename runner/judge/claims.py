@@ -20,7 +20,8 @@ KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
 class Effect:
     """The effect of the change on one aim, as the rounds show it.
 
-    Gains are in the metric's unit; of seconds they are logarithms of base's divided by the change's. More is better.
+    Gains are in the metric's unit; for seconds, they are logarithms of base's divided by the change's. Greater is
+    better.
     """
 
     on: Annotated[str, "the aim: speed, a metric, or seconds to a target"]
@@ -44,7 +45,7 @@ class Claims:
     reasons: Annotated[tuple[str, ...], "why it was refused, or what failed"] = ()
     numerics: Annotated[str | None, "whether both arms compute the same; null if that was not compared"] = None
     largest: Annotated[float | None, "largest relative difference over the compared steps"] = None
-    exact: Annotated[float | None, "the same in double precision, if that was compared"] = None
+    exact: Annotated[float | None, "largest relative difference in double precision; null if not compared"] = None
     effects: Annotated[tuple[Effect, ...], "one for each aim"] = ()
     lost: Annotated[tuple[int, int], "rounds in which only base, or only the change, failed"] = (0, 0)
     interrupted: Annotated[int, "runs that never ended, whose rounds were repeated"] = 0

@@ -42,7 +42,7 @@ from manyheads.runner.run.run_folder import RunFolder
 FILE, PAGE = "judgement.json", "judgement.html"
 MOST_ROUNDS = 200
 CHANGED_NUMERICS = (
-    "Whole trainings of a change that is meant to compute something else are: --on speed,<metric> "
+    "To compare complete trainings of a change that computes something else on purpose: --on speed,<metric> "
     "--allow-changed-numerics."
 )
 

@@ -90,7 +90,7 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
     with in_turn(folder.resolve() / "lock"), working("building Horovod", 100, kept=kept) as work:
         wheel = next(folder.glob("*.whl"), None)
         if builds := wheel is None or rebuild:
-            console.print(f"builds Horovod {VERSION} against torch {metadata.version('torch')}; takes 2 to 10 minutes")
+            console.print(f"building Horovod {VERSION} against torch {metadata.version('torch')} takes 2 to 10 minutes")
             wheel = build(features, folder, work)
         work.reach(100, "installing Horovod")
         _run([*_pip("install"), "--force-reinstall", "--no-deps", str(wheel)], folder / "install.log")

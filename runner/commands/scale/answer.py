@@ -121,7 +121,7 @@ class Scale(Answer):
         if self.earlier is not None:
             runs = f"{self.earlier.runs} predicted run{'s' if self.earlier.runs > 1 else ''}"
             error = f"the mean error is {100 * self.earlier.mean_error:.1f} %"
-            yield f"Of {runs} in {LEDGER}, {self.earlier.within} took a time in their intervals; {error}."
+            yield f"Of {runs} in {LEDGER}, {self.earlier.within} were within their intervals; {error}."
         for each in self.rows:
             spent = ", ".join(
                 f"{NAMES[name]} {100 * value / each.seconds:.0f} %"

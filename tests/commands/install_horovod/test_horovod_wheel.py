@@ -284,7 +284,7 @@ def test_programs_see_how_far_it_is(pip, capfd, monkeypatch, percents, shown):
     (pip.folder / "percents").write_text(json.dumps(percents))
     build()
     out, err = capfd.readouterr()
-    assert out.startswith(f"builds Horovod {VERSION} against torch ")
+    assert out.startswith(f"building Horovod {VERSION} against torch ")
     events = [json.loads(line) for line in err.splitlines() if line.startswith('{"event"')]
     assert [each["done"] for each in events] == [0, *shown, 100]
     assert events[-1]["what"] == "installing Horovod"

@@ -108,7 +108,7 @@ def test_what_is_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
         "is more than the device has",
         "up to 50 % longer",
         "cost",
-        "Of 4 predicted runs in outputs/predictions.jsonl, 3 took a time in their intervals; the mean error is 6.2 %",
+        "Of 4 predicted runs in outputs/predictions.jsonl, 3 were within their intervals; the mean error is 6.2 %",
     ):
         assert words in text
     assert to_json(found)["rows"][0]["parts"]["computing"] > 0
