@@ -27,9 +27,9 @@ _RUN = "import manyheads, runpy, sys; runpy.run_module(sys.argv.pop(1), run_name
 
 
 def as_module(name: str) -> list[str]:
-    """Arguments of Python that do what ``-m name`` does, but import torch apart from the working directory.
+    """Arguments for Python equivalent to ``-m name``, except that torch is not imported from the working directory.
 
-    manyheads.runner.machine.import_apart says why.
+    manyheads.runner.machine.import_apart gives the reason.
     """
     return ["-c", _RUN, name]
 
@@ -60,14 +60,14 @@ def run_agent(
 
 
 def _nothing() -> None:
-    """No reason to refuse a run is known."""
+    """The refusal if nothing is checked beside the agent: none."""
 
 
 @contextmanager
 def _looking(job: Job, environment: Mapping[str, str]) -> Iterator[Refusal]:
-    """A context in which another process looks for what ranks would refuse; yields what it has found so far.
+    """A context in which another process checks what ranks would refuse; yields a function that returns its finding.
 
-    The ranks would find it themselves, but begin to import torch only after the agent has done so.
+    The ranks would refuse it too, but they import torch only after the agent has imported it.
     """
     answer, theirs = Pipe(duplex=False)
     look = [sys.executable, *as_module(PREFLIGHT), str(job.folder.path), str(theirs.fileno())]
@@ -83,7 +83,7 @@ def _looking(job: Job, environment: Mapping[str, str]) -> Iterator[Refusal]:
 
 
 def _found(answer: Connection) -> ConfigurationError | None:
-    with suppress(EOFError, OSError):  # it had nothing to say, or was ended
+    with suppress(EOFError, OSError):  # the process found nothing, or was killed
         if answer.poll() and (failure := answer.recv()) is not None:
             found = error_of(failure)
             return found if isinstance(found, ConfigurationError) else None
@@ -91,7 +91,7 @@ def _found(answer: Connection) -> ConfigurationError | None:
 
 
 class AgentRanks(Ranks):
-    """The ranks of an agent, which alone knows how they ended."""
+    """Ranks started by an agent; only the agent knows how they ended."""
 
     patience = 2.0
     patience_to_report = 30.0  # on a busy machine torchrun's closing report takes seconds
@@ -134,14 +134,14 @@ VARIABLE = "MANYHEADS_TERMINAL"
 
 @contextmanager
 def relay_stdout() -> Iterator[dict[str, str]]:
-    """The variable that names where rank 0 writes: the terminal itself, or a pipe whose content we pass on."""
+    """Yield the variable that names where rank 0 writes: the terminal, or a pipe that is copied to stdout."""
     if sys.stdout.isatty():
         yield {VARIABLE: os.ttyname(sys.stdout.fileno())}
         return
     with scratch.folder() as own:
         path = own / "stdout"
         os.mkfifo(path)
-        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # would otherwise wait for somebody to write
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a blocking open would wait for a writer
         os.set_blocking(source, True)
         kept_open = os.open(path, os.O_WRONLY)
         copier = threading.Thread(target=_copy, args=(source,), daemon=True)
@@ -157,6 +157,6 @@ def relay_stdout() -> Iterator[dict[str, str]]:
 def _copy(source: int) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while data := os.read(source, 65536):
-        with suppress(OSError, ValueError):  # nobody listens any more; rank 0 must not wait for that
+        with suppress(OSError, ValueError):  # stdout is closed; go on reading, so that rank 0 does not block
             sys.stdout.write(decoder.decode(data))
             sys.stdout.flush()

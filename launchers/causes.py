@@ -23,13 +23,13 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
     reported = job.failures()
     died = sorted({*silent} - {failure.rank for failure in reported})
     if reported and not died:
-        # the first of those with a cause of their own
+        # the earliest that is more than the loss of a peer
         return min(reported, key=lambda failure: failure.kind is Kind.LOST_PEER)
     unfinished = [rank for rank in job.watched if job.heartbeat.state(rank) != FINISHED]
     for rank in died or unfinished:
         code = exit_codes.get(rank)
         if code and code > 0 and job.heartbeat.state(rank) == STARTING and (error := job.heartbeat.unreachable()):
-            found = Failure.of(error, rank=rank)  # which it could not report
+            found = Failure.of(error, rank=rank)  # the rank could not report it
             return replace(found, exit_code=code, traceback="")
         message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)
         return Failure(Kind.PROCESS_DIED, rank=rank, exit_code=code, message=message)
@@ -81,16 +81,16 @@ def waited_for(job: Job, failure: Failure) -> str:
     """A sentence that names the ranks missing from the collective at which the others waited; empty if unknown."""
     if not any(word in f"{failure.type} {failure.message}".lower() for word in WAITED):
         return ""
-    come = {rank: job.heartbeat.collective(rank) for rank in job.watched}
+    reached = {rank: job.heartbeat.collective(rank) for rank in job.watched}
     pending = {rank: found for rank in job.watched if (found := job.heartbeat.pending(rank)) is not None}
-    most = max(come.values(), default=0)
-    late = [] if 0 in come.values() else [rank for rank, number in come.items() if number < most]
-    late = late or ([rank for rank in come if rank not in pending] if pending else [])
-    others = [rank for rank in come if rank not in late]
-    if not (late and others):  # all reached the same one, or nothing is known of it
+    most = max(reached.values(), default=0)
+    late = [] if 0 in reached.values() else [rank for rank, number in reached.items() if number < most]
+    late = late or ([rank for rank in reached if rank not in pending] if pending else [])
+    others = [rank for rank in reached if rank not in late]
+    if not (late and others):  # all reached the same operation, or none is known
         return ""
     names = ranks_in_words([job.name_of(rank) for rank in late])
-    what = f"collective operation {most}" if late and come[late[0]] < most else "the next collective operation"
+    what = f"collective operation {most}" if late and reached[late[0]] < most else "the next collective operation"
     of = next((f", {pending[rank]}" for rank in others if rank in pending), "")
     shown = "rank" if len(others) == 1 else "ranks"
     had = f"{names} had not reached {what}{of}"
@@ -104,14 +104,14 @@ def stopped(job: Job) -> str:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped this process of this machine."""
+    """Whether the process with this id, on this machine, has been stopped by a signal."""
     with suppress(psutil.Error):
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     return False
 
 
 def ranks_in_words(names: list[str]) -> str:
-    """Join words as in "a, b and c"; shorten a list of more than eight."""
+    """Join names as "a, b and c"; of more than eight, only the first seven are named."""
     if len(names) > 8:
         names = [*names[:7], f"{len(names) - 7} more"]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -21,8 +21,8 @@ NO_HOME = (
     "you have no home folder, so libraries would look for settings and caches, which can run code, in the working "
     "directory or in /tmp. Set HOME to a folder of your own."
 )
-RECORDED_CALLS = 2000  # of each rank
-BRIEF_SPINS = 100  # a few microseconds; 1,000 lose where all cores are busy, 0 where the next operation is near
+RECORDED_CALLS = 2000  # per rank
+BRIEF_SPINS = 100  # a few microseconds; 1,000 are slower if all cores are busy, 0 if the next operation follows soon
 
 
 def environment(launcher: Launcher) -> dict[str, str]:
@@ -39,11 +39,11 @@ def environment(launcher: Launcher) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")]))),
         "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/option/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
-        # As the driver counts, not the fastest first, so that numbers mean the same GPUs where there are several kinds.
+        # The driver's order, not the fastest first, so that indices name the same GPUs if there are several kinds.
         "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         **waiting(launcher.wait_policy),
     }
-    # Torch by itself would keep compiled code in a folder below /tmp, which anybody can create first.
+    # By default torch keeps compiled code in a folder in /tmp, which any user can create first.
     compiled = str(cache / "manyheads" / "torchinductor")
     variables["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", compiled)
     if "HOME" not in os.environ:
@@ -55,12 +55,13 @@ def environment(launcher: Launcher) -> dict[str, str]:
 
 
 def waiting(policy: str) -> dict[str, str]:
-    """Variables that say how an idle thread of GNU's OpenMP, which torch ships, waits for its next work.
+    """Variables that set how an idle thread of GNU OpenMP, which torch ships, waits for work.
 
-    ``default``: as the user's environment or else OpenMP says, which is to spin for about a millisecond. That is best
-    while every thread has a core; on a core that others need too, it takes most of the time from the threads that it
-    waits for. ``brief``: it spins for microseconds and then sleeps. On free cores a small model trains at a third of
-    the speed then, since the next operation finds the thread asleep. Others: OpenMP's own policies.
+    ``default``: as the user's environment says, else OpenMP's default, which is to spin for about a millisecond. That
+    is best while every thread has a core; on a shared core, spinning takes most of the time from the threads that are
+    waited for. ``brief``: spin for microseconds, then sleep. On free cores a small model then trains at a third of
+    the speed, since each operation has to wake the thread. Others: OpenMP's own policies.
+
     Source: https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html.
     """
     if policy in ("active", "passive"):
@@ -72,7 +73,7 @@ def waiting(policy: str) -> dict[str, str]:
 def flight_recorder(folder: RunFolder) -> dict[str, str]:
     """Variables that make NCCL log its last calls to logs/nccl_rank_<n> when one times out.
 
-    Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. Names of torch 2.6 and 2.15.
+    Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. Names of torch 2.6 and of 2.15.
     """
     size, file = str(RECORDED_CALLS), str(folder.logs / FLIGHT)
     wanted = {
@@ -87,7 +88,7 @@ def flight_recorder(folder: RunFolder) -> dict[str, str]:
 
 @contextmanager
 def file_rendezvous() -> Iterator[dict[str, str]]:
-    """Variables with which ranks on this machine meet through a file, so that ports cannot clash."""
+    """Variables for a rendezvous of ranks on this machine through a file, so that ports cannot clash."""
     with scratch.folder() as own:
         yield {"MANYHEADS_INIT_METHOD": (own / "rendezvous").as_uri()}
 
@@ -101,7 +102,7 @@ def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:
 
 @contextmanager
 def rendezvous(machines: dict[str, int]) -> Iterator[dict[str, str]]:
-    """Variables with which ranks meet: through a file on one machine, which needs no port, else over the network."""
+    """Variables for the ranks' rendezvous: on one machine through a file, which needs no port, else over TCP."""
     with file_rendezvous() as variables:
         yield {**tcp_rendezvous(machines), **({} if machines else variables)}
 

@@ -1,4 +1,4 @@
-"""--progress json: what happens in a run, as events on stderr, read from its folder while ranks anywhere write it."""
+"""--progress json: reports a run's progress as events on stderr, read from its folder, wherever its ranks run."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ BETWEEN = 0.2  # seconds between two looks at the folder
 
 @contextmanager
 def events(folder: RunFolder, run: RunConfig) -> Iterator[None]:
-    """Print the events of a run meanwhile, if they are wanted: started, row, evaluated, checkpoint, ended."""
+    """A context that prints a run's events for --progress json: started, row, evaluated, checkpoint, ended."""
     if not is_json():
         yield
         return
@@ -37,7 +37,7 @@ def events(folder: RunFolder, run: RunConfig) -> Iterator[None]:
 
 
 class _Watched:
-    """The growing files of a run folder; what they contain at first is not reported."""
+    """The growing files of a run folder; what they already contain is not reported."""
 
     def __init__(self, folder: RunFolder):
         self._folder = folder
@@ -52,9 +52,9 @@ class _Watched:
         self._checkpoints = self._saved()
 
     def follow(self, ended: threading.Event) -> None:
-        """Look again and again."""
+        """Look every ``BETWEEN`` seconds until ``ended`` is set."""
         while not ended.wait(BETWEEN):
-            with suppress(OSError):  # of a disk that is slow or full, which the run itself reports
+            with suppress(OSError):  # a slow or full disk, which the run itself reports
                 self.look()
 
     def look(self) -> None:

@@ -27,15 +27,15 @@ from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place
 
-# By itself it writes all variables of its environment into the command lines of the ranks, which every user of the
-# machine can read while they train. Ranks on its own machine inherit them anyway.
+# By default horovodrun writes all its environment variables into the ranks' command lines, which every user of the
+# machine can read while they train. Ranks on its own machine inherit the variables anyway.
 PROGRAM = (
     "import manyheads, runpy, sys; from horovod.runner.common.util import env; "
     "env.IGNORE_REGEXES.add(f'(?!({sys.argv.pop(1)})$)'); "
     "runpy.run_module('horovod.runner.launch', run_name='__main__', alter_sys=True)"
 )
 ADDED = ("PYTHONUNBUFFERED",)  # by horovodrun
-# Otherwise its ranks die without an error.
+# With equal names, ranks die without an error.
 NEEDS_NAMES = "launcher=horovodrun needs a distinct name for each machine"
 _PLAIN = re.compile(r"[\w/.,:=@%+-]+")
 _ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
@@ -101,7 +101,7 @@ class Horovodrun(Launcher):
             )
 
     def _order(self, job: Job, shares: list[NodeShare], number: int) -> Message:
-        """The first machine runs horovodrun, whose ssh asks the other machines' agents."""
+        """The first machine runs horovodrun; the ``ssh`` that it finds asks the other machines' agents."""
         if number:
             return {"command": None}
         if not _PLAIN.fullmatch(here := os.getcwd()):
@@ -136,6 +136,6 @@ class Horovodrun(Launcher):
 
 
 def exit_codes(text: str) -> dict[int, int]:
-    """The exit codes of all ranks that failed; negative: the signal that killed it (a shell adds 128 to it)."""
+    """The exit codes of all ranks that failed; negative: killed by that signal (for which a shell reports 128 more)."""
     codes = {int(rank): int(code) for rank, code in _ENDED.findall(text)} | mpirun.exit_codes(text)
     return {rank: 128 - code if code > 128 else code for rank, code in codes.items()}

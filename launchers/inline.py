@@ -21,7 +21,7 @@ from manyheads.runner.machine.process import handled_by, in_background
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
 
-CLEANUP_SECONDS = 30.0  # of a rank that has failed
+CLEANUP_SECONDS = 30.0  # that a rank has after a failure
 
 
 class InlineOption(LauncherOption):
@@ -73,7 +73,7 @@ class Inline(Launcher):
             if not done.is_set():
                 raise RunFailed(job.failures()[0])
         except RunFailed as reason:
-            if reason.failure.kind is not Kind.STALLED:  # else the watchdog has asked for it
+            if reason.failure.kind is not Kind.STALLED:  # in which case the watchdog has dumped them
                 ranks.dump_stacks()
             self._end(job, reason)
 
@@ -81,15 +81,15 @@ class Inline(Launcher):
         try:
             assert job.run is not None
             finish(job.folder, job.run, time.monotonic() - job.started, reason)
-        finally:  # also where the disk is full
+        finally:  # even if the disk is full
             os.write(2, f"error: {reason}\n".encode())
             os._exit(reason.exit_code)
 
 
 class OwnRank(Ranks):
-    """The rank that is this process, watched by a thread of it.
+    """The rank that is this process, watched by one of its threads.
 
-    ``done``: set when the rank has ended; ``pause``: seconds between two looks at it, which take time from it.
+    ``done``: set when the rank has ended; ``pause``: seconds between two checks, which take computing time from it.
     """
 
     grace = CLEANUP_SECONDS
@@ -113,7 +113,7 @@ class OwnRank(Ranks):
 def stopping(heartbeat: Heartbeat) -> Iterator[None]:
     """Handle SIGINT and SIGTERM: the first asks the loop to stop after the step, the second ends the run at once.
 
-    Before the first step nothing is lost, so the first one does that.
+    Before the first step nothing can be lost, so then the first signal ends the run at once.
     """
 
     def handle(signum: int, frame: FrameType | None) -> None:

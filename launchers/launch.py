@@ -1,4 +1,4 @@
-"""From a frozen run folder to its result."""
+"""Runs what is frozen in a run folder, up to its result.json."""
 
 import logging
 import sys
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class LaunchPlan:
     """A run that is ready to start: its folder and config, read once; its launcher; the variable that pins the config.
 
-    No rank reads another run.yaml than the one that ``pinned`` names. ``apart``: as in ``prepare``.
+    Ranks refuse a run.yaml other than the one that ``pinned`` names. ``apart``: no rank may train in this process.
     """
 
     folder: RunFolder
@@ -63,9 +63,9 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> LaunchPlan:
 
 
 def refuse_early(run: RunConfig) -> None:
-    """Raises ConfigurationError for what ranks would refuse much later, or if the run has classes of the user.
+    """Check what ranks would refuse only much later, or because of the user's own classes. Raises ConfigurationError.
 
-    Otherwise they refuse it themselves within a second, or a look meanwhile does (``run_agent``), and leave no run.
+    Other runs are refused within a second by their ranks, or by a check beside them (``run_agent``), and leave no run.
     """
     launcher = _launcher(run)
     variables = environment(launcher)
@@ -77,9 +77,9 @@ def refuse_early(run: RunConfig) -> None:
 
 
 def _imports(run: RunConfig, *, apart: bool = False) -> list[str]:
-    """The modules of this project, and of torchvision, that the run's options name; without those on other libraries.
+    """The modules of this project and of torchvision that the run's options name, except options on other libraries.
 
-    ``apart``: as in ``prepare``; the other jobs may need torchvision.
+    ``apart``: this process has other jobs, which may need torchvision.
     """
     entries = (each for each in run.logger.values() if not each.publishes)
     options = (*(getattr(run, group) for group in GROUPS if group != "launcher"), *entries)
@@ -98,13 +98,13 @@ def _launcher(run: RunConfig) -> Launcher:
 def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = None) -> ResultJson:
     """Carry out the plan; returns the content of the run's result.json.
 
-    Raises RunFailed, ConfigurationError or Interrupted, after writing that result.json. ``main``: the module whose
+    Raises RunFailed, ConfigurationError or Interrupted, after result.json was written. ``main``: the module whose
     main(folder) is a rank; only for a plan made with ``apart``. ``composed_from``: the saved config that the run's
     config was composed from.
     """
     folder, launcher = plan.folder, plan.launcher
     is_untried = folder.is_planned() and main == TRAIN and not plan.apart and _names_own_code(plan.run)
-    if folder.is_planned():  # for the first time, or an earlier start was killed before this
+    if folder.is_planned():  # the first start, or an earlier one was killed before this line
         with folder.locked():
             record(folder, plan.run, composed_from=composed_from)
     watched = events(folder, plan.run) if main == TRAIN else nullcontext()
@@ -125,7 +125,7 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
 
 
 def _names_own_code(run: RunConfig) -> bool:
-    """Whether the run has classes of the user's; what is of this project, or of torch, its options have checked."""
+    """Whether the run names classes of the user; the options have checked those of this project and of torch."""
     return any(not target.startswith(("manyheads.", "torch.", "auto")) for _, target in targets(run.written))
 
 
@@ -133,9 +133,9 @@ def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried:
     folder, run, launcher = plan.folder, plan.run, plan.launcher
     with folder.locked():
         if main == TRAIN:
-            from manyheads.runner.logger.terminal import Terminal  # slow, and may be so while the ranks' imports are
+            from manyheads.runner.logger.terminal import Terminal  # slow; the ranks import meanwhile
 
-            Terminal().header({"run": str(folder)})  # now: ranks show the rest of it when they have imported torch
+            Terminal().header({"run": str(folder)})  # ranks print the rest once they have imported torch
         sys.path += [each for each in PROJECT if each not in sys.path]
         folder.clear_attempt()
         spread = launcher.settings is not None
@@ -157,11 +157,11 @@ def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried:
                 with watched, gpu_load(folder.gpu, gpus):
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
-                _note("%s: %s", folder, reason)  # which the terminal is told at the very end
+                _note("%s: %s", folder, reason)  # the terminal shows it at the very end
                 _finish(job, run, reason)
                 raise
             finally:
-                with suppress(OSError):  # of the disk, which may be what ended the run
+                with suppress(OSError):  # a disk error may be what ended the run
                     remove(folder.heartbeat)
             return _finish(job, run)
 
@@ -174,14 +174,14 @@ def _finish(job: Job, run: RunConfig, reason: BaseException | None = None) -> Re
         message = f"{why}, so {job.folder.result.name}, which records how the run ended, could not be written."
         if reason is None:
             raise RunFailed(Failure(type=type(error).__name__, message=message)) from error
-        complain(message)  # and the reason remains what ended the run
+        complain(message)  # ``reason`` is raised
         return {}
     _note("%s: %s after %.1f s", job.folder, result["status"], result["wall_seconds"])
     return result
 
 
 def _note(message: str, *values: object) -> None:
-    """Into the log, where its disk takes it; ``_finish`` says where it does not."""
+    """Write to the log; if its disk is full, ``_finish`` says so."""
     before, logging.raiseExceptions = logging.raiseExceptions, False
     try:
         log.info(message, *values)

@@ -23,17 +23,17 @@ class Job:
     ranks: int
     environment: dict[str, str]
     heartbeat: Heartbeat
-    signals: list[int]  # those that the parent has received, in order
+    signals: list[int]  # received by the parent, in order
     timeout: float | None = None  # minutes that the run may take
     main: str = TRAIN  # the module whose main(folder) is a rank
     started: float = field(default_factory=time.monotonic)
     own: range | None = None  # the ranks that are watched from here; None: all
 
-    added: dict[str, Any] = field(default_factory=dict)  # what result.json will say of how it was started
-    name_of: Callable[[int], str] = "rank {}".format  # with its machine, where there are several
+    added: dict[str, Any] = field(default_factory=dict)  # recorded in result.json: how the run was started
+    name_of: Callable[[int], str] = "rank {}".format  # a rank's name, with its machine if there are several
     run: RunConfig | None = None  # None: no run, machines are only examined
-    reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: as the heartbeat says
-    is_untried: bool = False  # nobody knows yet whether its ranks refuse the user's classes
+    reports: Callable[[], list[Report]] | None = None  # how ranks failed; None: read from the heartbeat
+    is_untried: bool = False  # whether ranks accept the user's classes is not known yet
 
     @property
     def watched(self) -> range:
@@ -70,7 +70,7 @@ class Launcher:
         stall_timeout: float,
         timeout: float | None = None,
         wait_policy: str = "default",
-        numa: bool = False,  # which the ranks see to themselves
+        numa: bool = False,  # done by the ranks
     ):
         self.name = name
         self.ranks = nproc_per_node
@@ -83,7 +83,7 @@ class Launcher:
     def prepare(self, environment: Mapping[str, str], imports: Sequence[str]) -> None:
         """Start slow preparations in the background.
 
-        ``environment``: that of the job to come; ``imports``: modules that its ranks will import.
+        ``environment``: the next job's; ``imports``: modules that its ranks will import.
         """
 
     @property
@@ -93,7 +93,7 @@ class Launcher:
 
     @property
     def begins_later(self) -> bool:
-        """Whether ranks begin in a queue or on other machines, minutes or days after the run was typed."""
+        """Whether ranks start from a queue or on other machines, perhaps long after the command was typed."""
         return self.is_elsewhere or self.settings is not None
 
     def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> ResultJson:

@@ -31,7 +31,7 @@ FEWEST_AND_MOST = text("fewest:most", r"\d+:\d+")
 
 
 def _ranks(run: RunConfig) -> Sequence[int] | str:
-    """As many as devices are used well, if the batch divides among them."""
+    """Powers of two up to the number of devices, if the batch divides among them; or why only one value is possible."""
     if run.parallel.one_process or run.launcher.one_process:
         return "everything runs in one process; choose a parallel= with several ranks"
     if run.launcher.machines:
@@ -99,7 +99,7 @@ class LauncherOption(Option):
     finds_machines: ClassVar[bool] = False
     restarts_ranks: ClassVar[bool] = False
     first_output: ClassVar[str | None] = None
-    nproc_per_node: int  # "auto" until the machine has been looked at, like the next two
+    nproc_per_node: int  # "auto" until the machine has been examined, like the next two
     threads_per_rank: int
     wait_policy: str = "default"
     numa: bool = False
@@ -116,7 +116,7 @@ class LauncherOption(Option):
 
     @property
     def ranks(self) -> int:
-        """The number of ranks on all machines; of those that the run may have, where that is not fixed."""
+        """The number of ranks on all machines; the highest one if the number of machines may change."""
         machines = self.machines
         return self.nproc_per_node * max(1, len(machines), (count_nodes(self.nodes, machines) or (1, 1))[1])
 
@@ -131,7 +131,7 @@ class LauncherOption(Option):
             self._check_machines()
 
     def _check_machines(self) -> None:
-        """Raises ConfigurationError for machines that could not meet, or numbers of them that mean nothing."""
+        """Raises ConfigurationError for machines without a meeting point, and for an invalid number of machines."""
         hosts, given, rendezvous = self.machines, self.nodes, self.rendezvous
         if given is None:
             if rendezvous is not None:
@@ -162,18 +162,18 @@ class LauncherOption(Option):
     def on_its_machines(self, run: RunConfig) -> Iterator[RunConfig]:
         """A context in which ``machine.hardware`` describes the machines on which the ranks will run.
 
-        Yields the config with what must be known of them resolved. Raises ConfigurationError.
+        Yields the config in which the keys that depend on these machines are resolved. Raises ConfigurationError.
         """
         yield run
 
     def gpus_here(self, count: int) -> int:
-        """How many of this machine's GPUs are used by a run with this many ranks per machine."""
+        """How many of this machine's GPUs a run with ``count`` ranks per machine uses."""
         return count
 
     def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
-        """How a run that has not completed stands; None where only its folder can say.
+        """The status of a run that has not completed; None if it stands only in the run's folder.
 
-        ``answers``: kept by the caller for all runs of a list, so that an engine that is away is asked once.
+        ``answers``: kept by the caller for all runs of a list, so that an unreachable engine is asked once.
         """
         return None
 

@@ -21,9 +21,9 @@ from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 
 EVERY_SECONDS = 1.0
 MB = 1024 * 1024
-Sample = Callable[[], Iterable[Sequence[Any]]]  # the rows of now, without the time
+Sample = Callable[[], Iterable[Sequence[Any]]]  # returns the current rows, without the time
 Source = Callable[[], AbstractContextManager[Sample]]  # opens what is measured
-# Bytes since the machine was started, of which the difference is written down.
+# Bytes since the machine was started; a row has their rate since the previous one.
 COUNTERS = {
     "disk_read_mb_per_second": lambda disk, network: disk.read_bytes,
     "disk_written_mb_per_second": lambda disk, network: disk.write_bytes,
@@ -38,7 +38,7 @@ GPU_COLUMNS = (
 
 
 def host_load(path: Path) -> AbstractContextManager[None]:
-    """Append rows to ``path`` meanwhile.
+    """A context that appends rows to ``path``.
 
     All values are of the whole machine, including other processes: ``cpu_percent`` of all its cores since the previous
     row; used memory is what is not available to processes. Values that a machine does not report stay empty.
@@ -48,7 +48,7 @@ def host_load(path: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def _host() -> Iterator[Sample]:
-    psutil.cpu_percent()  # from here on
+    psutil.cpu_percent()  # the next call measures from here on
     last = (time.monotonic(), _counters())
 
     def sample() -> list[list[float | int | None]]:
@@ -68,7 +68,7 @@ def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
 
 def _counters() -> list[int | None]:
     found: list[int | None] = []
-    sources = psutil.disk_io_counters(), psutil.net_io_counters()  # None in containers that hide theirs
+    sources = psutil.disk_io_counters(), psutil.net_io_counters()  # None in containers that hide them
     for of in COUNTERS.values():
         try:
             found.append(of(*sources))
@@ -79,10 +79,10 @@ def _counters() -> list[int | None]:
 
 @contextmanager
 def gpu_load(path: Path, indices: list[int]) -> Iterator[None]:
-    """Append rows to ``path`` meanwhile. ``indices``: the driver's numbers; without any, no file is written.
+    """A context that appends rows to ``path``. ``indices``: the driver's numbers; without any, no file is written.
 
-    ``device`` is numbered as the run's ranks; memory is that of all processes; ``throttled_by``: the sum of those in
-    THROTTLED. Values that a GPU does not report stay empty.
+    ``device`` is numbered as the run's ranks; memory is that of all processes; ``throttled_by``: the sum of the
+    driver's reasons that are in THROTTLED. Values that a GPU does not report stay empty.
     """
     if not indices:
         yield
@@ -116,7 +116,7 @@ def _state(nvml: Any, handle: Any) -> list[Any]:
 
 @contextmanager
 def recorded(path: Path, columns: Sequence[str], source: Source) -> Iterator[None]:
-    """Append rows to ``path`` meanwhile, from a thread.
+    """A context in which a thread appends rows to ``path``.
 
     ``columns``: the first is the time, in seconds since 1970. A full disk ends the recording; rows already written
     stay.
@@ -133,7 +133,7 @@ def _record(path: Path, columns: Sequence[str], source: Source, done: Event) -> 
                 if not file.tell():
                     writer.writerow(columns)
                 before = read_text(path, most=MOST_TABLE_BYTES).partition("\n")[0]
-                width = len(before.split(","))  # a run from before may have fewer columns
+                width = len(before.split(","))  # a file that an earlier version began may have fewer columns
                 while not done.wait(EVERY_SECONDS):
                     for row in sample():
                         writer.writerow([time.time(), *row][:width])

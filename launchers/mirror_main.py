@@ -1,7 +1,7 @@
-"""The process that copies a run to object storage while it trains: it reads the run's folder, and delays nobody.
+"""The process that copies a run to object storage while it trains; it only reads the run's folder and delays no rank.
 
-What it finds changed, it stores; while it does, the run may write further checkpoints, of which it takes the last one
-next. Once its input ends, the run has ended, and it stores what is left. Its last line says how that went.
+It stores what has changed. Of the checkpoints that the run writes meanwhile, it stores the latest next. The end of its
+stdin means that the run has ended: it stores the rest, and its last line reports the outcome.
 """
 
 import json
@@ -23,13 +23,13 @@ from manyheads.runner.run.storage.wire import StorageError
 
 MAIN = "manyheads.launchers.mirror_main"
 LOOK_SECONDS = 0.5
-RETRY_SECONDS = 10.0  # of a request; what fails is tried again as long as the run trains
+RETRY_SECONDS = 10.0  # of one request; the whole is retried as long as the run trains
 PAUSES = (1.0, 30.0)  # seconds after a failure, the first and the longest
 REFUSED, READY, FAILED, OVER = "refused", "ready", "failed", "over"
 
 
 class Watch:
-    """Keeps the copy of a run like the run. ``say``: gets what the run's parent should know."""
+    """Keeps the copy of a run up to date. ``say``: receives the messages to the run's parent."""
 
     def __init__(self, mirror: Mirror, say: Callable[[dict[str, Any]], None]):
         self._mirror, self._say = mirror, say
@@ -53,7 +53,7 @@ class Watch:
                 pause = min(2 * pause, PAUSES[1])
 
     def finish(self, seconds: float) -> dict[str, Any]:
-        """Store what is left, for at most so long; returns what is not stored then, and why."""
+        """Store the rest within ``seconds``; returns the last message: which files could not be stored, and why."""
         deadline, pause = time.monotonic() + seconds, PAUSES[0]
         while not (is_done := self._tried(self._mirror.update)) and time.monotonic() + pause < deadline:
             time.sleep(pause)
@@ -61,11 +61,11 @@ class Watch:
         return {"state": OVER, "lacks": [], "error": ""} if is_done else self.given_up()
 
     def given_up(self) -> dict[str, Any]:
-        """What is not stored, and why."""
+        """The last message if storing was not finished: the files that are not stored, and why."""
         return {"state": OVER, "lacks": self._mirror.lacks(), "error": self._error or "it took too long"}
 
     def _tried(self, work: Callable[[], None]) -> bool:
-        """Whether ``work`` succeeds; else its error is said once. Another run at the address ends the process."""
+        """Whether ``work`` succeeds; an error is reported once. If the address holds another run, the process ends."""
         try:
             work()
         except (StorageError, OSError) as error:
@@ -82,7 +82,7 @@ class Watch:
 
 
 def _state(folder: RunFolder) -> list[tuple[str, int, int]]:
-    """What changes with each checkpoint."""
+    """Name, inode and modification time of the checkpoints: what each new checkpoint changes."""
     found = []
     for path in matching(folder.checkpoints, "[!.]*"):
         try:
@@ -94,7 +94,7 @@ def _state(folder: RunFolder) -> list[tuple[str, int, int]]:
 
 
 def main() -> None:
-    """``python -m ... <folder> <address> <seconds>``: see above. ``seconds``: for what is left at the end."""
+    """``python -m ... <folder> <address> <seconds>``: ``seconds`` limits the time for the rest after the run's end."""
     path, address, most = sys.argv[1:]
 
     def say(what: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ def main() -> None:
     end = time.monotonic() + (seconds(most) or 0.0)
     following.join(end - time.monotonic())
     say(watch.given_up() if following.is_alive() else watch.finish(end - time.monotonic()))
-    os._exit(0)  # although a thread may still wait for an answer; the process that it asks ends too
+    os._exit(0)  # even if a thread still waits for an answer; the process that it asks ends too
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.storage.address import Address
 from manyheads.runner.wording import listed
 
-GRACE = 5.0  # seconds beyond those that the process has been given
-STARTING = 5.0  # seconds that training waits at most to hear that the address is another run's
-QUIET = 2.0  # seconds at the end after which the user reads what is waited for
+GRACE = 5.0  # seconds in addition to checkpoint.mirror_wait
+STARTING = 5.0  # training waits this long for a message that the address holds another run
+QUIET = 2.0  # seconds at the end after which the user sees what is being waited for
 log = logging.getLogger(__name__)
 
 
@@ -37,11 +37,10 @@ def address_of(folder: RunFolder, mirror: str) -> Address:
 def mirrored(
     folder: RunFolder, run: RunConfig, variables: Mapping[str, str], signals: Sequence[int] = ()
 ) -> Iterator[None]:
-    """Copy the run meanwhile, if its config names an address, and what is left afterwards.
+    """A context in which the run is copied, if its config names an address, and after which the rest is stored.
 
-    ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
-
-    Raises ConfigurationError if the address holds another run, and RunFailed for a run that went well, but whose last
+    ``variables``: the ranks' environment; ``signals``: received by the parent; a further one ends the wait.
+    Raises ConfigurationError if the address holds another run, and RunFailed if the run completed but its last
     checkpoint could not be stored.
     """
     mirror, wait = run.checkpoint.mirror, run.checkpoint.mirror_wait
@@ -60,13 +59,13 @@ def mirrored(
 
 
 def store_rest(folder: RunFolder, run: RunConfig) -> None:
-    """Copy what is not stored yet of a run that has ended. Raises as ``mirrored``."""
+    """Store what is still missing of a run that has ended. Raises ConfigurationError and RunFailed as ``mirrored``."""
     with mirrored(folder, run, {}):
         pass
 
 
 class _Follower:
-    """The process, and the last that it said."""
+    """The process that copies, and its latest message."""
 
     def __init__(self, folder: RunFolder, address: Address, wait: float | str, variables: Mapping[str, str]):
         self._folder, self._address = folder, address
@@ -83,7 +82,7 @@ class _Follower:
             raise ConfigurationError(str(self._last["error"]), key="checkpoint.mirror", value=str(address))
 
     def finish(self, signals: Sequence[int] = ()) -> str:
-        """Have it store what is left; returns what is not stored then, in words, or nothing."""
+        """Let the process store the rest; returns a clause with what could not be stored, empty if all was."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         before, end = len(signals), time.monotonic() + self._most

@@ -26,14 +26,14 @@ from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place
 
-# What agents set for ranks besides.
+# Variables that agents add for their ranks.
 AT_AGENT = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 _EXITED = re.compile(r"Process name: (?:\[\S*,)?(\d+)\]?\s+Exit code:\s+(\d+)")
 _SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)")
 
 
 class MpirunOption(LauncherOption):
-    """Declares that Open MPI is needed, and for Horovod one that was built with MPI."""
+    """Declares that Open MPI is needed, and for parallel=horovod a Horovod built with MPI."""
 
     horovod_controller = "mpi"
 
@@ -74,7 +74,7 @@ class Mpirun(Launcher):
             )
 
     def _order(self, job: Job, shares: list[NodeShare], number: int) -> Message:
-        """The first machine runs mpirun, whose remote shell asks the other machines' agents."""
+        """The first machine runs mpirun; the ``ssh`` that it is given asks the other machines' agents."""
         if number:
             return {"command": None}
         self.machines = {share.address: len(share.ranks) for share in shares}
@@ -97,7 +97,7 @@ class Mpirun(Launcher):
         }
 
     def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
-        # Open MPI would bind each rank to one core, whatever number of threads it is given.
+        # By default Open MPI binds each rank to one core, however many threads it has.
         options = ["-np", str(job.ranks), "--bind-to", "none", "--map-by", "slot", "--use-hwthread-cpus"]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
@@ -116,8 +116,8 @@ class Mpirun(Launcher):
 def own_session() -> Iterator[dict[str, str]]:
     """Variables that give Open MPI a folder for its sockets and shared memory on this machine.
 
-    Otherwise they are /tmp/ompi.<host>.<user> and files in /dev/shm, which any other user can create first. Names of
-    Open MPI 4 and 5.
+    By default they are /tmp/ompi.<host>.<user> and files in /dev/shm, which any other user can create first. The
+    variables have the names of Open MPI 4 and of 5.
     """
     sockets = "OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"
     with scratch.folder(scratch.base()) as own:

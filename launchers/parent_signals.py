@@ -14,7 +14,7 @@ LAST_SECONDS = 20.0  # that this process may take to end after a second signal
 
 @contextmanager
 def received_signals() -> Iterator[list[int]]:
-    """A context in which signals are collected in a list. From the second one on, its end is limited in time."""
+    """A context in which signals are collected in a list; after the second, this process has LAST_SECONDS to end."""
     received: list[int] = []
 
     def receive(signum: int, _: FrameType | None) -> None:
@@ -30,15 +30,15 @@ def received_signals() -> Iterator[list[int]]:
 
 
 def end_within(seconds: float) -> None:
-    """End this process after ``seconds`` with exit code 1, showing what it was at; processes that it started die too.
+    """End this process after ``seconds`` with exit code 1 and a traceback; processes that it started die too.
 
-    A thread of C code sees to it, which nothing in Python can hold up, until ``received_signals`` is left.
+    A thread in C does it, which no Python code can delay. Leaving ``received_signals`` cancels it.
     """
     faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def interrupt(signum: int, _: FrameType | None) -> None:
-    """The handler that interrupts whatever is being done."""
+    """A signal handler that raises Interrupted."""
     raise Interrupted(signum)
 
 

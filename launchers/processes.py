@@ -18,8 +18,8 @@ class Ranks:
     """The processes that a launcher has started and supervises. ``heartbeat``: of the ranks on this machine.
 
     ``patience``: seconds that the root processes get to clean up after their ranks; ``patience_to_report``: the same
-    after a failure, of which they may be the only ones to know the exit code; ``grace``: seconds that the other ranks
-    get to report their own failures once one has failed.
+    after a failure, whose exit code only they may know; ``grace``: seconds that the other ranks get to report their
+    own failures once one has failed.
     """
 
     patience = 0.0
@@ -66,7 +66,7 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
     finally:
         end(ranks.roots(), patience=patience)
         end(_left(job), patience=0)
-    exit_codes = {**ranks.exit_codes(), **exit_codes}  # an agent reports when its ranks have ended
+    exit_codes = {**ranks.exit_codes(), **exit_codes}  # an agent reports only when its ranks have ended
     if failure := first_failure(job, exit_codes, silent):
         if known := waited_for(job, failure) + recorded(job.folder):
             failure = replace(failure, message=failure.message.rstrip(".") + "." + known)
@@ -77,16 +77,16 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
 
 
 def _left(job: Job) -> list[int]:
-    """Ranks that hang in no tree of ours any more, because what started them has ended before them."""
+    """Ranks that no longer descend from this process, because the process that started them ended first."""
     beat = job.heartbeat
     return [pid for rank in job.watched if (pid := beat.pid(rank)) and beat.state(rank) not in (FAILED, FINISHED)]
 
 
 def watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
-    """Wait until all have ended or must be ended; returns the ranks that had exited silently when one first failed.
+    """Wait until all ranks have ended or must be ended; returns those that had exited silently when one first failed.
 
-    Raises RunFailed for a run that stalls or takes too long, Interrupted after ``signals``, ConfigurationError for one
-    that its ranks will refuse.
+    Raises RunFailed for a run that stalls or takes too long, Interrupted after ``signals``, ConfigurationError for a
+    run that its ranks will refuse.
     """
     silent, failed_at = None, 0.0
     while ranks.running():
@@ -112,11 +112,11 @@ def gone_silently(codes: Mapping[int, int | None], job: Job) -> list[int]:
     """The ranks whose processes have ended without a report. ``codes``: of ranks known to have ended."""
     beat = job.heartbeat
     gone = [r for r in job.watched if r in codes or (beat.pid(r) and not any(existing([beat.pid(r)])))]
-    return [rank for rank in gone if beat.state(rank) not in (FAILED, FINISHED)]  # its last word came before its end
+    return [rank for rank in gone if beat.state(rank) not in (FAILED, FINISHED)]  # recorded before its end
 
 
 class Watchdog:
-    """Notices that no rank makes progress. ``timeout``: seconds without a beat; ``dump_stacks``: of ``Ranks``."""
+    """Notices that no rank makes progress. ``timeout``: seconds without a beat; ``dump_stacks``: as in ``Ranks``."""
 
     def __init__(self, job: Job, timeout: float, dump_stacks: Callable[[], None]):
         self._job, self._timeout, self._dump_stacks = job, timeout, dump_stacks

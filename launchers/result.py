@@ -22,7 +22,7 @@ def finish(
 ) -> ResultJson:
     """Write the final result.json and return its content.
 
-    ``reason``: why the run did not complete; ``added``: what only its parent knows of it.
+    ``reason``: why the run did not complete; ``added``: fields that only the parent knows.
     """
     known = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
@@ -52,7 +52,7 @@ def finish(
         "weights_sha256": known.get("weights_sha256"),
         "files": folder.digests(),
     }
-    if isinstance(reason, Interrupted) and status == "interrupted":  # else it came after the last update
+    if isinstance(reason, Interrupted) and status == "interrupted":  # else the signal came after the last update
         result["signal"] = reason.signum
     extra = {key: value for key, value in known.items() if key not in result and key != "signal"}
     folder.write_json(folder.result, {**result, **extra, **(added or {})})
@@ -60,16 +60,16 @@ def finish(
 
 
 def as_failure(reason: BaseException | None) -> Failure | None:
-    """The failure that ended a run; None where it completed or was interrupted."""
+    """The failure that ended a run; None if the run completed or was interrupted."""
     if isinstance(reason, RunFailed):
         return reason.failure
-    if isinstance(reason, ConfigurationError):  # its traceback would lead into this project, and away from the key
+    if isinstance(reason, ConfigurationError):  # its traceback would point to code instead of the key
         return replace(Failure.of(reason), traceback="")
     return None
 
 
 def last_known(folder: RunFolder) -> ResultJson:
-    """How far a run got that could not report it: the last rows of its tables."""
+    """The progress of a run that could not report it, from the last rows of its tables."""
     step, epoch = _last_row(folder.steps), _last_row(folder.epochs)
     return {
         "epochs": int(epoch.get("epoch", 0)),

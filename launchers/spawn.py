@@ -47,7 +47,7 @@ class Spawn(Launcher):
 
 
 def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: bool) -> BaseProcess:
-    """Start one of the ranks that are watched from here."""
+    """Start one of the ranks that this process watches."""
     own = job.watched
     places = {
         "RANK": rank,
@@ -62,7 +62,7 @@ def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: 
 
 
 def _rank(main: str, folder: str) -> None:
-    multiprocessing.set_start_method(None, force=True)  # how this rank was started is nothing to its own children
+    multiprocessing.set_start_method(None, force=True)  # its children need not be started as it was
     importlib.import_module(main).main(folder)
 
 

@@ -1,9 +1,9 @@
 """launcher=torchrun: PyTorch's own launcher, an agent on each machine that starts the ranks.
 
-Source: https://pytorch.org/docs/stable/elastic/run.html. On one machine the agent's store is a file, fresh for each
-run, and so is the one over which the ranks meet: runs on one machine cannot clash, and nothing listens beyond the
-loopback interface. Over several machines which ranks each of them has is fixed (--node-rank), and not the outcome of
-a meeting of torchrun's agents: the same machines give the same bits, and it is the parent that counts who is there.
+Source: https://pytorch.org/docs/stable/elastic/run.html. On one machine, the agent's store and the ranks'
+rendezvous are files, new for each run: runs on one machine cannot clash, and nothing listens beyond the loopback
+interface. On several machines, each machine's ranks are fixed (--node-rank) rather than negotiated by torchrun's
+agents, so the same machines give bit-identical results; the parent keeps track of the machines.
 """
 
 import os
@@ -21,7 +21,7 @@ from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.run import scratch
 from manyheads.runner.run.hosts import read_hosts
 
-NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # the agent's for the ranks, on all interfaces
+NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # else the agent serves ranks on all interfaces
 AGENT = as_module("torch.distributed.run")
 _FAILURE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 

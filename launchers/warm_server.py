@@ -2,7 +2,7 @@
 
 It is multiprocessing's forkserver (https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods),
 one for each process that launches runs, or in ``several`` one for each environment. It has no thread and no CUDA
-context, so that a fork of it is as good as a fresh process, and it starts no sooner than somebody asks for it.
+context, so that a fork of it is as good as a fresh process, and it is started only when it is needed.
 """
 
 import multiprocessing
@@ -28,7 +28,7 @@ from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
 
-CHECK_SECONDS = 1.5  # a constructor may take any time; the ranks then find out themselves
+CHECK_SECONDS = 1.5  # the user's constructors may take longer; then ranks find out
 PRELOAD = "manyheads.launchers.warm_preload"
 # What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
 # gets the parent's own sys.path. Not CUDA_*, TORCH_NCCL_*, TORCH_FR_*: read when a rank begins to use the GPU.
@@ -38,15 +38,16 @@ READ_AT_IMPORT = re.compile(
 )
 _server: Any = forkserver._forkserver  # there is no public way to end it, or to have another one
 _STATE = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid")  # by which servers differ
-_read: dict[str, str] = {}  # by the server that runs
-_parked: list[tuple[dict[str, str], list[Any]]] = []  # what others have read, and their states; the oldest first
+_read: dict[str, str] = {}  # by the current server
+_parked: list[tuple[dict[str, str], list[Any]]] = []  # what other servers have read, and their states; the oldest first
 _most = 1
 
 
 def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
-    """Let the server import in the background; returns at once.
+    """Start a server that imports in the background; returns at once.
 
-    One with another environment is stopped first, or in ``several`` kept for later.
+    A server with another environment is stopped first, or within ``several`` kept for later.
+
 
     ``environment``: what ranks get in addition to this process's own. ``imports``: modules that most ranks will need,
     for a server that does not run yet. Call it in the main thread, since the server dies with the thread that started
@@ -66,12 +67,12 @@ def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
 
 
 def _keep_sockets_in_scratch() -> None:
-    """Multiprocessing removes the temporary folder of its sockets at exit only, not if this process is killed."""
+    """Give multiprocessing a scratch folder for its sockets: its own would remain if this process is killed."""
     own: Any = multiprocessing.current_process()
     if "tempdir" not in own._config:
         stack = ExitStack()
         own._config["tempdir"] = str(stack.enter_context(scratch.folder()))
-        Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, behind what uses the folder
+        Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, after what uses the folder
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def several(most: int) -> Iterator[None]:
 
 
 def _switch(read: Mapping[str, str]) -> None:
-    """Have the server that has read these variables; if there is none, none."""
+    """Make the server that has read these variables the current one; if there is none, there is no current one."""
     if _server._forkserver_pid is not None:
         _parked.append((dict(_read), _exchanged([None] * len(_STATE))))
     if found := next((each for each in _parked if each[0] == read), None):
@@ -97,7 +98,7 @@ def _switch(read: Mapping[str, str]) -> None:
 
 
 def _end_parked(*, most: int) -> None:
-    """End the oldest of those that are parked, until that many are left."""
+    """End the oldest parked servers until ``most`` are left."""
     current = _exchanged([None] * len(_STATE))
     while len(_parked) > most:
         _exchanged(_parked.pop(0)[1])
@@ -114,14 +115,14 @@ def _exchanged(state: Sequence[Any]) -> list[Any]:
 
 
 def stop() -> None:
-    """End all servers, and with them whatever was forked from them; the next process starts a new one."""
+    """End all servers, and with them the processes forked from them; the next fork starts a new server."""
     _end()
     _end_parked(most=0)
 
 
 def _end() -> None:
     if _server._forkserver_pid is not None:
-        # It would go on importing until it looks at the pipe by which it is asked to end.
+        # It would read the pipe by which it is asked to end only after its imports.
         os.kill(_server._forkserver_pid, signal.SIGKILL)
         _server._stop()
 
@@ -131,9 +132,9 @@ def fork(
 ) -> BaseProcess:
     """Fork a process that calls ``main(*arguments)``, with SIGINT and SIGTERM blocked until it can handle them.
 
-    ``environment``: what it gets in addition to this process's own variables, of which the server may have others.
-    ``signals``: those that this process has received. Waits for the server's imports, which take many seconds on a busy
-    machine. Raises Interrupted when a signal comes meanwhile, and RunFailed if the server dies.
+    ``environment``: variables in addition to this process's own, from which the server's may differ. ``signals``: those
+    that this process has received. Waits for the server's imports, which take many seconds on a busy machine. Raises
+    Interrupted if a signal arrives meanwhile, and RunFailed if the server dies.
     """
     start(environment)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
@@ -155,9 +156,9 @@ def fork(
 
 
 def check(run: RunConfig, environment: Mapping[str, str]) -> None:
-    """Raises ConfigurationError for what ranks would refuse, as a fork finds it.
+    """Raises ConfigurationError for what ranks would refuse, which a forked process finds out.
 
-    ``environment``: as of ``fork``. A fork that does not answer in time, or that cannot be made, refuses nothing.
+    ``environment``: as for ``fork``. A fork that does not answer in time, or cannot be created, refuses nothing.
     """
     answer, theirs = multiprocessing.get_context("forkserver").Pipe(duplex=False)
     try:
@@ -183,7 +184,7 @@ def _check(config: Section, answer: Connection) -> None:
 
 
 def fresh(main: Callable[..., None], *arguments: Any, environment: dict[str, str]) -> BaseProcess:
-    """Start a process of its own that imports everything itself, as ``fork`` does otherwise; at once."""
+    """Start a new process that imports everything itself, at once; arguments as for ``fork``."""
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
     process = multiprocessing.get_context("spawn").Process(target=main, args=arguments)
     # Libraries read some variables while they are imported, which is before the process could set them.
@@ -203,7 +204,7 @@ def _start(process: BaseProcess, failed: list[Exception]) -> None:
 def _become(
     main: Callable[..., None], arguments: tuple[Any, ...], environment: dict[str, str], cores: set[int] | None
 ) -> None:
-    """Have of the parent what a process would have that the parent had started itself."""
+    """Take the parent's environment and cores, like a process started by the parent itself, and call ``main``."""
     from manyheads.launchers.warm_preload import SET_BY_IMPORTS
 
     os.environ.clear()
@@ -217,7 +218,7 @@ def _become(
 def without_main_reimport() -> Iterator[None]:
     """A context in which new processes do not start by importing this one's script again, which takes 0.2 s with Hydra.
 
-    Nor do they take over the start method of a process that was started by another library, such as joblib.
+    Nor do they inherit the start method of a process that was started by another library, such as joblib.
     """
     main = sys.modules["__main__"]
     default: Any = multiprocessing.context._default_context

@@ -34,7 +34,7 @@ CLOCK_SECONDS = 1.0  # tolerated difference between clocks, by which failures ar
 
 
 class Finding(NamedTuple):
-    """The findings on one machine. ``faults``: what keeps it from taking part."""
+    """The findings on one machine. ``faults``: why it cannot take part."""
 
     name: str
     told: dict[str, str]

@@ -82,7 +82,7 @@ class Gathering:
         return any(job.fits(ranks) for ranks in range(now + 1, then + 1))
 
     def connected(self) -> list[Node]:
-        """The machines that are connected now; an agent is started again where there is none."""
+        """The machines that are connected now; starts an agent again on each machine that has none."""
         self._call(is_first=False)
         self._admit(0.0)
         return list(self._nodes)
@@ -134,7 +134,7 @@ class Gathering:
         return start_there(arguments, name, log, shell=self.settings.shell, speaks=index == 0)
 
     def _admit(self, seconds: float) -> None:
-        """Add the machines that have connected and remove those that have gone."""
+        """Add the machines that have connected and remove those that have disconnected or been silent for too long."""
         heard = time.monotonic() - self.settings.silence
         self._nodes = [node for node in self._nodes if node.is_connected and node.heard > heard]
         while (node := self.meeting.next_arrival(seconds)) is not None:

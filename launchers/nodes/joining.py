@@ -1,4 +1,4 @@
-"""One command typed on every machine: it becomes the run on the rendezvous's machine, and its agent elsewhere."""
+"""The same command typed on every machine: it is the run on the rendezvous's machine, and the run's agent elsewhere."""
 
 import os
 import socket
@@ -73,7 +73,7 @@ def _conclude(outcome: Mapping[str, Any]) -> None:
     print("completed", flush=True)
 
 
-OWN = ("launcher.threads_per_rank", "launcher.wait_policy")  # each machine's own
+OWN = ("launcher.threads_per_rank", "launcher.wait_policy")  # may differ between machines
 
 
 def signature(config: Section) -> dict[str, str]:

@@ -28,7 +28,7 @@ class ParentLink:
         threading.Thread(target=self._hear, name="link", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """Send a message; a lost connection is left to the receiving thread to notice."""
+        """Send a message; if the connection is lost, the receiving thread notices."""
         with suppress(OSError):
             self.channel.send(message)
 

@@ -1,7 +1,7 @@
 """A node's agent: starts the ranks on its machine, watches them, reports on them to the parent, and ends them.
 
-It is one small process without torch. Without the parent, ranks would train on or wait forever: when the agent has not
-heard from it for ``--silence`` seconds, the agent ends every rank on this node.
+It is one small process without torch. Without the parent, ranks would keep training or wait forever, so the agent ends
+every rank on this node when nothing was heard from the parent for ``--silence`` seconds.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def connect(address: str, port: int, key: bytes, *, silence: float) -> ParentLin
 
 
 def _greeted(address: str, port: int, key: bytes, silence: float) -> Channel:
-    """An authenticated connection. A parent that many strangers connect to may have dropped the first ones."""
+    """Connect and authenticate; retries, since a parent drops connections while many strangers connect to it."""
     for pause in AGAIN_SECONDS:
         connection = socket.create_connection((address, port), timeout=silence)
         try:

@@ -42,7 +42,7 @@ class Here(Job):
     attempt: int = 0
 
     def check_timeout(self) -> None:
-        """Raises Over when the parent has ended the run or is gone; the parent enforces the time limit itself."""
+        """Raises PartEnded if the parent has ended the run or is gone; the parent itself enforces the time limit."""
         if self.link.is_over(self.attempt):
             raise PartEnded(Failure(Kind.PARENT_ENDED, message=self.link.why))
         if stop := self.link.stop_signal(self.attempt):
@@ -89,7 +89,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
     """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does.
 
     The order names the launcher's own functions: ``run_part``, if it starts the ranks itself, or else ``exit_codes``,
-    which reads them in its program's output. ``meets_by_name``: that program needs a distinct name for each machine;
+    which finds them in its program's output. ``meets_by_name``: that program needs a distinct name for each machine;
     ``starts_others``: it starts the ranks on all machines, with the ``ssh`` of ``requests``.
     """
     variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
@@ -104,7 +104,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         return found
 
     if order["command"] is None or order["starts_others"]:
-        variables["TMPDIR"] = str(own)  # Open MPI would take /tmp/ompi.<host>.<user>, which anybody can create first
+        variables["TMPDIR"] = str(own)  # else Open MPI uses /tmp/ompi.<host>.<user>, which anyone can create first
     if order["command"] is None:
         given = {**without_place(os.environ), **variables}
         supervise(RemoteCommand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
@@ -112,7 +112,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
     with ExitStack() as stack:
         if why := order["meets_by_name"]:
             addresses.resolved(why, socket.gethostname())
-        if order["starts_others"]:  # to which it would pass on the id of this process
+        if order["starts_others"]:  # and would send them the id of this process
             variables |= stack.enter_context(relay_stdout()) | stack.enter_context(remote_shell(own, job.link))
         else:
             variables["MANYHEADS_PARENT"] = str(os.getpid())
@@ -128,7 +128,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
 
 
 def tell_restart(link: ParentLink, cause: str) -> None:
-    """Tell the parent that a rank is started again without the others."""
+    """Tell the parent that a rank is restarted without the others."""
     link.send({"is": "restart", "cause": cause})
 
 
@@ -153,7 +153,7 @@ def speak(job: Here, done: Event) -> None:
     told = 0
     while not done.wait(STATUS_SECONDS):
         words = {str(rank): job.heartbeat.read(rank) for rank in job.watched if job.heartbeat.pid(rank)}
-        failed = sum(job.heartbeat.state(rank) == FAILED for rank in job.watched)  # these have written why
+        failed = sum(job.heartbeat.state(rank) == FAILED for rank in job.watched)  # which have written a report
         reports = shortened(job.reports()) if job.reports and failed > told else []
         told = failed
         job.link.send({"is": "status", "words": words, "gone": gone_silently({}, job), "reports": reports})

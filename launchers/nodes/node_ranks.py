@@ -44,7 +44,7 @@ class NodeRanks(Ranks):
         self._meeting.stop = self.attempt, self._job.heartbeat.stop_signal
         for node in list(self.shares):
             self._refuse_lost(node, self.silence)
-        if not self._has_failed and (failure := self.reported()) is not None:  # not a rank's: none was even started
+        if not self._has_failed and (failure := self.reported()) is not None:  # an agent's, which started no rank
             raise RunFailed(failure)
 
     def exit_codes(self) -> Mapping[int, int | None]:
@@ -83,7 +83,7 @@ class NodeRanks(Ranks):
         return [node for node in self.shares if node not in self._ended]
 
     def silent(self) -> list[Node]:
-        """Machines whose messages are overdue: their peers' ranks may fail before they count as lost."""
+        """Machines whose messages are overdue: the ranks of others may fail before these count as lost."""
         most = min(self.silence, 5 * ALIVE_SECONDS)
         return [n for n in self.shares if n not in self._ended and time.monotonic() - n.heard > most]
 
@@ -128,14 +128,14 @@ class NodeRanks(Ranks):
             self._codes |= {int(rank): code for rank, code in message["codes"].items()}
             failure = Failure.from_json(message["failure"])
             if failure is not None and failure.rank is not None and failure.kind is Kind.PROCESS_DIED:
-                self._codes.setdefault(failure.rank, failure.exit_code)  # its starter died with it and reported none
+                self._codes.setdefault(failure.rank, failure.exit_code)  # what started it died too and reported no code
             if node is next(iter(self.shares)) and self.engine_is_alone:
-                self.tell({"do": "end", "attempt": self.attempt})  # so are the commands on the other machines
+                self.tell({"do": "end", "attempt": self.attempt})  # else the others wait for commands
             if failure is not None and failure.kind is Kind.MISTAKE:
                 raise error_of(failure)
 
     def _pass_on(self, node: Node, message: Message) -> None:
-        """Forward a command to the machine that it names, from the one that starts all ranks, or its exit code back."""
+        """Forward a command from the machine that starts all ranks to the one that it names, or the exit code back."""
         first = next(iter(self.shares))
         if message["is"] == "command done":
             first.send({"do": "command done", "id": message["id"], "code": message["code"]})

@@ -16,10 +16,10 @@ KEYS = (
 class NodeSettings:
     """A run on several machines.
 
-    ``hosts``: where to start agents; [] if each is started by hand and all meet at ``rendezvous``. ``fewest``,
+    ``hosts``: where to start agents; [] if each is started manually and all meet at ``rendezvous``. ``fewest``,
     ``most``: the number of machines. ``per_node``: ranks on each. ``shell``: the command line that runs another one on
-    ``{host}``. ``silence``: seconds without a message after which a machine counts as lost. ``addresses``: those of the
-    hosts, if their names do not resolve to them; the shell then starts every agent, including this machine's.
+    ``{host}``. ``silence``: seconds without a message after which a machine counts as lost. ``addresses``: the
+    hosts' addresses, if their names do not resolve to them; the shell then starts every agent, even on this machine.
     """
 
     hosts: list[str]

@@ -44,7 +44,7 @@ def let_go(machines: Gathering) -> Iterator[None]:
 def meet(own: str, folder: RunFolder) -> tuple[Meeting, Path]:
     """Listen on a free port of this machine; return the rendezvous and the file with the run's new key."""
     key = folder.logs / "nodes.key"
-    remove(key)  # of an attempt that was killed
+    remove(key)  # left by an attempt that was killed
     return Meeting(own, 0, new_key(key)), key
 
 

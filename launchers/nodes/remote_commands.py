@@ -1,4 +1,4 @@
-"""Carries the remote commands of horovodrun and mpirun: they find our program as ``ssh``, which opens no connection.
+"""Carries the remote commands of horovodrun and mpirun: the ``ssh`` that they find is ours, and opens no connection.
 
 That program hands the command line to the agent of its own machine. The run's parent passes it on to the agent of the
 other machine, which starts it as a child process, and watches and ends it like any other rank.
@@ -39,7 +39,7 @@ class CommandRequests:
         threading.Thread(target=self._accept, name="requests", daemon=True).start()
 
     def answer(self, number: int, code: int) -> None:
-        """Report the exit code of a command on the other machine to the program that asked for it."""
+        """Report a remote command's exit code to the program that asked for the command."""
         if (asking := self._asking.pop(number, None)) is not None:
             with suppress(OSError):
                 asking.sendall(f"{code}\n".encode())
@@ -110,7 +110,7 @@ class RemoteCommand(Ranks):
             self._collect()
 
     def exit_codes(self) -> dict[int, int]:
-        return {}  # the program on the other machine knows them
+        return {}  # they go to the program that asked for the commands
 
     def _take(self, asked: Message) -> None:
         """Start a command, or end one that nobody waits for. Main thread only: a child dies with its thread."""

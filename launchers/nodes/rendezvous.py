@@ -31,7 +31,7 @@ class Strangers:
         self._lock = threading.Lock()
 
     def add(self, connection: socket.socket, address: str) -> None:
-        """One more from ``address``."""
+        """Add a connection from ``address``; if there are too many, one is dropped."""
         with self._lock:
             self._since[connection] = address, time.monotonic()
             if len(self._since) > MOST_STRANGERS:
@@ -39,12 +39,12 @@ class Strangers:
                 self._drop(next(one for one, (each, _) in self._since.items() if each == busiest))
 
     def remove(self, connection: socket.socket) -> bool:
-        """This one is no stranger any more. False if it was dropped."""
+        """Remove a connection, which has proved that it has the key, or has ended; False if it was dropped before."""
         with self._lock:
             return self._since.pop(connection, None) is not None
 
     def drop_overdue(self) -> None:
-        """Drop those that have taken too long."""
+        """Drop the connections that have taken too long."""
         with self._lock:
             latest = time.monotonic() - STRANGER_SECONDS
             for connection in [one for one, (_, since) in self._since.items() if since < latest]:
@@ -73,7 +73,7 @@ class Node:
         return f"{self.name} ({', '.join(dict.fromkeys(others))})" if len(same) > 1 else self.name
 
     def send(self, message: Message) -> None:
-        """Send a message; a lost connection is left to the receiving thread to notice."""
+        """Send a message; if the connection is lost, the receiving thread notices."""
         with suppress(OSError):
             self.channel.send(message)
 
@@ -81,7 +81,7 @@ class Node:
 class Meeting:
     """Listens on ``address`` and tells all connected nodes that the parent is alive, until ``close``.
 
-    ``inbox``: the nodes' messages, with None for a node that is gone. ``stop``: the number of an attempt at the run,
+    ``inbox``: the nodes' messages, None when one disconnects. ``stop``: the number of an attempt at the run,
     and the signal that asks its ranks to stop, or 0.
     """
 

@@ -1,4 +1,4 @@
-"""A run on several machines, seen from the parent: gathers them, assigns ranks, watches, and restarts if configured."""
+"""The parent's side of a run on several machines: gathers them, assigns and watches ranks, restarts if configured."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ END_SECONDS = 8.0  # for the agents to end their ranks and confirm it
 
 @dataclass(frozen=True)
 class NodeShare:
-    """One machine's part of a run. ``address``: where the others reach it; ``port``: a free one there."""
+    """One machine's part of a run. ``address``: where the others reach it; ``port``: a free port there."""
 
     node: Node
     ranks: range
@@ -63,7 +63,7 @@ def run_on_nodes(
     failures = 0
     with gather(settings, job.folder) as machines:
         while True:
-            shares = share_out(machines.gather(job), settings, job)
+            shares = assign_ranks(machines.gather(job), settings, job)
             record_shares(job, shares)
             try:
                 attempt(machines, shares, job, order, number=len(restarts), stall_timeout=stall_timeout)
@@ -139,8 +139,8 @@ class Attempt(NodeRanks):
             self._job.heartbeat.stop_signal = signal.SIGTERM
 
 
-def share_out(nodes: list[Node], settings: NodeSettings, job: Job) -> list[NodeShare]:
-    """Assign ranks to machines, as many as the batch can be divided among. Raises ConfigurationError if none can."""
+def assign_ranks(nodes: list[Node], settings: NodeSettings, job: Job) -> list[NodeShare]:
+    """Assign ranks to machines: the largest number that divides the batch. Raises ConfigurationError if none does."""
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
     if not count:

@@ -24,7 +24,7 @@ class Started:
             self.process = Program(command).start(stdout=stdout, stderr=file)
 
     def failure(self) -> str | None:
-        """Why the agent will not connect, as its process put it; None while it still may."""
+        """Why the agent will not connect, as its process reported; None while it still may."""
         code = self.process.poll()
         if code is None:
             return None
@@ -67,6 +67,6 @@ def command_there(arguments: list[str]) -> str:
 
 
 def last_words(log: Path) -> str:
-    """The last line of a log, without the prefix of errors; empty if the log is."""
+    """The last line of a log, without the prefix of errors; empty if the log is empty."""
     lines = [line for line in read_text(log, most=MOST_TABLE_BYTES).splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ") if lines else ""

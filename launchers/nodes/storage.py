@@ -1,4 +1,4 @@
-"""Checks that all machines of a run share its folder, and waits for a folder that has gone."""
+"""Checks that all machines of a run share its folder, and waits for a folder that has become unavailable."""
 
 import secrets
 import socket
@@ -15,7 +15,7 @@ from manyheads.runner.run.files import matching, remove
 from manyheads.runner.run.run_folder import RunFolder
 
 TOKEN = ".nodes"
-RETRY_SECONDS = 0.5  # before another try at a folder that has gone
+RETRY_SECONDS = 0.5  # between two attempts to reach the folder
 
 
 @contextmanager
@@ -67,14 +67,14 @@ def _write(path: Path, text: str) -> None:
 
 
 def clear_attempt(job: Job, seconds: float) -> None:
-    """Remove the last attempt's reports; wait up to ``seconds`` for a folder that has gone.
+    """Remove the last attempt's reports; wait up to ``seconds`` for an unavailable folder.
 
     Raises RunFailed or Interrupted.
     """
     deadline = time.monotonic() + seconds
     while True:
         try:
-            job.folder.config.stat()  # else another disk is mounted in its place
+            job.folder.config.stat()  # fails if another disk is mounted in its place
             job.folder.clear_attempt()
             return
         except OSError as error:

@@ -138,7 +138,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def own_key() -> bytes:
-    """A key derived from the user's own, the same on all machines that have that. Raises ConfigurationError."""
+    """A key derived from the user's own key: the same on all machines that have it. Raises ConfigurationError."""
     if (code := keyed("the nodes of a run", None)) is None:
         raise ConfigurationError(
             "there is no folder for your key, with which machines authenticate each other: set XDG_STATE_HOME."

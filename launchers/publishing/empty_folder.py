@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def is_own() -> bool:
-    """Whether the working directory is a project that the user has marked as his own."""
+    """Whether the working directory is in a project that the user has marked as their own."""
     return is_own_place(own_project(Path.cwd()))
 
 
 @contextlib.contextmanager
 def in_empty_folder() -> Iterator[None]:
-    """A context in which this process stands in an empty folder, unless the working directory is the user's own."""
+    """A context in which the working directory is an empty folder, unless the present one is the user's own."""
     if is_own():
         yield
         return
@@ -45,7 +45,7 @@ def _folders() -> re.Pattern[str]:
 
 
 def tell_unread(trackers: "Iterable[LoggerOption]") -> None:
-    """Name, on stderr, the settings that these trackers' clients would find here, but are not given."""
+    """Name, on stderr, the settings files here that these trackers' clients would read, but do not get to see."""
     if is_own():
         return
     for name in dict.fromkeys(name for tracker in trackers for name in tracker.settings):

@@ -1,4 +1,4 @@
-"""The tables of a run folder as points, while they grow: a pure function of what the folder says."""
+"""Turns the growing tables of a run folder into points, which depend on the folder's content alone."""
 
 import csv
 import io
@@ -17,21 +17,21 @@ STEPS, EPOCHS = "steps", "epochs"
 
 
 class TableRow(NamedTuple):
-    """``table``: where it is from."""
+    """A point and its ``table``: ``STEPS`` or ``EPOCHS``."""
 
     table: str
     point: Point
 
 
 class Tail:
-    """The rows that a CSV file has got since the last look; all of them where it was cut and written again."""
+    """The rows added to a CSV file since the last call; all rows if the file was truncated and rewritten."""
 
     def __init__(self, path: Path):
         self._path = path
         self._offset, self._last, self.columns = 0, b"", list[str]()
 
     def rows(self) -> Iterator[dict[str, float]]:
-        """The numbers of each new row; cells without one are left out."""
+        """The numbers of each new row; cells without a number are skipped."""
         for line in csv.reader(io.StringIO(self._lines().decode(errors="replace"))):
             if not self.columns:
                 self.columns = line
@@ -72,22 +72,22 @@ class Tables:
         self._gpu, self._host = Tail(folder.gpu), Tail(folder.host)
         self._loads: list[dict[str, float]] = []
         self._early: list[dict[str, float]] = []  # rows of epochs whose last step has not been read
-        self._begins: dict[float, float] = {}  # of epochs, for rows from before they said when
+        self._begins: dict[float, float] = {}  # of epochs, for rows of earlier versions, without a time
         self._step, self._time = -1, 0.0
 
     @property
     def step(self) -> int:
-        """The last one that a row was of."""
+        """The step of the last row."""
         return max(self._step, 0)
 
     @property
     def time(self) -> float:
-        """When that was, in seconds since 1970."""
+        """The time of the last row, in seconds since 1970."""
         return self._time
 
     def rows(self) -> list[TableRow]:
         """New rows in the order of steps, an epoch after its last step."""
-        steps = list(self._steps.rows())  # first, so that no row of an epoch is missing before a later step's
+        steps = list(self._steps.rows())  # read first: then no epoch's row is missing before a later step
         epochs = [*self._early, *self._epochs.rows(), *self._evaluations.rows()]
         self._loads += [*self._gpu.rows(), *self._host.rows()]
         self._begins |= {row["epoch"]: row["started"] for row in epochs if {"epoch", "started"} <= row.keys()}
@@ -126,7 +126,7 @@ class Tables:
 
 
 def _tag(column: str) -> str:
-    """The curve of a column of epochs.csv, as in TensorBoard."""
+    """The curve of a column of epochs.csv, named as in TensorBoard."""
     if column == "peak_memory_mb":
         return "memory/peak_mb"
     part = column.removesuffix("_seconds")

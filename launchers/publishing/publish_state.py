@@ -18,10 +18,11 @@ FOLDER = "trackers"
 
 @dataclass
 class PublishState:
-    """``run``: what the tracker calls it; ``steps``, ``epochs``: the last step of which it has a row of that table.
+    """How far a run has been published to one tracker.
 
-    ``status``: the last one told, None while there is more to tell; ``files``: digests of what was uploaded;
-    ``error``: why not everything is there.
+    ``run``: the tracker's name for it; ``steps``, ``epochs``: the last step of which the tracker has a row of that
+    table. ``status``: the last one sent, None while there is more to send; ``files``: digests of uploaded files;
+    ``error``: why publishing is not complete.
     """
 
     run: str | None = None
@@ -63,7 +64,10 @@ def state_file(folder: RunFolder, name: str) -> Path:
 
 @contextmanager
 def one_publisher(folder: RunFolder, name: str) -> Iterator[None]:
-    """Two at once would begin a run twice. Raises ConfigurationError where another process publishes this one."""
+    """A context in which no other process publishes this run to ``name``, since two would create it twice.
+
+    Raises ConfigurationError if another process does.
+    """
     lock = state_file(folder, name).with_suffix(".lock")
     try:
         make_folder(lock.parent)
@@ -75,7 +79,7 @@ def one_publisher(folder: RunFolder, name: str) -> Iterator[None]:
 
 
 MOST_CHARACTERS = 160
-SHORTEST = 6  # characters of a secret that is looked for
+SHORTEST = 6  # shorter values are not taken for secrets
 
 
 def masked(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Synchronizes a tracker with a run folder; after any failure, the next attempt continues from there."""
+"""Synchronizes a tracker with a run folder; after a failure, the next attempt continues where this one stopped."""
 
 import hashlib
 import tempfile
@@ -17,7 +17,7 @@ AT_ONCE = 200  # rows in one request
 
 
 class Publisher:
-    """One run, one tracker. ``name``: the tracker's, below ``logger``."""
+    """Publishes one run to one tracker. ``name``: the tracker's name in the config section ``logger``."""
 
     def __init__(self, folder: RunFolder, name: str, tracker: Tracker):
         self.folder, self.tracker = folder, tracker
@@ -27,7 +27,7 @@ class Publisher:
         self._is_open = False
 
     def catch_up(self) -> None:
-        """Publish the rows that there are now. Raises whatever the tracker does."""
+        """Publish the rows written so far. Raises whatever the tracker does."""
         try:
             self._open()
             self._publish()
@@ -36,7 +36,7 @@ class Publisher:
             raise
 
     def finish(self, *, is_running: bool | None = None) -> None:
-        """Publish everything, and how the run ended. Raises whatever the tracker does."""
+        """Publish everything, including how the run ended. Raises whatever the tracker does."""
         self.catch_up()
         try:
             self._upload()

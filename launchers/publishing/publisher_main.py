@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def main(path: str, name: str) -> int:
-    """Publish the run in ``path`` to its tracker ``name``, and say in its state how far that came."""
+    """Publish the run in ``path`` to its tracker ``name``, recording the progress; returns the exit code."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     os.nice(10)  # the run's own processes come first
     folder = RunFolder(path)
@@ -43,13 +43,13 @@ def tracker_of(name: str, section: Section) -> Tracker:
 
 
 def follow(publisher: Publisher) -> int:
-    """Publish what comes until the run is over, then the rest and its end; returns the exit code."""
+    """Publish new rows until the run is over, then the rest and the outcome; returns the exit code."""
     pause = 0.0
     while not _is_over(pause):
         try:
             publisher.catch_up()
             pause = EVERY_SECONDS
-        except Exception as error:  # whatever a tracker's client raises, the run continues, and it is tried again
+        except Exception as error:  # of any kind: the run continues, and publishing is retried
             log.warning("%s", masked(error))
             pause = min(LONGEST_PAUSE, max(EVERY_SECONDS, 2 * pause))
     threading.Thread(target=_end_soon, daemon=True).start()
@@ -62,15 +62,15 @@ def follow(publisher: Publisher) -> int:
 
 
 def _is_over(seconds: float) -> bool:
-    """Wait for the end of standard input, which the parent holds: it closes it, or has died."""
+    """Whether standard input ends within ``seconds``: the parent has closed it, or died."""
     ready, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(ready)
 
 
 def _end_soon() -> None:
-    """Nothing is left behind, whatever a client waits for, and even where nobody is there to end it."""
+    """Kill this process and its children after a while, even if a client still waits and the parent is gone."""
     threading.Event().wait(PATIENCE_SECONDS)
-    os.killpg(0, signal.SIGKILL)  # this process and what it has started; it leads a group of its own
+    os.killpg(0, signal.SIGKILL)  # this process leads a process group of its own
 
 
 if __name__ == "__main__":

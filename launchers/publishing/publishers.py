@@ -22,7 +22,7 @@ from manyheads.runner.run.run_folder import RunFolder
 if TYPE_CHECKING:
     from manyheads.runner.logger.logger_option import LoggerOption
 
-END_SECONDS = 30.0  # that a run which is over waits for what is still to be published
+END_SECONDS = 30.0  # after a run, for the rest to be published
 log = logging.getLogger(__name__)
 
 
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 def publishers(
     folder: RunFolder, loggers: "Mapping[str, LoggerOption]", variables: dict[str, str], signals: list[int]
 ) -> Iterator[None]:
-    """Publish the run to every tracker among the loggers meanwhile, and its end afterwards.
+    """A context in which the run is published to every tracker among the loggers, and after which its outcome is.
 
-    ``variables``: environment of the ranks; ``signals``: received by the parent, of which one more ends the wait.
+    ``variables``: the ranks' environment; ``signals``: received by the parent; a further one ends the wait.
     """
     trackers = {name: logger for name, logger in loggers.items() if logger.publishes}
     if not trackers:
@@ -40,7 +40,7 @@ def publishers(
         return
     tell_unread(trackers.values())
     with scratch.folder() as own:
-        given = {**os.environ, **variables, "TMPDIR": str(own)}  # of what is killed nothing stays
+        given = {**os.environ, **variables, "TMPDIR": str(own)}  # removed even if a publisher is killed
         lock = scratch.kept(own)  # publishers outlive a parent that is killed
         try:
             started = {name: _start(folder, name, given, lock) for name in trackers}
@@ -51,7 +51,7 @@ def publishers(
         finally:
             for process in started.values():
                 if process.stdin:
-                    process.stdin.close()  # by which it knows that the run is over
+                    process.stdin.close()  # the sign that the run is over
             before, end = len(signals), time.monotonic() + END_SECONDS
             for name, process in started.items():
                 while process.poll() is None and time.monotonic() < end and len(signals) == before:
@@ -67,7 +67,7 @@ def _start(folder: RunFolder, name: str, environment: dict[str, str], lock: int)
 
 
 def _say(folder: RunFolder, name: str, process: Process) -> None:
-    """How that ended, in one line; what is left of the process goes."""
+    """Print in one line how publishing ended, and kill what is left of the process."""
     code = process.poll()
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

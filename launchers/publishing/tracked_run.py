@@ -20,7 +20,7 @@ FACTS = ("command", "commit", "host", "user", "signature", "continued_from")
 
 
 def tracked_run(folder: RunFolder) -> TrackedRun:
-    """Raises ConfigurationError for a folder whose run has never been started."""
+    """The description of a run for trackers. Raises ConfigurationError if it has never been started."""
     config = folder.read_config()
     try:
         provenance = right(read_json(folder.provenance), ProvenanceJson)
@@ -65,12 +65,12 @@ def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
     yield from matching(folder.pictures, "*.png")
     if checkpoint != "none":
         path = {"best": folder.best_checkpoint, "last": folder.last_checkpoint}[checkpoint]
-        with suppress(FileNotFoundError):  # the next one may have taken its place
+        with suppress(FileNotFoundError):  # a newer checkpoint may have replaced it
             yield from matching(path, "*") or [path]
 
 
 def _group(folder: RunFolder) -> TrackedSweep | None:
-    """The sweep whose ledger names this run."""
+    """The sweep whose ledger names this run; None if there is none."""
     for sweep in list(folder.path.parents)[:3]:  # hydra.sweep.subdir may have folders in it
         ledger = Ledger(sweep)
         if not ledger.exists():
@@ -87,7 +87,7 @@ def _group(folder: RunFolder) -> TrackedSweep | None:
 
 
 def _short(path: Path) -> str:
-    """A folder as the default configs name it, by date and time."""
+    """The last two parts of a path: in the default configs, date and time."""
     return "_".join(path.parts[-2:])
 
 

@@ -1,8 +1,8 @@
 """launcher=ray: ranks on a Ray cluster.
 
-Ray reserves all bundles of a placement group at once or none, counts devices, and reports lost machines. Each bundle
-runs this project's own agent, which starts and watches its ranks as on any other machine, so a run on Ray has the
-numbers, errors and restarts of one under torchrun.
+Ray reserves either all bundles of a placement group or none, counts devices, and reports lost machines. Each bundle
+runs this project's own agent, which starts and watches its ranks as on any other machine, so a run on Ray has the same
+results, errors and restarts as one under torchrun.
 """
 
 from dataclasses import replace
@@ -83,4 +83,4 @@ class RayOption(LauncherOption):
         return run if is_given else run.changed(launcher={"cpus_per_rank": run.launcher.threads_per_rank})
 
     def gpus_here(self, count: int) -> int:
-        return 0  # those that Ray gives it, wherever they are
+        return 0  # the run gets its GPUs from Ray, on any machine

@@ -1,4 +1,4 @@
-"""``python -m manyheads.launchers.ray.ray_driver``: a placement group with an agent in each bundle."""
+"""``python -m manyheads.launchers.ray.ray_driver``: holds a placement group, with an agent in each bundle."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from manyheads.runner.machine.process import die_with_parent
 
 POLL_SECONDS = 0.2
 CONNECT_SECONDS = 40.0
-AGAIN_SECONDS = 1.0  # before a command that has ended is started again
+AGAIN_SECONDS = 1.0  # before a command that has ended is restarted
 TOO_SOON, TOO_OFTEN = 10.0, 3  # a command that fails this early, this many times in a row, will never run
 
 
@@ -26,7 +26,7 @@ def main() -> int:
     """Speak with the parent over standard input and output until it closes the input; returns the exit code."""
     die_with_parent()
     own = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever Ray says
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for all that Ray prints
     asked = json.loads(sys.stdin.readline())
 
     def say(**words: Any) -> None:
@@ -35,7 +35,7 @@ def main() -> int:
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Under `uv run` Ray would send workers the folder that this process stands in, and start them as uv says there.
+    # Under `uv run` Ray would send this process's working directory to the workers, and start them by uv there.
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     import ray
 
@@ -47,7 +47,7 @@ def main() -> int:
     late.daemon = True
     late.start()
     try:
-        address = meant(asked["address"])
+        address = cluster_address(asked["address"])
         _knock(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of every kind
@@ -68,12 +68,12 @@ REMEDY = (
 )
 
 
-def meant(address: str) -> str:
-    """The address of a cluster; of ``auto`` RAY_ADDRESS, or that of the cluster that ``ray start`` began here.
+def cluster_address(address: str) -> str:
+    """Resolve launcher.address; ``auto`` means RAY_ADDRESS, or the cluster that ``ray start`` started on this machine.
 
-    Ray by itself would take the word of any user's file in /tmp, or process, and unpickle what comes from there. Raises
-    ConnectionError where there is none, or only another user's, and for ``local``: Ray would start a cluster whose
-    folder below /tmp every user can write to.
+    Ray itself would trust any user's file in /tmp, or process, and unpickle what that cluster sends. Raises
+    ConnectionError if there is no cluster, or only another user's, and for ``local``, for which Ray would start a
+    cluster whose folder in /tmp every user can write to.
     """
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
     if named == "local":
@@ -94,7 +94,7 @@ def meant(address: str) -> str:
 
 
 def _knock(address: str) -> None:
-    """Raises OSError where nobody listens: Ray would try for minutes."""
+    """Raises OSError if nothing listens at the address; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "//" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS / 4).close()
@@ -146,7 +146,7 @@ def _wait_for_end(ended: threading.Event) -> None:
 
 
 class Bundle:
-    """One bundle of the group, with a command that is started again when it ends, or when its machine is gone."""
+    """One bundle of the group, with a command that is restarted when it ends or its machine is lost."""
 
     def __init__(self, group: Any, number: int, resources: dict[str, float], command: str):
         import ray
@@ -155,7 +155,7 @@ class Bundle:
         self.number, self.failures = number, 0
         self._command = command
         strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=number)
-        # A function of Python's own: those of this project are nothing that the cluster's workers could import.
+        # A function of the standard library, since the cluster's workers could not import one of this project.
         self._call = ray.remote(subprocess.call).options(
             num_cpus=resources.get("CPU", 0),
             num_gpus=resources.get("GPU", 0),
@@ -167,7 +167,7 @@ class Bundle:
         self._started = 0.0
 
     def keep(self) -> None:
-        """Start the command where it does not run."""
+        """Start the command if it is not running; counts the times that it failed soon after its start."""
         import ray
 
         now = time.monotonic()

@@ -1,7 +1,7 @@
-"""A run on Ray, in the parent: the child process that communicates with Ray, and the machines where it found room.
+"""The parent's side of a run on Ray: a child process that communicates with Ray, and the machines that Ray provides.
 
 Ray's client starts threads, sets signal handlers and writes to the terminal, none of which may happen in the parent.
-However this child ends, Ray then ends everything that it has started for it.
+However the child ends, Ray then ends everything that it has started for it.
 """
 
 import json
@@ -34,17 +34,16 @@ END_SECONDS = 15.0
 
 
 class RayClient:
-    """``asked``: the bundles, as ``ray_driver`` reads them.
+    """A connection to Ray, through a child process. ``asked``: the bundles, as ``ray_driver`` reads them.
 
     Raises ConfigurationError if there is no such cluster, and RunFailed if the child process is killed.
-
-    ``address``: of this machine in the cluster; ``is_placed``: whether all bundles have their devices; ``wanted``: what
-    Ray says of those that do not; ``failure``: why the run cannot start.
+    ``address``: this machine's in the cluster; ``is_placed``: whether all bundles have their devices; ``wanted``: if
+    not, a clause that says which are missing; ``failure``: why the run cannot start.
     """
 
     def __init__(self, asked: dict[str, Any], *, log: Path):
         with open(log, "ab", opener=no_link) as file:
-            # Ray's workers look for modules where the driver stands, before all others.
+            # Ray's workers search the driver's working directory for modules first.
             program = Program([sys.executable, "-m", DRIVER], folder="/")
             self._process = program.start(stdin=PIPE, stdout=PIPE, stderr=file)
         self._exited = f"the process that communicates with Ray has exited; see {log}"
@@ -68,7 +67,7 @@ class RayClient:
         self._say(commands)
 
     def close(self) -> None:
-        """Give everything back to Ray."""
+        """Release everything to Ray and end the child process."""
         with suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
         stop(self._process, seconds=END_SECONDS, signum=signal.SIGKILL)
@@ -83,7 +82,7 @@ class RayClient:
         self.close()
 
     def _say(self, value: Any) -> None:
-        with suppress(OSError):  # that it is gone is heard
+        with suppress(OSError):  # the listener notices that the process is gone
             self._process.stdin.write(f"{json.dumps(value)}\n".encode())  # type: ignore[union-attr]
             self._process.stdin.flush()  # type: ignore[union-attr]
 
@@ -103,14 +102,14 @@ LOOK_SECONDS = 0.2
 
 
 class RayOutput:
-    """A file that grows."""
+    """The growing output of rank 0, as a file."""
 
     def __init__(self, path: Path):
         self._path = path
         self._read = path.stat().st_size if path.exists() else 0
 
     def show(self, done: threading.Event) -> None:
-        """Pass on what is added to it until ``done``, the rest included."""
+        """Copy what is appended to stdout, until ``done`` is set, and then the rest."""
         while True:
             is_last = done.wait(LOOK_SECONDS)
             if self._path.exists():
@@ -128,7 +127,7 @@ POLL_SECONDS = 0.1
 
 
 class Displaced(Exception):
-    """Ray has lost a bundle while its agent was awaited."""
+    """Ray has lost a bundle while the run waited for its agent to connect."""
 
 
 class Placed(Gathering):
@@ -183,7 +182,7 @@ def _command(settings: NodeSettings, name: str, place: dict[str, Any], output: P
 def placed(
     settings: NodeSettings, folder: RunFolder, *, asked: dict[str, Any], patience: float | None
 ) -> Iterator[Gathering]:
-    """The machines of a run on Ray, until it ends."""
+    """A context with the machines of a run on Ray; they are released at its end."""
     with RayClient(asked, log=folder.logs / "ray.log") as client:
         own = addresses.own_address(settings.interface) if settings.interface else client.address
         meeting, key = meet(own, folder)

@@ -28,7 +28,7 @@ from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-# A step of one task on one node, beside whatever else runs there, on all that the job has of the node.
+# A step of one task on one node, with all that the job has of the node, beside other steps.
 STEP = (
     "--quiet --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist={host} --overlap --cpu-bind=none --mpi=none "
     "--input=none"
@@ -137,7 +137,7 @@ class Slurm(Launcher):
 
     @contextmanager
     def _stopping_at_limit(self, job: Job) -> Iterator[None]:
-        """Slurm's word that the time limit is near is taken as a request to stop."""
+        """A context in which Slurm's signal that the time limit is near stops the run, with a checkpoint."""
 
         def note(_: int, __: FrameType | None) -> None:
             self._at_limit = True
@@ -160,6 +160,6 @@ class Slurm(Launcher):
 
 
 def _newest(folder: RunFolder) -> float:
-    """When the last checkpoint was written; 0 where there is none."""
+    """When the last checkpoint was written; 0 if there is none."""
     path = folder.last_checkpoint
     return path.stat().st_mtime if path.exists() else 0.0

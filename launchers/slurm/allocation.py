@@ -1,4 +1,4 @@
-"""The allocation that this process is in: of our own batch script, or of a job that the user has started himself."""
+"""The Slurm allocation that this process is in: of our own batch script, or of a job that the user started."""
 
 import os
 import re
@@ -12,7 +12,7 @@ OURS = "MANYHEADS_SLURM_JOB"  # set by our batch script: Slurm may run it again
 
 @dataclass(frozen=True)
 class Allocation:
-    """``listed``: its nodes as Slurm writes them; ``is_ours``: our batch script's, which may be queued again."""
+    """A Slurm job's nodes, ``listed`` as Slurm writes them. ``is_ours``: our script's job, which may be requeued."""
 
     job: str
     count: int
@@ -22,7 +22,7 @@ class Allocation:
 
     @classmethod
     def here(cls) -> "Allocation | None":
-        """None outside of any."""
+        """This process's allocation; None outside of one."""
         job = os.environ.get("SLURM_JOB_ID")
         listed = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST")
         count = os.environ.get("SLURM_STEP_NUM_NODES") or os.environ.get("SLURM_JOB_NUM_NODES")
@@ -32,17 +32,17 @@ class Allocation:
         return cls(job, int(count), listed, restarts, OURS in os.environ)
 
     def nodes(self) -> dict[str, str]:
-        """Their addresses by name, in Slurm's order."""
+        """The nodes' addresses by name, in Slurm's order."""
         names = slurm_commands.host_names(self.listed)
         known = slurm_commands.addresses(names)
         return {name: addresses.resolved(f"Slurm's node {name}", known.get(name, name)) for name in names}
 
     def offered(self) -> tuple[int | None, int]:
-        """CPUs, if Slurm says how many, and GPUs that the job has on each of its nodes; the fewest on any of them."""
+        """CPUs (None if Slurm does not say) and GPUs of the job on each node; the minimum over its nodes."""
         listed = re.findall(r"(\d+)(?:\(x\d+\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
         return min(map(int, listed), default=None), slurm_commands.gpus_per_node(self.job)
 
 
 def is_on_node() -> bool:
-    """Whether this process runs on one of the allocation's nodes; what salloc starts may be elsewhere."""
+    """Whether this process runs on one of the allocation's nodes; a command started by salloc may run elsewhere."""
     return "SLURMD_NODENAME" in os.environ

@@ -18,7 +18,7 @@ from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.run_folder import RunFolder
 
 OWN = Path(__file__).with_name("batch.sh.j2")
-# What the run must find there as it is here, wherever a site's batch jobs get their environment from.
+# Variables that must have the same values in the job as here, wherever a site's batch jobs get their environment.
 KEPT = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
 
@@ -33,9 +33,9 @@ def output(folder: RunFolder) -> Path:
 
 
 def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinned: dict[str, str]) -> Path:
-    """Fill in the template. ``name``: the run's own; ``pinned``: by which run.yaml is known. Raises ConfigurationError.
+    """Fill in the template. ``name``: the run's; ``pinned``: the variable that pins run.yaml.
 
-    What the variables of a template mean is in docs/slurm.md.
+    docs/slurm.md explains a template's variables. Raises ConfigurationError.
     """
     path = Path(launcher["template"] or OWN)
     command = [sys.executable, "-m", "manyheads.runner", "resume", str(folder.path)]
@@ -72,7 +72,7 @@ def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinn
 
 
 def directive(value: object) -> str:
-    """A value behind ``#SBATCH --option=``, where sbatch reads quotes and spaces much as a shell does."""
+    """Quote a value for ``#SBATCH --option=``, where sbatch reads quotes and spaces much as a shell does."""
     text = str(value)
     if "\n" in text:
         raise ConfigurationError(f"{text!r} has a line break, which sbatch options can't contain.")

@@ -1,4 +1,4 @@
-"""A job is followed from the command that submitted it: its output, its changes of state, and its end."""
+"""Follows a job from the command that submitted it: its output, its changes of state, and its end."""
 
 import signal
 import sys
@@ -14,12 +14,12 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.run_folder import RunFolder
 
 LOOK_SECONDS = 0.2
-ASK_SECONDS = 0.5, 10.0  # between two questions to the controller: at first, and after a while
-END_SECONDS = 90.0  # for a job that was cancelled to be gone
+ASK_SECONDS = 0.5, 10.0  # between two queries to the controller: at first, and later
+END_SECONDS = 90.0  # within which a cancelled job must be gone
 
 
 class JobOutput:
-    """Yields what the job has written since ``start``. Reopens the file each time, since it may be on NFS."""
+    """The output that a job writes from now on. Reopens the file each time, since it may be on NFS."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -41,7 +41,7 @@ class JobOutput:
 
 
 class Following:
-    """``signals``: those that this process has received, in order; the first asks the job to stop, a second ends it."""
+    """Follows one job. ``signals``: received by this process; the first asks the job to stop, a second ends it."""
 
     def __init__(self, folder: RunFolder, job: str, output: JobOutput, signals: list[int]):
         self._folder, self._job, self._output, self._signals = folder, job, output, signals
@@ -50,7 +50,7 @@ class Following:
         self._absence = Absence(())
 
     def to_the_end(self) -> Status:
-        """Return how the job ended. Raises Interrupted once it is gone, where a signal has ended it."""
+        """Follow the job and return how it ended. Raises Interrupted if a signal has ended it, once it is gone."""
         asked, pause = 0.0, ASK_SECONDS[0]
         while True:
             self._output.pass_on()
@@ -76,14 +76,14 @@ class Following:
             print(printable(said), flush=True)
 
     def _without_answer(self) -> None:
-        """The job continues without the controller, which alone can end it. Raises RunFailed."""
+        """Called if the controller does not answer. Raises RunFailed if it is needed, because the job should end."""
         self._absence.unanswered("the job continues without it")
         if len(self._signals) > 1:
             why = f"Slurm's controller does not answer, so job {self._job} is not cancelled. Use `scancel {self._job}`."
             raise RunFailed(Failure(Kind.UNREACHABLE, message=why))
 
     def _heed(self, status: Status) -> None:
-        """Pass on what has been received."""
+        """Pass new signals on to the job."""
         count = len(self._signals)
         if count == self._passed_on:
             return
@@ -96,7 +96,7 @@ class Following:
 
 
 def cancelled(job: str) -> None:
-    """Cancel a job and return when it is gone. Raises RunFailed where it stays."""
+    """Cancel a job and return when it is gone. Raises RunFailed if it stays."""
     deadline = time.monotonic() + END_SECONDS
     while (status := slurm_commands.status_now(job)) is None or not status.is_over:
         slurm_commands.cancel(job)
@@ -107,7 +107,7 @@ def cancelled(job: str) -> None:
 
 
 def last_line(folder: RunFolder) -> str:
-    """The last words of a run's job; empty where it has written none."""
+    """The last line that a run's job has written; empty if there is none."""
     try:
         return last_words(output(folder))
     except OSError:

@@ -1,4 +1,4 @@
-"""The job of a run in the queue, recorded so that it is not submitted twice, and how it stands."""
+"""The Slurm job of a run, recorded so that it is not submitted twice, and the job's status."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
-AWAY = "Slurm"  # among the answers of a listing: it could not be asked
+AWAY = "Slurm"  # key in a listing's answers: Slurm could not be asked
 
 
 def note_job(folder: RunFolder, job: str) -> None:
@@ -30,9 +30,9 @@ def noted_job(folder: RunFolder) -> str | None:
 
 
 def refuse_queued(folder: RunFolder, signals: Sequence[int]) -> None:
-    """Raises ConfigurationError where the run's job is still in the queue, or runs; as ``commands.status`` else.
+    """Raises ConfigurationError if the run's job is still queued or running; else as ``slurm_commands.status``.
 
-    Prints what became of a job that has left no result.
+    Prints how a job ended that has left no result.
     """
     if (job := noted_job(folder)) is None:
         return
@@ -46,7 +46,7 @@ def refuse_queued(folder: RunFolder, signals: Sequence[int]) -> None:
 
 
 def standing(folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
-    """How the run's job stands, as ``LauncherOption.standing``; Slurm is not asked again once it did not answer."""
+    """The status of the run's job, as ``LauncherOption.standing``; after one query without an answer, none follows."""
     if (job := noted_job(folder)) is None:
         return None
     can_ask = AWAY not in answers and slurm_commands.missing() is None

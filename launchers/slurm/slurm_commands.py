@@ -13,10 +13,10 @@ from pathlib import Path
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, printable
 from manyheads.runner.run.program import Program, ProgramOutput
 
-SECONDS, SHORT_SECONDS = 60.0, 5.0  # that a command may take; for a list of runs, which has other rows
+SECONDS, SHORT_SECONDS = 60.0, 5.0  # limit of a command; of one for a list of runs
 UNREACHED = re.compile(r"contact slurm controller|connect(ion)? (failure|refused)", re.I)
 AWAY = re.compile(r"timed out|try again", re.I)  # it may have taken the request
-AGAIN_SECONDS = 5.0  # between two questions that have no answer
+AGAIN_SECONDS = 5.0  # between two queries without an answer
 PENDING, OVER = (
     ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "CONFIGURING"),
     (
@@ -32,7 +32,7 @@ HOW_TO_GET = (
 
 @dataclass(frozen=True)
 class Status:
-    """A job as scontrol shows it. ``state``: GONE where the controller has forgotten it."""
+    """A job as scontrol shows it. ``state``: GONE if the controller no longer knows it."""
 
     state: str
     reason: str = ""
@@ -41,7 +41,7 @@ class Status:
 
     @property
     def is_over(self) -> bool:
-        """Whether it will not run again, and nothing of it runs any more."""
+        """Whether the job has ended and will not run again."""
         return self.state in OVER or self.state == "GONE"
 
     @property
@@ -49,7 +49,7 @@ class Status:
         return self.state in PENDING
 
     def __str__(self) -> str:
-        """For a sentence."""
+        """The predicate of a sentence about the job."""
         if self.is_waiting:
             return f"waits in the queue{f' ({self.reason})' if self.reason else ''}"
         if self.state == "RUNNING":
@@ -66,7 +66,7 @@ def missing() -> str | None:
 
 
 def version() -> str:
-    """As Slurm names itself."""
+    """Slurm's name and version, as sbatch prints them."""
     return _run("sbatch", "--version").text.strip()
 
 
@@ -93,7 +93,7 @@ def submit(script: Path, signals: Sequence[int] = ()) -> str:
 
 
 def status(job: str, signals: Sequence[int] = ()) -> Status:
-    """How a job stands now. Raises RunFailed if the controller stays away, Interrupted after a signal."""
+    """A job's status. Raises RunFailed if the controller does not answer, Interrupted after a signal."""
     absence = Absence(signals)
     while (found := status_now(job)) is None:
         absence.unanswered(f"no status of job {job}")
@@ -102,7 +102,7 @@ def status(job: str, signals: Sequence[int] = ()) -> Status:
 
 
 def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
-    """How a job stands; None where the controller does not say within ``seconds``."""
+    """A job's status; None if the controller does not answer within ``seconds``."""
     done = _shown(job, seconds)
     if done.code == 0 and "JobState=" in done.text:
         return parsed(done.text.splitlines()[0])
@@ -134,7 +134,7 @@ def gpus_per_node(job: str) -> int:
 
 
 def cancel(job: str) -> None:
-    """Take a job out of the queue, or end it."""
+    """Remove a job from the queue, or end it."""
     _run("scancel", job)
 
 
@@ -144,13 +144,13 @@ def ask_to_stop(job: str, signal: str) -> bool:
 
 
 def requeue(job: str) -> str | None:
-    """Have a job queued again; returns why Slurm will not."""
+    """Requeue a job; returns why Slurm refuses, None if it does not."""
     done = _run("scontrol", "requeue", job)
     return None if done.code == 0 else " ".join(done.errors.split()) or "no reason given"
 
 
 def host_names(listed: str) -> list[str]:
-    """The nodes that Slurm writes as n[1-2,7]."""
+    """The names of nodes that Slurm lists as n[1-2,7]."""
     return _run("scontrol", "show", "hostnames", listed).text.split()
 
 
@@ -172,14 +172,14 @@ AWAY_SECONDS = 900.0
 
 
 class Absence:
-    """How long the controller has been away; jobs continue without it. ``signals``: received by this process."""
+    """Limits the time without an answer of the controller; jobs continue. ``signals``: received by this process."""
 
     def __init__(self, signals: Sequence[int]):
         self._signals = signals
         self._deadline: float | None = None
 
     def unanswered(self, said: str) -> None:
-        """Called for each question without an answer.
+        """Called for each query without an answer.
 
         Raises Interrupted after a signal, RunFailed after ``AWAY_SECONDS``.
         """

@@ -1,4 +1,4 @@
-"""Declarations of launcher=slurm: its keys, and what the nodes have that it will ask for."""
+"""Declarations of launcher=slurm: its keys, and the devices of the nodes that it requests."""
 
 import os
 from collections.abc import Iterator

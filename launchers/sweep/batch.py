@@ -81,7 +81,7 @@ class JobBatch:
             console.all_excluded()
             self._leave_nothing()
             return []
-        with self._ledger.locked():  # again: the file with the new jobs has replaced the other
+        with self._ledger.locked():  # again: the locked file was replaced by one with the new jobs
             entries = self._run(planned)
         conclude(self._ledger, every_job=self._basic)
         return [self._return(job, entries) for job in range(first, first + len(overrides))]
@@ -96,7 +96,7 @@ class JobBatch:
 
     @without_collector()
     def _plan(self, overrides: Sequence[Sequence[str]], first: int) -> list[PlannedJob]:
-        """Compose the jobs and add them to the ledger, which exists before: planning that was killed is repeated."""
+        """Compose the jobs and add them to the ledger, created first so that killed planning can be repeated."""
         if not self._ledger.exists():
             self._ledger.create(asdict(self._options), arguments=sys.argv[1:], is_search=self._is_search)
         kept = f"no job was started; resume it with: {invocation.command('resume', RunFolder(self._ledger.sweep))}"
@@ -104,7 +104,7 @@ class JobBatch:
             try:
                 planned = self._decided(self._compose(overrides, first))
                 return self._note([each for each in planned if not each.excluded])
-            except OSError:  # such as of a full disk, after which the sweep can be resumed
+            except OSError:  # such as a full disk, after which the sweep can be resumed
                 raise
             except Exception:
                 self._leave_nothing()
@@ -133,7 +133,7 @@ class JobBatch:
 
     @without_collector()
     def _decided(self, planned: list[PlannedJob]) -> list[PlannedJob]:
-        """With their run configs, in which ``auto`` is decided for the cores that a job will have."""
+        """The jobs with their run configs, in which ``auto`` is resolved for the cores that a job will have."""
         placed = are_placed([each.config for each in planned if not each.excluded])
         slots = 1 if placed else self._slots(planned)
         with on_cores(shares_of_cores(slots)[0]):
@@ -150,7 +150,7 @@ class JobBatch:
             if each.entry.folder not in known and not each.entry.folder.startswith(".."):
                 each.folder.remove_plan()  # of an earlier process that was killed
         noted = progress.each(planned, f"writing {len(planned)} jobs")
-        planned = [saved(each, own=self._trust is None) for each in noted]  # others' are not checked as a whole yet
+        planned = [saved(each, own=self._trust is None) for each in noted]  # others' are checked only in part yet
         self._ledger.add(*(each.entry for each in planned))
         return planned
 
@@ -197,7 +197,7 @@ class JobBatch:
     def _return(self, job: int, entries: list[Entry]) -> JobReturn:
         """The job's result, as the mean over its repeats.
 
-        The basic sweeper would end with the first failed job; the others are left to judge for themselves.
+        The basic sweeper would stop at the first failed job, so failures are hidden from it; other sweepers see them.
         """
         mine = [entry for entry in entries if entry.job == job]
         bad = [entry for entry in mine if entry.state != "completed"]

@@ -15,10 +15,10 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 def conclude(ledger: Ledger, *, every_job: bool) -> None:
-    """Print the outcome of the jobs, and update the comparison. ``every_job``: with its table."""
+    """Print the outcome of the jobs, and update the comparison. ``every_job``: also print its table."""
     if not (entries := ledger.entries()):
         return
-    if any(entry.state not in ("pending", "running", "interrupted") for entry in entries):  # else it takes seconds
+    if any(entry.state not in ("pending", "running", "interrupted") for entry in entries):  # it takes seconds
         refresh(Path(str(RunFolder(ledger.sweep))), quiet=not every_job)  # named as a person would
     console.outcome(ledger)
 
@@ -35,12 +35,12 @@ def end_as(ledger: Ledger) -> None:
 
 
 def _was_refused(entry: Entry, ledger: Ledger) -> bool:
-    """Whether its config was wrong; one that was put right later has a result, though it was planned without."""
+    """Whether the job's config was refused; a job whose config was corrected later has a result."""
     return entry.signature is None and not RunFolder(ledger.sweep / entry.folder).result.exists()
 
 
 class EndOfSweep(Callback):
-    """Ends a sweep of run configs as its ledger says, once Hydra's sweeper has seen all results."""
+    """Sets the exit code of a sweep of run configs by its ledger, once Hydra's sweeper has seen all results."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         ledger = Ledger(Path(str(config.hydra.sweep.dir)))

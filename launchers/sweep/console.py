@@ -72,12 +72,12 @@ def show_plan(planned: list[PlannedJob]) -> None:
 
 
 def outcome(ledger: Ledger) -> None:
-    """How many jobs ended in which state, and how to continue."""
+    """Print how many jobs ended in which state, and how to continue."""
     counts = Counter(entry.state for entry in ledger.entries())
     total, console = sum(counts.values()), Console(stderr=True, highlight=False, soft_wrap=True)
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     console.print(f"\n{total} job{'s' * (total != 1)}: {states}", style="bold")
     if counts["skipped"] == total:
         console.print("Every job was skipped: no backend they need is available.")
-    if counts["pending"] + counts["running"] and not counts["interrupted"]:  # else the command ends with it
+    if counts["pending"] + counts["running"] and not counts["interrupted"]:  # else the command's last line says it
         console.print(f"Resume with: {invocation.command('resume', RunFolder(ledger.sweep))}")

@@ -39,7 +39,7 @@ class Room:
 
 
 def jobs_at_once(jobs: int | str, configs: list[DictConfig]) -> int:
-    """hydra.launcher.jobs with ``auto`` resolved: one job per GPU, or as many as have a core for each rank.
+    """hydra.launcher.jobs with ``auto`` resolved: one job per GPU, or as many as there are cores for their ranks.
 
     For an engine that finds room for its jobs itself, ``auto`` has no limit.
     """

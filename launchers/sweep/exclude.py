@@ -15,7 +15,7 @@ _NEXT = re.compile(r",(?=[^,=\[\]{}()]*=)")  # a comma before the next key, not 
 
 
 def combinations(exclude: Any) -> list[Combination]:
-    """Parse ``parallel=dp,precision=apex``, {parallel: dp, precision: apex}, or a list of such.
+    """Parse ``parallel=dp,precision=apex``, {parallel: dp, precision: apex}, or a list of these.
 
     Raises ConfigurationError for anything else.
     """

@@ -1,4 +1,4 @@
-"""How the jobs of a sweep stand and how each ends, recorded in the ledger before anything else happens."""
+"""The states of a sweep's jobs; each change is recorded in the ledger before anything else happens."""
 
 import signal
 import traceback
@@ -41,7 +41,7 @@ class JobProgress:
         return self._ledger.sweep
 
     def stop(self, signum: int) -> None:
-        """Called for a signal: no waiting job is started any more."""
+        """Called for a signal: no further job is started."""
         self.interrupted = self.interrupted or signum
         self._waiting.clear()
 

@@ -1,4 +1,4 @@
-"""All jobs of a sweep, composed and frozen before the first one starts, so that no later edit reaches them."""
+"""All jobs of a sweep, composed and frozen before the first one starts, so that later edits do not affect them."""
 
 import os
 import re
@@ -35,7 +35,7 @@ from manyheads.runner.trust.trust_store import Trust
 class PlannedJob:
     """One job, or one repeat of it.
 
-    ``excluded``: by which combination; ``error``: why it was refused; ``run``: what is to be frozen.
+    ``excluded``: the combination that excludes it; ``error``: why it was refused; ``run``: the config to freeze.
     """
 
     entry: Entry
@@ -79,12 +79,12 @@ def compose(
 
 
 def readable(override: str) -> str:
-    """Without the backslash that Hydra's sweepers write before each colon; only within braces is one needed."""
+    """An override without the backslashes that Hydra's sweepers put before colons; only braces need them."""
     return override if re.search(r"[{'\"]", override) else override.replace(r"\:", ":")
 
 
 def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
-    """Settle the job's number and folder in its config, as ``hydra.core.utils.run_job`` will find them."""
+    """Set the job's number and folder in its config, where ``hydra.core.utils.run_job`` will find them."""
     with open_dict(composed.hydra.job):
         composed.hydra.job.id = composed.hydra.job.num = job
     before = HydraConfig.instance().cfg
@@ -158,7 +158,7 @@ def saved(planned: PlannedJob, *, own: bool) -> PlannedJob:
 
 
 def _save_composed(folder: RunFolder, composed: DictConfig) -> str | None:
-    """Write Hydra's files; returns config.yaml, or None if it is written elsewhere, or there are such files already."""
+    """Write Hydra's files; returns config.yaml's text, or None if it is written elsewhere, or the files exist."""
     if composed.hydra.output_subdir is None:
         return None
     path = folder.path / composed.hydra.output_subdir

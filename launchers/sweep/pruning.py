@@ -20,25 +20,25 @@ from manyheads.runner.run.run_folder import RunFolder
 class NoPruning:
     """Every trial runs to its end."""
 
-    watches = False  # whether there is anything to look at
+    watches = False  # whether running jobs must be watched
 
     def watch(self, running: Sequence[Entry]) -> None:
-        """Look at the jobs that run now; called every moment."""
+        """Examine the jobs that are running; called several times a second."""
 
     def recorded(self, entry: Entry) -> Entry:
-        """How a job has ended."""
+        """The final state of a job that has ended."""
         return entry
 
 
 class Pruning(NoPruning):
-    """``judges``: of the jobs that run; ``by``, ``sign``: as for Reports."""
+    """Prunes trials by the rows of their tables. ``judges``: by job; ``by``, ``sign``: as for ``Reports``."""
 
     watches = True
 
     def __init__(self, ledger: Ledger, judges: Mapping[int, Judge], *, by: str, sign: int):
         self._ledger, self._judges, self._by, self._sign = ledger, judges, by, sign
         self._reports: dict[int, Reports] = {}
-        self._asked = set[int]()  # to stop
+        self._asked = set[int]()  # jobs that were asked to stop
 
     def watch(self, running: Sequence[Entry]) -> None:
         """Stop the trials that the pruner gives up."""

@@ -31,7 +31,7 @@ DONE = ("completed", "pruned")
 
 
 def command_of(sweep: Path) -> list[str] | None:
-    """The arguments of the command that resumes a sweep if its jobs alone cannot, and if it is the user's own.
+    """The arguments of the command that resumes the user's own sweep, if its jobs' folders alone do not suffice.
 
     That is a search, or a sweep that was killed while it was being planned. None for all others. Raises
     ConfigurationError for a ledger that cannot be read, or was recorded by an earlier version.
@@ -76,9 +76,9 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
 
 
 def finish(ledger: Ledger, entries: list[Entry], pruning: NoPruning) -> None:
-    """Run those of these jobs, of a search of the user's own, that are not completed or pruned.
+    """Run the jobs of the user's own search that are neither completed nor pruned.
 
-    Raises Interrupted, and ConfigurationError for jobs of somebody else's.
+    Raises Interrupted, and ConfigurationError for a job that is not the user's own.
     """
     begun = [entry for entry in entries if entry.state not in DONE]
     if not begun:
@@ -100,10 +100,10 @@ def resume_job(entry: Entry, ledger: Ledger, options: Options, packages: Sequenc
     if (result := folder.completed()) is not None:
         return result.get("objective")
     with log_file(folder.log):
-        if not folder.config.exists():  # it was refused; what was missing may be there now
+        if not folder.config.exists():  # it was refused; what it lacked may be available now
             config, trust = config_of_job(folder, ledger.sweep, packages)
             freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
-        refuse_untrusted_run(folder, packages)  # again: it may have waited for long
+        refuse_untrusted_run(folder, packages)  # again: the folder may have changed meanwhile
         return launch(prepare(folder, apart=True))["objective"]
 
 

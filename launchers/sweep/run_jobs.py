@@ -30,8 +30,8 @@ def run_jobs(
 ) -> list[Entry]:
     """Run the jobs and return their final states, in the order given. Raises Interrupted if a signal stopped the sweep.
 
-    ``start`` runs one job in the process that it is called in: this one, or with more ``slots`` one of that many
-    others.
+    ``start`` runs one job in the process that calls it: this one, or with several ``slots`` one of that many child
+    processes.
     """
     progress = JobProgress(entries, ledger, options, apart=slots > 1, pruning=pruning)
     with keeping("sweep", f"resume it with: {invocation.command('resume', RunFolder(ledger.sweep))}"):
@@ -45,7 +45,7 @@ def run_jobs(
 
 
 def _run_here(progress: JobProgress, start: Start) -> None:
-    with handled_by(interrupt):  # between two jobs, or at the work around one; a running job handles its own
+    with handled_by(interrupt):  # outside of jobs; a running job handles its signals itself
         while entry := progress.next():
             progress.started(entry)
             with _watched(progress.pruning, entry):
@@ -54,7 +54,7 @@ def _run_here(progress: JobProgress, start: Start) -> None:
 
 
 def _watched(pruning: NoPruning, entry: Entry) -> AbstractContextManager[None]:
-    """This thread waits for the job, so that another one looks at it, where somebody wants to."""
+    """A context in which another thread watches the job for pruning, since this one waits for it."""
     return in_background(partial(_watch, pruning, entry), name="pruning") if pruning.watches else nullcontext()
 
 

@@ -1,6 +1,6 @@
 """A search: trials proposed by Optuna, each a job of a sweep, on any number of ranks.
 
-A search that is resumed goes through all its batches again, and takes from the ledger what was proposed and how it
+A resumed search goes through all its batches again, and takes from the ledger which trials were proposed and how they
 ended. So it continues as if it had not been interrupted, and there is no second store that could disagree.
 """
 
@@ -34,10 +34,10 @@ def search(config: DictConfig, launcher: Launcher, arguments: list[str]) -> None
 
 
 class Search:
-    """``arguments``: what was typed, the space to search in included."""
+    """Runs a search. ``arguments``: the overrides that were typed, including the search space."""
 
     def __init__(self, config: DictConfig, launcher: Launcher, arguments: list[str]):
-        logging.getLogger("alembic").setLevel(logging.WARNING)  # which Optuna imports, and which tells every step
+        logging.getLogger("alembic").setLevel(logging.WARNING)  # imported by Optuna; logs every step
         from hydra_plugins.hydra_optuna_sweeper._impl import create_params_from_overrides
 
         self._hydra, self._own, self._launcher = config.hydra, config.hydra.sweeper, launcher
@@ -62,7 +62,7 @@ class Search:
         self._conclude()
 
     def _run(self, asked: dict[int, "Trial"], pruning: NoPruning) -> None:
-        """Run what is left to do of a batch: first what was begun before the search was stopped, or has failed."""
+        """Run the rest of a batch: first the jobs that were begun before the search was stopped, or have failed."""
         planned = jobs(self._ledger)
         if begun := [entry for number in asked for entry in planned.get(number, [])]:
             finish(self._ledger, begun, pruning)
@@ -100,7 +100,7 @@ class Search:
         return not str(self._own.pruner._target_).endswith("NopPruner")
 
     def _study(self) -> "Study":
-        """All batches before this one, in a study in memory."""
+        """A study in memory with the trials of all batches before this one."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -133,7 +133,7 @@ class Search:
         return -1 if self._column == LOSS and self._direction == "maximize" else 1
 
     def _ask(self, study: "Study", number: int) -> "Trial":
-        """A trial: as it was proposed before, or a new one, for which the sampler is seeded by its number."""
+        """The trial already proposed under this number, or a new one, for which the number seeds the sampler."""
         seed = OmegaConf.select(self._own.sampler, "seed")
         more = {} if seed is None else {"seed": seed + number}
         study.sampler = instantiate(self._own.sampler, **more)
@@ -145,7 +145,7 @@ class Search:
         return Pruning(self._ledger, judges, by=self._column, sign=self._sign)
 
     def _told(self, number: int, judge: Judge) -> "FrozenTrial":
-        """A trial that has ended, with its rows."""
+        """The finished trial, with the rows that it reported."""
         entries = jobs(self._ledger)[number]
         if self._column:
             judge.read(Reports(self._ledger, entries[0], by=self._column, sign=self._sign))
@@ -163,7 +163,7 @@ class Search:
             raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=message))
 
     def _conclude(self) -> None:
-        """Say which trial was the best, and write it down as Optuna's own sweeper does."""
+        """Print which trial was the best, and record it in the file of Hydra's Optuna sweeper."""
         study = self._study()
         completed = [trial for trial in study.trials if trial.value is not None and trial.state.name == "COMPLETE"]
         if not completed:

@@ -41,7 +41,7 @@ class Slot:
         self.pipe.send((entry, environment, log))
 
     def take(self) -> Entry:
-        """Run a job and return how it ended; if the slot dies, its job has failed."""
+        """Return how the job has ended; if the slot's process died, its job has failed."""
         entry, self.entry = self.entry, None
         assert entry is not None
         try:
@@ -61,7 +61,7 @@ class Slot:
 
 
 def _serve(pipe: Any, cores: list[int], start: Start) -> None:
-    """The slot's main: jobs come in, their ends go out."""
+    """The slot's main function: receives jobs, and sends how they ended."""
     die_with_parent()
     os.setpgid(0, 0)  # the terminal's Ctrl-C is for the sweep alone, which passes it on
     with handled_by(interrupt), on_cores(cores):
@@ -74,7 +74,7 @@ def _serve(pipe: Any, cores: list[int], start: Start) -> None:
 
 @contextmanager
 def output_to(path: str) -> Iterator[None]:
-    """Standard output and error of this process and its children go to a file meanwhile."""
+    """A context in which standard output and error of this process and its children go to a file."""
     make_folder(Path(path).parent)
     sys.stdout.flush()
     before = [os.dup(1), os.dup(2)]
@@ -110,7 +110,7 @@ class FirstOutput:
 class Slots:
     """As many slots as jobs may run at once, created when first needed.
 
-    With ``jobs=auto``, of the jobs for which an engine finds room, one at a time waits for it.
+    With ``jobs=auto``, only one job at a time waits for an engine to find room for it.
     """
 
     def __init__(self, count: int, start: Start, options: Options):
@@ -124,7 +124,7 @@ class Slots:
 
     def run(self, progress: JobProgress) -> None:
         """Run all jobs, as slots and devices become free; signals are forwarded to running jobs."""
-        warm_server.stop()  # an earlier job's in this process, whose child it is; a slot starts its own
+        warm_server.stop()  # of an earlier job in this process; each slot starts its own
         try:
             with received_signals() as signals:
                 passed_on = 0
@@ -169,7 +169,7 @@ class Slots:
             slot.give(entry, environment, str(folder.path / "console.log"))
 
     def _wait(self, progress: JobProgress) -> None:
-        """Take in the ends of jobs that have ended, within a moment."""
+        """Wait for a moment, and record the jobs that have ended."""
         pipes = {slot.pipe: number for number in self._busy() if (slot := self._slots[number]) is not None}
         for pipe in connection.wait(list(pipes), timeout=POLL_SECONDS):
             number = pipes[pipe]  # type: ignore[index]

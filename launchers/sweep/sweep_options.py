@@ -23,24 +23,24 @@ RULES = {
 class Options:
     """Defaults of ``hydra/launcher=manyheads``."""
 
-    # Jobs at once, each in a process and on devices of its own. auto: as many as have room, here, or on the machines
-    # of launcher=ray or slurm, where one more waits. Timings want 1.
+    # Jobs at once, each in its own process, on its own devices. auto: as many as fit on this machine; with
+    # launcher=ray or slurm, as many as fit on the cluster, and one that waits. For timings, keep 1.
     jobs: Any = 1
     # After a failed job: continue with the others, or stop.
     on_failure: Any = "continue"
-    # A job that runs out of device memory fails, or is split: run again with half the micro-batch, twice accumulated.
+    # A job that runs out of device memory fails, or is split: rerun with half the micro-batch, accumulated twice.
     on_oom: Any = "fail"
-    # Minutes after which a job is ended as failed, where launcher.timeout says nothing else.
+    # Minutes after which a job is ended as failed, unless launcher.timeout is set.
     timeout: Any = None
     # How many times each job is run.
     repeat: Any = 1
     # Repeats vary in their seed (seed, seed + 1, ...), or have the same.
     repeat_seed: Any = "vary"
-    # All jobs once, then all again, so that none has the machine's best hour; else a job's repeats in a row.
+    # All jobs once, then all again, so that changes of the machine's speed affect all; else a job's repeats in a row.
     interleave: Any = False
     # Combinations to leave out, such as "parallel=dp,precision=apex"; one, or a list.
     exclude: Any = field(default_factory=list)
-    # With jobs > 1: GPU jobs may run on GPUs that another one uses.
+    # With jobs > 1: several jobs may use the same GPU.
     share_devices: Any = False
     # Only show what would be run.
     dry_run: Any = False

@@ -1,4 +1,4 @@
-"""Optuna's trials out of a sweep's ledger and the tables of its jobs, which are the only memory that a search has."""
+"""Optuna's trials, restored from a sweep's ledger and the tables of its jobs, the only memory of a search."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -50,7 +50,7 @@ class TrialRow(NamedTuple):
 class Reports:
     """Values that a trial reports while it runs. ``by``: a column of epochs.csv, or the training loss of steps.csv.
 
-    ``sign``: -1 where a training loss stands for something to be maximized.
+    ``sign``: -1 if the training loss stands in for a metric to be maximized.
     """
 
     def __init__(self, ledger: Ledger, entry: Entry, *, by: str, sign: int):
@@ -66,7 +66,7 @@ class Reports:
 
 
 def _ends(folder: RunFolder) -> dict[str, int | None]:
-    """The values in a table's last row."""
+    """The epoch and step in the last row of a trial that runs to its end."""
     try:
         trainer = folder.read_config().get("trainer") or {}
     except (ConfigurationError, OSError):  # it was refused, and has no tables
@@ -75,9 +75,9 @@ def _ends(folder: RunFolder) -> dict[str, int | None]:
 
 
 class Judge:
-    """Reports one trial's rows to Optuna's pruner, in a study of its own: trials that run at once do not matter.
+    """Reports one trial's rows to Optuna's pruner, in a separate study, unaffected by trials that run at the same time.
 
-    ``prunes``: whether it may be pruned. ``end``: the row after which it was, or None.
+    ``prunes``: whether the trial may be pruned. ``end``: the row after which it was, or None.
     """
 
     def __init__(self, trial: "Trial", *, prunes: bool):
@@ -88,7 +88,7 @@ class Judge:
     def read(self, reports: Reports) -> None:
         """Report the new rows, each once, up to the one after which the trial is pruned."""
         for row in reports.new():
-            if self.end is not None or row.step <= self._last:  # of a job that was resumed
+            if self.end is not None or row.step <= self._last:  # repeated by a resumed job
                 continue
             self._trial.report(row.value, row.step)
             self._last = row.step
@@ -96,7 +96,7 @@ class Judge:
                 self.end = row
 
     def told(self, entries: list[Entry]) -> "FrozenTrial":
-        """The trial as it ended. ``entries``: of its job."""
+        """The trial as it ended. ``entries``: its job's repeats."""
         from optuna.trial import TrialState
 
         values = [each.objective for each in entries if each.objective is not None]

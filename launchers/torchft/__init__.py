@@ -43,7 +43,7 @@ class TorchftOption(LauncherOption):
 
 
 class Torchft(Spawn):
-    """Ranks as child processes, of this process or of each machine's agent, that find each other by the lighthouse."""
+    """Ranks as child processes of this process or of each machine's agent, which meet through the lighthouse."""
 
     def __init__(self, *, max_restarts: int, hang_timeout: float, heartbeat_timeout: float, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}, "max_restarts": max_restarts}

@@ -13,7 +13,7 @@ from manyheads.runner.machine.process import SIGNALS, die_with_parent
 from manyheads.runner.parallel.replicated import LIGHTHOUSE, PLACE
 from manyheads.runner.run.data_files import no_link
 
-JOIN_MS = 5000  # that a quorum waits for replicas that are alive but have not asked for it
+JOIN_MS = 5000  # a quorum waits this long for live replicas that have not asked to join
 TICK_MS = 20
 
 
@@ -40,7 +40,7 @@ class Lighthouse:
         return {LIGHTHOUSE: self.address, PLACE: healing, "RUST_LOG": "warn"}
 
     def keep(self) -> None:
-        """Restart it if it has died."""
+        """Restart the lighthouse if it has died."""
         if self.process.exitcode is not None:
             self.restarts += 1
             self.process = self._start()
@@ -50,7 +50,7 @@ class Lighthouse:
 
 
 def _shine(bind: str, timeout: int, log: str) -> None:
-    """Be the lighthouse until this process ends."""
+    """Run torchft's lighthouse until this process ends."""
     die_with_parent()
     os.setpgid(0, 0)  # the terminal's Ctrl-C is for the parent alone
     for signum in SIGNALS:

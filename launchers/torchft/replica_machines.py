@@ -1,4 +1,4 @@
-"""The replicas of a run on several machines: one that is lost takes its replicas along, and the others continue."""
+"""The replicas of a run on several machines: if a machine is lost, so are its replicas, and the others continue."""
 
 import shutil
 import time
@@ -15,10 +15,10 @@ from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import (
     END_SECONDS,
     NodeShare,
+    assign_ranks,
     explained,
     exported,
     record_shares,
-    share_out,
     starting,
 )
 from manyheads.launchers.nodes.storage import storage_token
@@ -40,10 +40,10 @@ def run_on_machines(
 ) -> None:
     """Run the replicas on the machines that the settings name. Raises as ``launchers.processes.supervise`` does.
 
-    ``order``: what each machine is told, apart from where the others are. Leaves no process on any of them.
+    ``order``: each machine's order, without the addresses of the others. Leaves no process on any of them.
     """
     with gathering(settings, job.folder) as gathered, storage_token(job) as common:
-        shares = share_out(gathered.gather(job), settings, job)
+        shares = assign_ranks(gathered.gather(job), settings, job)
         address = gathered.meeting.address
         if ":" in address:
             raise ConfigurationError.at(
@@ -76,7 +76,7 @@ def run_on_machines(
 class ReplicaMachines(NodeRanks):
     """The replicas on all machines, of which each may be lost and return.
 
-    ``start``: tells a machine to start its replicas; ``width``: the number of ranks of each.
+    ``start``: tells a machine to start its replicas; ``width``: the number of ranks of a replica.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class ReplicaMachines(NodeRanks):
         return [self._lighthouse.process.pid] if self._lighthouse.process.pid else []
 
     def running(self) -> bool:
-        """Whether there is still something to wait for; the results are the first replica's."""
+        """Whether there is still something to wait for; once rank 0 has written the results, only ``LAST_SECONDS``."""
         if self._job.heartbeat.state(0) == FINISHED:
             self._over = self._over or time.monotonic()
         is_over = self._over is not None and time.monotonic() - self._over > LAST_SECONDS
         return not is_over and super().running()
 
     def wait(self, seconds: float) -> None:
-        """Process the machines' messages for up to ``seconds``; let machines that come have what is missing."""
+        """Process the machines' messages for up to ``seconds``; start missing replicas on machines that join."""
         self._lighthouse.keep()
         super().wait(seconds)
         if self._over is None and not self._job.heartbeat.stop_signal:
@@ -118,11 +118,11 @@ class ReplicaMachines(NodeRanks):
         if message["is"] == "restart":
             self._note(message["cause"])
             return
-        if message["is"] == "status":  # its agent sees to dead replicas
+        if message["is"] == "status":  # its agent restarts dead replicas
             message = {**message, "gone": [], "reports": []}
             for words in message["words"].values():
                 words[1] = RUNNING if words[1] == FAILED else words[1]
-                words[3] = 0  # collectives, which only the ranks of one replica have in common
+                words[3] = 0  # collectives: comparable only within a replica
         super()._take(node, message)
 
     def _refuse_lost(self, node: Node, silence: float) -> None:
@@ -143,7 +143,7 @@ class ReplicaMachines(NodeRanks):
             raise RunFailed(failure)
 
     def _welcome(self) -> None:
-        """Start what is missing on machines that have come, or come back."""
+        """Start missing replicas on machines that have joined or returned."""
         now = time.monotonic()
         for ranks in [ranks for ranks, since in self._free.items() if now > since]:
             del self._free[ranks]

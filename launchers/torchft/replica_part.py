@@ -22,7 +22,7 @@ RESTARTED = "it is restarted, the others continue"
 def run_replicas(
     job: Job, environment: Mapping[str, str], *, is_warm: bool, stall_timeout: float, **options: Any
 ) -> None:
-    """Start this machine's replicas, and those that die again, until all have ended.
+    """Start this machine's replicas, and restart those that die, until all have ended.
 
     ``options``: of ``ReplicaProcesses``. Raises as ``launchers.processes.supervise`` does.
     """
@@ -36,7 +36,7 @@ def run_replicas(
 
 
 def run_part(order: Message, job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]) -> None:
-    """Run one machine's replicas of a run on several, whose parent notices when the run gets nowhere.
+    """Run one machine's replicas of a run on several machines, whose parent detects stalls.
 
     ``order``: the parent's; ``own``: this machine's folder; ``note``: called with the cause of each restart. Raises as
     ``launchers.processes.supervise`` does.

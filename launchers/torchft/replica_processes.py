@@ -16,15 +16,15 @@ from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat
 
 IN_VAIN = 3  # starts in a row without an update
-FINAL = (Kind.MISTAKE, Kind.DIVERGED)  # which would happen again
+FINAL = (Kind.MISTAKE, Kind.DIVERGED)  # a restart would repeat these
 LAST_SECONDS = 5.0  # for the others, once the replica that writes the results has done so
 
 
 class ReplicaProcesses(Ranks):
     """This machine's replicas.
 
-    ``start``: starts a rank, with variables by which it meets the others of its replica; ``width``: their number;
-    ``scratch``: a folder of this machine's, where they meet; ``note``: called with the cause of each restart;
+    ``start``: starts a rank, with variables for the rendezvous of its replica; ``width``: the number of ranks of a
+    replica; ``scratch``: a folder on this machine for the rendezvous; ``note``: called with the cause of each restart;
     ``lighthouse``: the one to keep alive from here; ``shown``: the heartbeat that ``supervise`` sees, in which
     restarted replicas never die.
     """
@@ -98,13 +98,13 @@ class ReplicaProcesses(Ranks):
                 self._beats[rank], self._vain[ranks.start] = (count, now), 0
         silent = [rank for rank in alive if now - self._beats[rank][1] > self._hang_timeout]
         if silent := [rank for rank in silent if heartbeat.state(rank) in (RUNNING, FAILED)]:
-            self._kill(min(silent, key=self._come), alive)  # the others wait for it
+            self._kill(min(silent, key=self._progress), alive)  # the others wait for it
         if self._is_over(now):
             for rank in alive:
                 self._give_up(rank)
 
-    def _come(self, rank: int) -> tuple[bool, int]:
-        """How far a rank has come, to compare it with others of its replica."""
+    def _progress(self, rank: int) -> tuple[bool, int]:
+        """A rank's progress, to compare it with others of its replica."""
         pid = self._processes[rank].pid
         return not (pid and is_stopped(pid)), self._job.heartbeat.collective(rank)
 
@@ -123,7 +123,7 @@ class ReplicaProcesses(Ranks):
         return now - self._over > LAST_SECONDS
 
     def _kill(self, rank: int, alive: list[int]) -> None:
-        """Kill a rank that hangs, after it and the others of its replica have written where they are."""
+        """Kill a rank that hangs, after all ranks of its replica have written their stacks to their logs."""
         for each in alive:
             self._send(each, signal.SIGUSR1)
         time.sleep(0.2)
@@ -131,10 +131,10 @@ class ReplicaProcesses(Ranks):
         self._beats |= {each: (self._beats[each][0], time.monotonic()) for each in alive}
 
     def _died(self, ranks: range, dead: list[int]) -> None:
-        """Start a replica again of which these ranks are dead, unless that would be in vain."""
+        """Restart a replica of which these ranks are dead, unless a restart would not help."""
         heartbeat = self._job.heartbeat
         failures = {each.rank: each for each in self._job.failures()}
-        # One that reported nothing comes first, then one with a cause of its own.
+        # First a rank that reported nothing, then one whose failure is more than the loss of a peer.
         rank = min(dead, key=lambda each: each in failures and 1 + (failures[each].kind is Kind.LOST_PEER))
         code, failure = self._processes[rank].exitcode, failures.get(rank)
         assert code is not None
@@ -157,7 +157,7 @@ class ReplicaProcesses(Ranks):
         self._begin(ranks)
 
     def _is_needless(self, ranks: range) -> bool:
-        """Whether a replica need not come back: the results are there, or the run was asked to stop."""
+        """Whether a replica need not be restarted: the results are written, or the run was asked to stop."""
         heartbeat = self._job.heartbeat
         return heartbeat.state(0) == FINISHED or (ranks.start > 0 and bool(heartbeat.stop_signal))
 
@@ -177,7 +177,7 @@ class ReplicaProcesses(Ranks):
             words = self._job.heartbeat.read(rank)
             if words[1] == FAILED and rank not in self._given_up:
                 words[1] = RUNNING
-            words[3] = 0  # collectives, which only the ranks of one replica have in common
+            words[3] = 0  # collectives: comparable only within a replica
             self.shown.write(rank, words)
 
 

@@ -1,4 +1,4 @@
-"""hydra/launcher=manyheads: starts the jobs of a sweep, where the group ``launcher`` starts the ranks of one.
+"""hydra/launcher=manyheads: starts the jobs of a sweep; the config group ``launcher`` starts the ranks of each job.
 
 Source: https://hydra.cc/docs/advanced/plugins/develop/.
 """
@@ -18,7 +18,7 @@ from manyheads.launchers.sweep.sweep_options import Options
 
 @dataclass
 class ManyheadsConf(Options):
-    """``hydra.launcher`` in every job's config."""
+    """The keys of ``hydra.launcher``, which is in every job's config."""
 
     _target_: str = "hydra_plugins.manyheads.job_launcher.Manyheads"
 
@@ -33,7 +33,7 @@ class Manyheads(Launcher):
         exclude = options.pop("exclude", [])
         plain = OmegaConf.to_container(exclude) if OmegaConf.is_config(exclude) else exclude
         self._options = Options(exclude=plain, **options)
-        self.pruning: Any = None  # of a search, which sets it
+        self.pruning: Any = None  # set by a search
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         from manyheads.launchers.sweep.conclusion import EndOfSweep

@@ -15,23 +15,23 @@ class SearchConf:
     """``hydra.sweeper`` of a search. The samplers are those of hydra-optuna-sweeper."""
 
     _target_: str = "hydra_plugins.manyheads.search_sweeper.SearchSweeper"
-    _recursive_: bool = False  # the search makes sampler and pruner itself, anew for each trial
+    _recursive_: bool = False  # the search itself creates sampler and pruner, for each trial
     defaults: list[Any] = field(default_factory=lambda: [{"sampler": "tpe"}, {"pruner": "none"}])
-    # Which proposes: tpe, random, cmaes, nsgaii. With a seed a resumed search continues as if it had not stopped.
+    # Proposes trials: tpe, random, cmaes, nsgaii. With a seed, a resumed search continues as if it had not stopped.
     sampler: Any = MISSING
-    # Which ends trials early: none, median, halving, hyperband, percentile.
+    # Ends trials early: none, median, halving, hyperband, percentile.
     pruner: Any = MISSING
-    # minimize, maximize; auto: as the metric that makes a checkpoint the best.
+    # minimize, maximize; auto: the direction of the metric that selects the best checkpoint.
     direction: str = "auto"
-    # A column of epochs.csv by which trials are pruned; auto: the one that makes a checkpoint the best. Or loss: of
-    # training, in steps.csv, for trials of one long epoch.
+    # The column of epochs.csv by which trials are pruned; auto: the metric that selects the best checkpoint; loss: the
+    # training loss in steps.csv, for trials of one long epoch.
     prune_by: str = "auto"
     n_trials: int = 20
     # Trials that are proposed together; how many of them run at once is hydra.launcher.jobs.
     n_jobs: int = 1
-    # Of each batch: above it the search ends.
+    # The search ends if a larger fraction of a batch of trials fails.
     max_failure_rate: float = 0.0
-    # The space, besides what is typed: optimizer.lr: interval(0.001, 0.1).
+    # The search space, in addition to what is typed, such as optimizer.lr: interval(0.001, 0.1).
     params: dict[str, Any] | None = None
 
 
@@ -50,10 +50,10 @@ _pruner("hyperband", _target_="manyheads.launchers.sweep.pruning.hyperband", min
 
 
 class SearchSweeper(Sweeper):
-    """The work is in ``launchers/sweep/search.py``."""
+    """Runs a search; the work is in ``launchers/sweep/search.py``."""
 
     def __init__(self, **_: Any):
-        """The search reads its config."""
+        """The arguments are not used: the search reads them from the config."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.config, self.hydra_context = config, hydra_context
@@ -62,7 +62,7 @@ class SearchSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Raises ConfigurationError, RunFailed and Interrupted."""
+        """Run the search. Raises ConfigurationError, RunFailed or Interrupted."""
         from manyheads.launchers.sweep.search import search
 
         assert self.config is not None

@@ -20,7 +20,7 @@ from manyheads.launchers.nodes.node_part import shortened
 from manyheads.launchers.nodes.node_ranks import NodeRanks
 from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.remote_shell import parse
-from manyheads.launchers.nodes.run_on_nodes import share_out
+from manyheads.launchers.nodes.run_on_nodes import assign_ranks
 from manyheads.launchers.nodes.storage import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import MOST_BYTES
 from manyheads.launchers.processes import gone_silently
@@ -72,7 +72,7 @@ def test_as_many_ranks_as_can_share_the_batch(
     found = settings(nodes=f"1:{machines}", rendezvous="node1:29400")
     assert found is not None
     nodes = [Machine(f"node{number}") for number in range(machines)]
-    shares = share_out(nodes, found, job)  # type: ignore[arg-type]
+    shares = assign_ranks(nodes, found, job)  # type: ignore[arg-type]
     assert [len(share.ranks) for share in shares] == ranks
     assert [rank for share in shares for rank in share.ranks] == list(range(sum(ranks)))
     said = f"{sum(ranks)} of {2 * machines} ranks" if sum(ranks) < 2 * machines else ""
