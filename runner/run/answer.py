@@ -56,7 +56,7 @@ class Problem:
 
     @classmethod
     def from_json(cls, content: object) -> "Problem | None":
-        """The problem in parsed JSON; None where it holds no code and message."""
+        """The problem in parsed JSON; None if it lacks a code or a message."""
         if not isinstance(content, dict) or not isinstance(content.get("message"), str):
             return None
         known: dict[str, Kind | Code] = {str(each): each for each in (*Kind, *Code)}
@@ -107,12 +107,12 @@ class ChildEnd(NamedTuple):
 
     @property
     def result(self) -> Mapping[str, Any]:
-        """Its answer; empty if there is none."""
+        """The command's answer; empty if there is none."""
         found = self.reply.get("result")
         return found if isinstance(found, dict) else {}
 
     def error(self, failure: Failure | None = None) -> ConfigurationError | RunFailed:
-        """The error that ended it. ``failure``: what its run recorded of it, if anything."""
+        """The error that ended the command. ``failure``: what its run recorded about it, if anything."""
         problem = Problem.from_json(self.reply.get("error"))
         if problem is not None:
             error = problem.as_exception(self.code)
@@ -125,7 +125,7 @@ class ChildEnd(NamedTuple):
         else:
             died = Failure(Kind.PROGRAM_FAILED, exit_code=self.code, message="see its output above")
             error = RunFailed(failure or died)
-        error.reported = True  # whatever could be said, it has printed
+        error.reported = True  # it has printed all that is known
         return error
 
 
@@ -136,9 +136,10 @@ def run_command(
     on_line: Callable[[str], None] | None = None,
     stdout: "Stream" = None,
 ) -> ChildEnd:
-    """Run it as ``Program.run`` does. Its error is left to this process to print.
+    """Run a command of this project as ``Program.run`` does, and return its reply.
 
-    Raises Interrupted after a signal, with what the command says is kept.
+    The command does not print its error; that is left to the caller. Raises Interrupted after a signal, with the
+    command's note on what is kept.
     """
     from manyheads.runner.run import scratch
     from manyheads.runner.run.program import Program

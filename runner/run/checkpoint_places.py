@@ -1,7 +1,7 @@
 """The checkpoints of a run: last.pt, best.pt and step_*.pt, or folders of sharded ones, by name.
 
 Each folder has a new name, since a folder cannot replace another one atomically: step_00000020, best_00000020, and
-step_00000020.2 where the same step was saved once more.
+step_00000020.2 if the same step was saved again.
 """
 
 import re
@@ -29,26 +29,26 @@ def best(checkpoints: Path) -> Path:
 
 
 def by_step(checkpoints: Path) -> dict[int, Path]:
-    """Those that are kept, and a sharded last one, in the order of their steps."""
+    """The kept checkpoints, and a sharded last one, in the order of their steps."""
     files = [path for path in matching(checkpoints, "step_*.pt") if path.is_file()]
     found = sorted([*files, *folders(checkpoints, "step")], key=_key)
     return {_key(path)[0]: path for path in found if _key(path)[0] >= 0}
 
 
 def folders(checkpoints: Path, kind: str) -> list[Path]:
-    """The sharded ones, in the order of their steps. ``kind``: "step" or "best"."""
+    """The sharded checkpoints, in the order of their steps. ``kind``: "step" or "best"."""
     found = [path for path in matching(checkpoints, f"{kind}_*") if path.is_dir()]
     return sorted((path for path in found if _key(path)[0] >= 0 and path.suffix != ".pt"), key=_key)
 
 
 def fresh(checkpoints: Path, kind: str, step: int) -> Path:
-    """A name for the next sharded one. ``kind``: "step" or "best"."""
+    """An unused path for a sharded checkpoint. ``kind``: "step" or "best"."""
     same = [number for found, number in map(_key, folders(checkpoints, kind)) if found == step]
     return checkpoints / (f"{kind}_{step:08}" + (f".{max(1, *same) + 1}" if same else ""))
 
 
 def _key(path: Path) -> tuple[int, int]:
-    """Step, and how often it had been saved; (-1, 0) of what has another name."""
+    """The step, and the number of the save at that step; (-1, 0) for any other name."""
     match = _NAME.fullmatch(path.name)
     return (int(match[2]), int(match[3] or 1)) if match else (-1, 0)
 

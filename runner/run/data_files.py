@@ -1,4 +1,4 @@
-"""Files in a folder that may come from anybody, or that others write to as well, as data.
+"""Reads and writes files in folders that may come from anybody, or to which others write too, as data only.
 
 They are opened through ``Folder``, so that no link is followed; no more is read than a limit; texts come with their
 control characters written out. Paths are those of ``Folder``. docs/security.md says why.
@@ -22,9 +22,9 @@ MOST_TABLE_BYTES = 2**31  # of a table of numbers
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Disable garbage collection meanwhile; processes forked meanwhile keep it disabled until they enable it.
+    """A context without garbage collection; processes forked in it have none until they enable it.
 
-    Reading thousands of files makes no cycles, but looking for some takes a quarter of the time.
+    Reading thousands of files creates no cycles, but searching for them takes a quarter of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -36,7 +36,7 @@ def without_collector() -> Iterator[None]:
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener for ``open()``: a plain file in a folder that may be somebody else's. Raises as ``Folder.plain``."""
+    """An opener for ``open()``, for plain files in a folder that may be somebody else's. Raises as ``Folder.plain``."""
     with Folder(Path(path).parent) as folder:
         return folder.plain(Path(path).name, flags)
 
@@ -48,14 +48,14 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, *, most: int = MOST_BYTES) -> str:
-    """The text of such a file, as ``read_bytes`` takes it; what is not UTF-8 is replaced."""
+    """A file's text, with invalid UTF-8 replaced. Raises as ``Folder.read``."""
     return read_bytes(path, most=most).decode(errors="replace")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The mapping in a file that anybody may have written, its texts with control characters written out.
 
-    Raises ConfigurationError where it holds none, and OSError where it can't be read.
+    Raises ConfigurationError if it holds none, and OSError if it can't be read.
     """
     text = read_text(path)
     try:
@@ -83,9 +83,9 @@ def _printable(value: Any) -> Any:
 
 
 def no_formula(value: object) -> object:
-    """A cell that no spreadsheet computes: of texts such as =HYPERLINK(...) an apostrophe makes plain text.
+    """A cell that no spreadsheet evaluates: texts such as =HYPERLINK(...) get an apostrophe in front.
 
-    Numbers stay as they are.
+    Numbers are unchanged.
     """
     if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", *"＝＋－＠")):
         return value
@@ -97,7 +97,7 @@ LINE = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """A context in which all messages from INFO on go to this file, and nowhere else."""
+    """A context in which all log messages of level INFO and above go to this file, and nowhere else."""
     make_folder(path.parent)
     with open(path, "a", opener=no_link) as file:
         handler = logging.StreamHandler(file)

@@ -19,7 +19,7 @@ FAILED = (errno.EROFS, errno.EIO, errno.ESTALE)
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes ``path``'s place, synced, when it is complete; until then the old one stays.
+    """A context with a file to write, which replaces ``path`` once it is complete and synced.
 
     Raises an OSError that names ``path`` when the disk is full or fails, whatever error the writer turns that into, and
     ConfigurationError if the folder is a link.
@@ -38,7 +38,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
                 raise OSError(failed.errno, failed.strerror, str(path)) from error
             raise
         finally:
-            with suppress(OSError):  # it has its name, or the disk fails
+            with suppress(OSError):  # it was renamed, or the disk fails
                 os.unlink(beside, dir_fd=folder.handle)
         folder.sync()  # the new name survives a power cut too
 
@@ -55,7 +55,7 @@ def disk_full(error: BaseException | None) -> OSError | None:
 
 
 def _came_from(error: BaseException | None, numbers: tuple[int, ...]) -> OSError | None:
-    """The error with one of these numbers that ``error`` is or came from; the chain may lead back to itself."""
+    """The error with one of these numbers that ``error`` is or came from; the chain may be circular."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in numbers:
@@ -74,7 +74,7 @@ def also_named(path: Path, name: Path) -> None:
 
 
 def take_name(beside: Path, path: Path) -> None:
-    """Give a file or folder, which is complete and synced, the name ``path``, which nothing has."""
+    """Give a file or folder, which is complete and synced, the unused name ``path``."""
     with Folder(path.parent) as folder:
         os.rename(beside.name, path.name, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
         folder.sync()
@@ -119,30 +119,30 @@ def sync_folder(path: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what writers left below ``path`` that were killed. Nobody else may be writing there."""
+    """Remove what killed writers left below ``path``. Nobody else may be writing there."""
     with suppress(FileNotFoundError), Folder(path) as folder:
         for name in [name for name, _ in folder.walk() if name.match(".*.aside")]:
-            with suppress(FileNotFoundError):  # in one that has been removed
+            with suppress(FileNotFoundError):  # its folder has been removed
                 folder.remove(name, ignore_errors=True)
 
 
-# The lock is the kernel's on the file itself: it ends with its process however that ends, a run folder needs no
-# further file for it, and a folder that can only be read can still be asked. filelock, which opens the file that it
-# locks for writing and, in many versions, empties it, would need a file of its own beside each.
+# The kernel's lock on the file itself: it ends with its process, however that ends, a run folder needs no further file
+# for it, and it can be tested in a read-only folder too. filelock opens the file that it locks for writing and, in many
+# versions, empties it, so it would need a separate file beside each.
 
 
 @contextmanager
 def exclusive(path: Path, *, of: object) -> Iterator[None]:
     """Hold the lock on a file that exists.
 
-    Raises ConfigurationError, which names whose it is, when another process holds it or the file can't be written.
+    Raises ConfigurationError, which names ``of``, if another process holds it or the file can't be written.
     """
     try:
         # Over NFS an exclusive lock needs a file that is open for writing.
         file = open(path, "r+b", opener=_lock_file)  # noqa: SIM115
     except PermissionError:
         raise ConfigurationError(f"{of} cannot be run: you have no permission to write its {path.name}.") from None
-    except OSError as error:  # of a disk that can only be read, or has gone
+    except OSError as error:  # such as of a read-only disk
         raise ConfigurationError(f"{of} cannot be run: {path.name}: {error.strerror}.") from None
     with file:
         if not _try_lock(file, fcntl.LOCK_EX):
@@ -168,7 +168,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def _released(file: IO[bytes]) -> Iterator[None]:
-    """Release the file's lock at the end. Closing it would not, while a fork that another thread makes has a copy."""
+    """Release the file's lock at the end. Closing the file would not, if another thread's fork has a copy."""
     owner = os.getpid()
     try:
         yield
@@ -178,12 +178,12 @@ def _released(file: IO[bytes]) -> Iterator[None]:
 
 
 def lock_shared(descriptor: int) -> None:
-    """Hold the lock on an open file together with others, until the descriptor is closed, copies included."""
+    """Hold a shared lock on an open file, until the descriptor and all its copies are closed."""
     fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Hold the lock on an open file alone, as ``lock_shared``; returns whether nobody else holds it."""
+    """Try to get an exclusive lock on an open file, for as long as ``lock_shared``; returns whether that succeeded."""
     return _try_lock(descriptor, fcntl.LOCK_EX)
 
 

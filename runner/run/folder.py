@@ -13,7 +13,7 @@ from typing import IO, NamedTuple, Self
 
 from manyheads.runner.errors import ConfigurationError, printable
 
-MOST_BYTES = 2**24  # of a file that is read whole
+MOST_BYTES = 2**24  # limit for a file that is read as a whole
 _HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINK = (errno.ELOOP, errno.EMLINK)  # how systems say that the last part of a path is a link
 
@@ -57,11 +57,11 @@ class Folder:
 
     @property
     def inode(self) -> Inode:
-        """This folder's own."""
+        """This folder's inode."""
         return Inode.of(os.stat(self.handle))
 
     def child(self, name: str | PurePath) -> "Folder":
-        """A folder below this one, held on its own."""
+        """A folder below this one, held by its own descriptor."""
         found = Folder.__new__(Folder)
         found.path, found.handle = self.path / name, -1
         parts = _inside(name, self.path).parts
@@ -112,7 +112,7 @@ class Folder:
         handle = self.plain(name, os.O_RDONLY)
         try:
             size = os.fstat(handle).st_size
-            content = _up_to(min(size, most) + 1, handle)  # Python makes room for as much as it is told to read
+            content = _up_to(min(size, most) + 1, handle)  # Python allocates as much as it is asked to read
             if len(content) > size:  # it has grown since
                 content += _up_to(max(0, most + 1 - len(content)), handle)
         finally:
@@ -233,7 +233,7 @@ _path = lru_cache(maxsize=256)(PurePath)  # the same few files are read in every
 
 
 def _inside(name: str | PurePath, folder: Path) -> PurePath:
-    """Raises ConfigurationError for a name that leads outside the folder."""
+    """The name as a path. Raises ConfigurationError if it points outside the folder."""
     path = _path(name)
     if path.is_absolute() or ".." in path.parts:
         raise ConfigurationError(f"{printable(path)} points outside {printable(folder)}. Allowed: names in it.")

@@ -14,7 +14,7 @@ from manyheads.runner.run.run_folder import without_format
 
 Flat = dict[str, Any]  # a config by dotted keys, lists as values
 MOST_BYTES = 2**20
-_SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a key at the top; a list's items may stand as far left
+_SECTION = re.compile(r"^(?=[^\s-])", re.MULTILINE)  # a top-level key; its list's items may start in the same column
 _ITEM = re.compile(r"^(?=- )", re.MULTILINE)
 _HEAD = re.compile(r"\w+:\n")
 _KEY = re.compile(r"^(?=  [^\s-])", re.MULTILINE)  # a key one level below
@@ -22,14 +22,14 @@ _PLAIN = re.compile(r"- ([A-Za-z_][\w./@]*=[\w./-]*)\n", re.ASCII)  # an item th
 
 
 def read_frozen(path: Path, *, only: tuple[str, ...] = ()) -> Flat:
-    """A run config as ``frozen`` has it; empty if there is no readable config."""
+    """The run config in a file, as ``frozen`` returns it; empty if there is no readable config."""
     return frozen(_text(path), only=only)
 
 
 def frozen(text: str, *, only: tuple[str, ...] = ()) -> Flat:
     """A run config with dotted keys, lists as values; empty if it is not YAML.
 
-    ``only``: the keys at the top that are wanted; the others need not be read.
+    ``only``: the top-level keys that are needed; the others need not be parsed.
     """
     return without_format({key: value for part in _parts(text, _SECTION, dict, only) for key, value in part.items()})
 
@@ -74,7 +74,7 @@ def _read(text: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Any:
-    """Shared between all who ask: to be read only."""
+    """The parsed text, which all callers share and none may change."""
     content = yaml_text.parse(text)
     return flatten(content) if isinstance(content, dict) else content
 

@@ -30,7 +30,7 @@ _WORD = 8
 _PER_RANK = 6
 REPORT_BYTES = 8192
 _LENGTH = 4  # bytes of a report's length, which come first
-PLACE = "MANYHEADS_HEARTBEAT"  # the variable that says where this machine's file is, up to its first rank's number
+PLACE = "MANYHEADS_HEARTBEAT"  # variable: this machine's folder for the file, up to its first rank's number
 Report = dict[str, Any]  # a Failure in JSON, with its time
 # Kinds of collective operations by their numbers, as torch names them; the first one is any other.
 OPERATIONS = (
@@ -57,7 +57,7 @@ class Pending(NamedTuple):
 
     @classmethod
     def of(cls, name: str, size: int) -> "Pending":
-        """By torch's name for it, such as all_reduce, or allgather_into_tensor_coalesced."""
+        """From torch's name of the operation, such as all_reduce, or allgather_into_tensor_coalesced."""
         plain = name.lower().replace("_", "")
         known = [each for each in OPERATIONS[1:] if each.replace("_", "") in plain]
         return cls(max(known, key=len, default=OPERATIONS[0]), size)
@@ -69,10 +69,10 @@ class Pending(NamedTuple):
 
 
 class Heartbeat:
-    """The parent creates the file; each rank opens it with its own ``rank``."""
+    """Reads and writes the shared file. The parent creates it; each rank opens it with its own ``rank``."""
 
     def __init__(self, path: Path | None, *, rank: int = 0, ranks: int = 0):
-        """``path``: the file; None for one that nobody else sees, for this number of ``ranks``."""
+        """``path``: the file; None for memory that is not shared, for this number of ``ranks``."""
         self.path = path
         if path is None:
             self._map = mmap.mmap(-1, _size(ranks))
@@ -86,19 +86,19 @@ class Heartbeat:
 
     @classmethod
     def of_rank(cls, place: RankInfo, otherwise: Path) -> "Heartbeat":
-        """A rank's own, in the file that its launcher names; ``otherwise``: the run folder's."""
+        """A rank's heartbeat, in the file that its launcher names; ``otherwise``: the run folder's file."""
         own = machine_folder(place)
         return cls(otherwise if own is None else own / "heartbeat", rank=place.rank)
 
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
-        """A new file. Raises an OSError that names it."""
+        """Create the file. Raises an OSError that names it."""
         make_folder(path.parent)
         remove(path)
         try:
             with open(path, "xb", opener=no_link) as file:
                 file.write(bytes(_size(ranks)))
-        except OSError as error:  # a full disk names no file
+        except OSError as error:  # that of a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from error
         return cls(path)
 
@@ -112,7 +112,7 @@ class Heartbeat:
         return None
 
     def enter(self) -> None:
-        """Report that this rank lives, with its process id."""
+        """Report that this rank is alive, with its process id."""
         self._words[self._own + 2] = os.getpid()
         self._words[self._own + 1] = RUNNING
 
@@ -181,7 +181,7 @@ class Heartbeat:
         self._words[0] = signum
 
     def beats(self) -> int:
-        """Beats of all ranks together; if it stands still, no rank makes progress."""
+        """Beats of all ranks together; while it stays the same, no rank makes progress."""
         return sum(self._words[1 + _PER_RANK * rank] for rank in range(self.ranks))
 
     def state(self, rank: int) -> int:

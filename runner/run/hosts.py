@@ -41,7 +41,7 @@ def read_hosts(hosts: Sequence[str] | None, hostfile: str | None) -> dict[str, i
 
 
 def names_of_this_machine() -> set[str]:
-    """In lower case, which host names do not distinguish."""
+    """The names by which hosts may mean this machine; in lower case, since host names are case-insensitive."""
     name = socket.gethostname().lower()
     return {"localhost", "127.0.0.1", name, name.partition(".")[0]}
 

@@ -1,4 +1,4 @@
-"""JSON of dataclasses and named tuples, and its JSON Schema: one declaration for what a command answers and means.
+"""Turns dataclasses and named tuples into JSON and its JSON Schema: one declaration of an answer and its meaning.
 
 A class's docstring describes the object, ``Annotated[float, "seconds"]`` a field.
 """

@@ -30,9 +30,9 @@ class ScoresJson(TypedDict, total=False):
 
 
 class SlowRankJson(TypedDict):
-    """A rank that others waited for. ``intervals``: in how many, ``of`` all; ``seconds``: that it took longer.
+    """A rank that others waited for, in ``intervals`` out of ``of``. ``seconds``: how much longer it took.
 
-    ``part``: of the time, for which it mostly did; ``cause``: as far as it could be seen, else empty.
+    ``part``: the part of the time that was mostly longer; ``cause``: empty if unknown.
     """
 
     rank: int
@@ -49,7 +49,7 @@ class ResultJson(TypedDict, total=False):
     ``metrics``, ``best``: values by column; ``best``: of the best epoch; ``objective``: the monitored value; ``time``:
     seconds of training by what they were spent on; ``peak_memory_mb``, ``reserved_memory_mb``: by device; ``files``,
     ``data_sha256``: digests by name; ``ended``: the key of ``trainer`` that ended the run before its last epoch;
-    ``rank_seconds``: the last session's by part and rank.
+    ``rank_seconds``: of the last session, by part and rank.
     """
 
     status: str
@@ -92,7 +92,7 @@ class ResultJson(TypedDict, total=False):
 
 
 class MachineJson(TypedDict, total=False):
-    """One machine in provenance.json. ``cpu``: model, cores, and threads_per_rank where it is a run's."""
+    """One machine in provenance.json. ``cpu``: model, cores, and threads_per_rank if a run used it."""
 
     node: str
     host: str | None
@@ -112,10 +112,10 @@ class Fingerprint(TypedDict):
 
 
 class PredictedJson(TypedDict, total=False):
-    """What ``scale`` predicted of a run, or of one with the same updates. Seconds are of an update.
+    """What ``scale`` predicted for a run, or for one with the same updates. Times are seconds per update.
 
-    ``subject``: a digest of what its time depends on; ``low``, ``high``: of the interval; ``batch``: samples of an
-    update; ``start``: devices that were measured for it; ``is_alike``: whether the run's machines have as many ranks.
+    ``subject``: a digest of what the time depends on; ``low``, ``high``: the bounds of the interval; ``batch``: samples
+    per update; ``start``: the devices of the measured run; ``is_alike``: whether both have as many ranks per machine.
     """
 
     subject: str
@@ -133,11 +133,11 @@ class PredictedJson(TypedDict, total=False):
 
 
 class ProvenanceJson(MachineJson, total=False):
-    """provenance.json: where a run came from. Of the machine of rank 0; ``nodes``: all of them, if they are several.
+    """provenance.json: where a run came from, with rank 0's machine; ``nodes``: all machines, if there are several.
 
     ``commit``, ``clean``: of this project's checkout; ``own``: the same of the user's code, with its folder;
     ``own_code``: sha256 by package or file; ``submitted_from``: the host on which the command was typed, if it is
-    another one; ``predicted``: if its time was, before it began.
+    another one; ``predicted``: the time per update that was predicted before the run, if any.
     """
 
     id: str
@@ -215,7 +215,7 @@ def _test(kind: Any) -> Test:
 
 @cache
 def _plain(kind: Any) -> frozenset[type]:
-    """The types that parsed JSON has for it; none for one that has values of its own."""
+    """The Python types of its values in parsed JSON; none for a container."""
     if get_origin(kind) is UnionType:
         return frozenset().union(*map(_plain, get_args(kind)))
     if kind is float:

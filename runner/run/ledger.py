@@ -68,8 +68,8 @@ class Ledger:
     ) -> None:
         """Create the ledger. ``options``: how the sweep runs its jobs.
 
-        arguments: the command line, which plans the jobs again until they are in the ledger. is_search: it always
-        resumes the sweep, since it has yet to propose trials.
+        ``arguments``: the command line, from which the jobs are planned again until they are in the ledger.
+        ``is_search``: resume always repeats the command line, since more trials must be proposed.
         """
         make_folder(self.sweep)
         about = {"id": secrets.token_hex(8), "options": options, "arguments": [*arguments], "is_search": is_search}
@@ -87,7 +87,7 @@ class Ledger:
         write_whole(self.path, content[: content.rfind(b"\n") + 1] + _lines_of(entries).encode())
 
     def write(self, *entries: Entry) -> None:
-        """Append lines, durably, after cutting off what a killed writer left of one."""
+        """Append lines and sync them, after removing an incomplete line of a killed writer."""
         with open(self.path, "r+b", opener=no_link) as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
@@ -99,7 +99,7 @@ class Ledger:
                 file.write(_lines_of(entries).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            except OSError as error:  # a full disk names no file
+            except OSError as error:  # that of a full disk names no file
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def options(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Ledger:
         return found
 
     def about(self, sealed: Mapping[str, bytes]) -> Mapping[str, Any]:
-        """The first line, as ``sealed_part`` has read it. Raises ConfigurationError."""
+        """The first line, parsed. ``sealed``: from ``sealed_part``. Raises ConfigurationError."""
         return self._parsed(sealed[NAME].decode(errors="replace") + "\n")[0]
 
     def arguments(self, sealed: Mapping[str, bytes]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Other programs: how they are started, what they get, and how they end with this process. Nothing else starts any."""
+"""Starts other programs, and ends them with this process; no other module does."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ from manyheads.runner.machine.process import die_with_parent, handled_by
 
 PIPE, DISCARD = subprocess.PIPE, subprocess.DEVNULL
 Process = subprocess.Popen[bytes]
-Stream = IO[Any] | int | None  # a file, PIPE, DISCARD, or None for that of this process
+Stream = IO[Any] | int | None  # a file, PIPE, DISCARD, or None for this process's own
 TIMED_OUT = 124  # the exit code of a program that took too long, as that of timeout(1)
 
 
@@ -66,7 +66,7 @@ class Program:
         )
 
     def ask(self, *, given: bytes = b"", seconds: float | None = None) -> ProgramOutput:
-        """Run it to its end, for what it prints; for programs that take no longer than seconds.
+        """Run a short program to its end and return what it prints.
 
         ``given``: its input; ``seconds``: after which it is killed. Raises OSError if there is no such program.
         """
@@ -104,7 +104,7 @@ class Program:
                 stdout, stderr = PIPE, subprocess.STDOUT
             with self.start(stdout=stdout, stderr=stderr) as child:
                 children.append(child)
-                for signum in received:  # before it was there
+                for signum in received:  # received before it was started
                     child.send_signal(signum)
                 try:
                     for line in child.stdout or ():

@@ -22,7 +22,7 @@ _FORM = "MANYHEADS_PROGRESS"  # an environment variable, since child processes r
 
 
 def choose(form: str) -> None:
-    """How this process and its children show progress: as text, or as json."""
+    """Set how this process and its children show progress: as text, or as json."""
     os.environ[_FORM] = form
 
 
@@ -42,29 +42,29 @@ def event(name: str, **values: Any) -> None:
 
 
 class Work:
-    """Something that takes a while, such as reading many runs. ``total``: of how many parts, None if unknown."""
+    """Work that takes a while, such as reading many runs. ``total``: the number of parts; None if unknown."""
 
     def __init__(self, what: str, total: int | None = None):
         self.what, self.total, self.done = what, total, 0
         self._began = time.monotonic()
 
     def advance(self, what: str | None = None) -> None:
-        """Another part is done; ``what``: what comes next, if that has another name."""
+        """Note that another part is done. ``what``: the name of the next one, if it differs."""
         self.reach(self.done + 1, what)
 
     def reach(self, done: int, what: str | None = None) -> None:
-        """``done`` parts are done; ``what`` as above."""
+        """Note that ``done`` parts are done. ``what``: the name of the next one, if it differs."""
         self.done = done
         self.next(what)
 
     def next(self, what: str | None = None) -> None:
-        """This is being done now."""
+        """Note what is done next; None: the same as before."""
         self.what = self.what if what is None else what
         if is_json():
             self._tell()
 
     def follow(self, ended: Event) -> None:
-        """Show how far it is until it has ended, a part that takes long included; nothing if all of it is quick."""
+        """Show the progress until ``ended`` is set, also within a long part; nothing if that takes less than QUIET."""
         if ended.wait(QUIET):
             return
         if sys.stderr.isatty() and not is_json():
@@ -84,7 +84,7 @@ class Work:
             return
         count = "" if self.total is None else f", {self.done:,} of {self.total:,}"
         rest = "" if left is None else f", {left:.0f} s left"
-        # Past Python's buffer, whose lock a process that is forked meanwhile would find taken.
+        # Bypasses Python's buffer, whose lock a process forked meanwhile would inherit as taken.
         os.write(2, f"{printable(self.what)}{count}, after {seconds:.0f} s{rest}\n".encode())
 
     def _draw(self, ended: Event) -> None:
@@ -110,7 +110,7 @@ class Work:
 
 @contextmanager
 def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[Work]:
-    """Show that this is being done. ``kept``: the sentence for a user who presses Ctrl-C about what is kept of it."""
+    """A context that shows the progress of ``what``. ``kept``: says after Ctrl-C what is kept of the work."""
     work = Work(what, total)
     with keeping(what, kept):
         work.next()
@@ -120,9 +120,9 @@ def working(what: str, total: int | None = None, *, kept: str = "") -> Iterator[
 
 @contextmanager
 def keeping(what: str, kept: str) -> Iterator[None]:
-    """Tell a user who presses Ctrl-C meanwhile what is kept of the work; nothing if ``kept`` is empty.
+    """A context that tells a user who presses Ctrl-C what is kept of the work, unless ``kept`` is empty.
 
-    The command ends with it: on stderr, or in the error that --json prints.
+    The command prints it at its end: on stderr, or in the error of --json.
     """
     try:
         yield
@@ -133,7 +133,7 @@ def keeping(what: str, kept: str) -> Iterator[None]:
 
 
 def say(what: str) -> None:
-    """Show what is being done by one line, at once: for long work during which stderr goes elsewhere."""
+    """Print what is being done in one line, at once: for long work during which stderr goes elsewhere."""
     if is_json():
         event("progress", what=what, done=None, total=None, seconds_left=None)
     else:
@@ -141,7 +141,7 @@ def say(what: str) -> None:
 
 
 def each(items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
-    """The items, one after the other, with progress. ``total``: how many, if they come one by one."""
+    """The items, one after the other, with progress. ``total``: their number, if ``items`` is an iterator."""
     if total is None:
         items = list(items)
         total = len(items)

@@ -15,7 +15,7 @@ NAMES = (
 EXPORTED = re.compile(
     r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV|MANYHEADS_\w+)"
 )
-# What else a launcher tells its ranks, by the name that shows that it did. mpirun refuses to start below another.
+# Further variables of a launcher, by the variable that shows its use. mpirun refuses to start within another mpirun.
 _TOLD = {
     "HOROVOD_RANK": re.compile(r"HOROVOD_(LOCAL_|CROSS_|GLOO_RENDEZVOUS_|GLOO_IFACE|CONTROLLER|CPU_OP|HOSTNAME)"),
     "OMPI_COMM_WORLD_RANK": re.compile(r"(OMPI|ORTE|PMIX|PRTE)_(?!ALLOW_)"),
@@ -23,7 +23,7 @@ _TOLD = {
 
 
 class RankInfo(NamedTuple):
-    """One rank among all: ``local_rank`` counts those on its own machine."""
+    """One rank among all: ``local_rank`` counts the ranks on its machine."""
 
     rank: int
     local_rank: int
@@ -31,7 +31,7 @@ class RankInfo(NamedTuple):
 
 
 def read_rank_info() -> RankInfo:
-    """This process's place. Raises KeyError where no launcher has given it one."""
+    """This process's rank. Raises KeyError if no launcher has set one."""
     for names in NAMES:
         if all(name in os.environ for name in names):
             return RankInfo(*(int(os.environ[name]) for name in names))

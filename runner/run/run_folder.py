@@ -1,4 +1,4 @@
-"""The run folder: one class that knows every path in it, and what its files say."""
+"""The run folder: one class with every path in it, which reads and writes its files."""
 
 import hashlib
 import json
@@ -55,14 +55,14 @@ class Inside:
 
     def __get__(self, folder: "RunFolder", owner: type) -> Path:
         path: Path = folder.path / self._name
-        vars(folder)[self._attribute] = path  # which is found before this
+        vars(folder)[self._attribute] = path  # Python finds it before this descriptor
         return path
 
 
 class RunFolder:
     """The folder of one run; docs/run-folder.md says what each file holds."""
 
-    COMPOSED = ".hydra/config.yaml"  # what Hydra composed, of which run.yaml is frozen
+    COMPOSED = ".hydra/config.yaml"  # what Hydra composed, from which run.yaml is frozen
 
     config = Inside("run.yaml")
     composed = Inside(COMPOSED)
@@ -76,16 +76,16 @@ class RunFolder:
     steps = Inside("steps.csv")
     epochs = Inside("epochs.csv")
     evaluations = Inside("evaluations.csv")  # those within epochs, if there are any
-    samples = Inside("samples.csv")  # which were taken
-    skipped = Inside("skipped.csv")  # those that could not be read, where they may be skipped
-    spikes = Inside("spikes.csv")  # the updates that were skipped, where they may be
+    samples = Inside("samples.csv")  # the samples of each update
+    skipped = Inside("skipped.csv")  # samples that could not be read, if they may be skipped
+    spikes = Inside("spikes.csv")  # the updates that were skipped, if they may be
     gpu = Inside("gpu.csv")
     host = Inside("host.csv")
     tensorboard = Inside("tensorboard")
     pictures = Inside("pictures")
     checkpoints = Inside("checkpoints")
     parity = Inside("parity")
-    corruption = Inside("corruption")  # gradients that differ between two computations, where any do
+    corruption = Inside("corruption")  # gradients that differ between two computations, if any do
     result = Inside("result.json")
 
     def __init__(self, path: str | Path):
@@ -93,7 +93,7 @@ class RunFolder:
         self._checked: str | None = None  # digest of the run.yaml that may be read
 
     def __str__(self) -> str:
-        """The folder as a person would type it: relative where it lies below the working directory."""
+        """The folder as a person would type it: relative if it is below the working directory."""
         try:
             return str(self.path.relative_to(Path.cwd()))
         except ValueError:
@@ -115,7 +115,7 @@ class RunFolder:
     def clear_refused(self) -> None:
         """Remove what was written for a run that was then refused, so that the corrected one may have the folder.
 
-        Also for one that its ranks refused before the first update; any other that was frozen stays.
+        That includes a run that its ranks refused before the first update; any other frozen run stays.
         """
         if self.config.exists() and not self._was_refused_by_ranks():
             return
@@ -136,7 +136,7 @@ class RunFolder:
         return is_refusal and not self.last_checkpoint.exists()
 
     def _remove_frozen(self) -> None:
-        """Remove what freezing, recording and starting a run wrote, but no folder in which something was before."""
+        """Remove what freezing, recording and starting a run wrote, but no folder that held older files."""
         frozen = self.config.stat().st_mtime_ns
         folders = (self.code, self.logs, self.tensorboard, self.pictures, self.checkpoints)
         new = [folder for folder in folders if _is_new(folder, since=frozen)]
@@ -145,7 +145,7 @@ class RunFolder:
             remove(path)
 
     def _tables(self) -> tuple[Path, ...]:
-        """What the ranks write row by row, and cut where a run is resumed."""
+        """The tables that ranks write row by row, and truncate when a run is resumed."""
         return self.steps, self.epochs, self.evaluations, self.samples, self.skipped, self.spikes
 
     def is_planned(self) -> bool:
@@ -159,7 +159,7 @@ class RunFolder:
             remove(self.composed.parent)
 
     def refuse_second_run(self) -> None:
-        """Raises ConfigurationError when a run was frozen here already, as when a sweep's jobs share a folder."""
+        """Raises ConfigurationError if a run was already frozen here, as when a sweep's jobs share a folder."""
         if self.config.exists():
             raise ConfigurationError(
                 f"{self} already holds a run. Give each run a folder of its own: hydra.run.dir, hydra.sweep.subdir."
@@ -188,7 +188,7 @@ class RunFolder:
         return content
 
     def pin_config(self) -> dict[str, str]:
-        """From now on no other run.yaml than this one is read. Returns the variable by which ranks know of it."""
+        """From now on read only the present run.yaml. Returns the variable that makes ranks do the same."""
         self._checked = hashlib.sha256(self.config_content()).hexdigest()
         return {CHECKED: f"{self._checked} {self.path}"}
 
@@ -210,7 +210,7 @@ class RunFolder:
     def refuse_other_format(self) -> None:
         """Raises ConfigurationError for a run that another version recorded, which only that version can run.
 
-        What has neither a format nor provenance.json was recorded by none, and is checked as any config from others.
+        A folder with neither a format nor provenance.json was recorded by none, and is checked like others' configs.
         """
         found = _FORMAT.search(self.config_content())
         if (found is None and not self.provenance.exists()) or (found is not None and int(found[1]) == FORMAT):
@@ -236,7 +236,7 @@ class RunFolder:
             yield
 
     def sync_tables(self) -> None:
-        """Have the rows so far survive a power cut, as a checkpoint does that counts on them."""
+        """Sync the rows written so far, so that they survive a power cut like the checkpoint that relies on them."""
         for path in self._tables():
             with suppress(FileNotFoundError), open(path, "rb", opener=no_link) as file:
                 os.fsync(file.fileno())
@@ -249,12 +249,12 @@ class RunFolder:
             return None
 
     def completed(self) -> ResultJson | None:
-        """The result of a complete run; None for another one, or if its parent was killed before recording that."""
+        """The result of a completed run; None if it has not completed, or its parent was killed before recording it."""
         result = self.read_result() or {}
         return result if result.get("status") == "completed" and "wall_seconds" in result else None
 
     def clear_attempt(self) -> None:
-        """Remove what an earlier attempt at this run recorded of its end; its logs and checkpoints are kept."""
+        """Remove what an earlier attempt at this run recorded about its end; its logs and checkpoints are kept."""
         make_folder(self.logs)
         remove_leftovers(self.path)
         for path in [self.result, *matching(self.logs, f"{FLIGHT}*")]:
@@ -280,7 +280,7 @@ class RunFolder:
             return b""
 
     def digests(self) -> dict[str, str]:
-        """sha256 of the files that a finished run rests on, so that an edited folder is noticed."""
+        """sha256 of the files that describe a finished run, so that an edited folder is noticed."""
         paths = [self.config, self.provenance, self.code_diff, *self._tables()]
         return {p.name: hashlib.sha256(read_bytes(p, most=MOST_TABLE_BYTES)).hexdigest() for p in paths if p.exists()}
 
@@ -303,5 +303,5 @@ def _is_new(folder: Path, *, since: int) -> bool:
 
 
 def without_format(config: dict) -> dict:
-    """The run config in the content of run.yaml."""
+    """The run config in the content of run.yaml: all keys but ``format``."""
     return {key: value for key, value in config.items() if key != "format"}

@@ -1,7 +1,7 @@
 """Temporary folders that live as long as a run, on a local disk; the next run removes those of killed processes.
 
-A process keeps such a folder as long as it has a lock on the folder's lock file, which the kernel takes from a process
-however it ends.
+A process keeps such a folder as long as it holds a lock on the folder's lock file, which the kernel releases however
+the process ends.
 """
 
 import os
@@ -50,13 +50,13 @@ def own_folder(path: Path) -> Iterator[Path]:
         new.rename(path)  # only now, locked, can ``sweep`` find it
         yield path
     finally:
-        for each in (new, path) if os.getpid() == owner else ():  # not when a fork of it drops what it inherited
+        for each in (new, path) if os.getpid() == owner else ():  # not in a fork, which has inherited this context
             shutil.rmtree(each, ignore_errors=True)
         os.close(lock)
 
 
 def kept(path: Path) -> int:
-    """A descriptor that keeps the folder for a process to which it is passed, beyond the end of this one."""
+    """A descriptor that, passed to another process, keeps the folder for it beyond the end of this one."""
     lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     lock_shared(lock)
     return lock

@@ -1,10 +1,10 @@
 """Parts of a folder that are the user's own: recorded by this user, or shown by ``manyheads trust`` and then trusted.
 
-Either way these are digests of everything in it that may run, together: of a run its config, also as composed, the
-code that it was started from, and where; of a sweep the arguments of its search. What a run recorded is in its
-``seal.json``, with an HMAC-SHA256 by a secret key that never leaves the user's own folder: valid wherever that key is,
-such as on all machines of a cluster, and wherever the folder is moved to. What was trusted is in the user's own folder,
-for one path.
+Either way, digests cover everything in the folder that may run, together: of a run its config, also as composed, the
+code that it was started from, and the directory; of a sweep the arguments of its search. A run's own digests are in
+its ``seal.json``, with an HMAC-SHA256 by a secret key that never leaves the user's own folder: valid wherever that key
+exists, such as on all machines of a cluster, and wherever the folder is moved to. Digests that the user trusts are in
+the user's own folder, for one path.
 """
 
 import hashlib
@@ -120,7 +120,7 @@ def key_file() -> Path | None:
 
 
 def _key() -> bytes | None:
-    """None also for a key that others could have read or written."""
+    """The user's key; None if there is none, or if others could have read or written it."""
     path = key_file()
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""What result.json says of ranks that others waited for, in words."""
+"""Describes in words the ranks that others waited for, from result.json."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""YAML as text: the same values are read and written as by Hydra, but much faster, and within limits."""
+"""Reads and writes YAML with the same values as Hydra does, but much faster, and within limits."""
 
 import math
 import pickle
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 MOST_VALUES = 10_000  # in a text, with every alias written out
-MOST_LEVELS = 100  # of lists and mappings in each other
+MOST_LEVELS = 100  # of nested lists and mappings
 Error = yaml.YAMLError
 _FLOAT, _TIMESTAMP, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("float", "timestamp", "str"))
 _INDENTED = re.compile(rf"^[ \t?-]{{{MOST_LEVELS}}}", re.MULTILINE)
@@ -40,7 +40,7 @@ YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in found if tag not in (_FLOAT, _TIMESTAMP)]
     for first, found in YamlLoader.yaml_implicit_resolvers.items()
 }
-for _class in (YamlLoader, Dumper):  # which quotes a text that ``YamlLoader`` would take for a number
+for _class in (YamlLoader, Dumper):  # so that a text that looks like a number is quoted
     _class.add_implicit_resolver(_FLOAT, _NUMBER, list("-+0123456789."))
 _Expanded.add_representer(
     str, lambda dumper, text: dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
@@ -50,10 +50,10 @@ _Expanded.add_representer(
 def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
     """The content of a text that anybody may have written.
 
-    Raises ValueError for more levels, or aliases that expand to more values, than anybody writes, and otherwise what
+    Raises ValueError for more than MOST_LEVELS levels, or MOST_VALUES values with aliases expanded, and otherwise what
     YAML raises.
     """
-    if text.count("[") + text.count("{") > MOST_LEVELS or _INDENTED.search(text):  # else it has no more levels
+    if text.count("[") + text.count("{") > MOST_LEVELS or _INDENTED.search(text):  # else it cannot have more levels
         _refuse_deep(text, loader_class)
     loader = loader_class(text)
     try:
@@ -98,7 +98,7 @@ def _dump(pickled: bytes) -> str:
 def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
     """The number of nodes in this one, itself included; an alias counts as what it stands for."""
     if id(node) not in counted:
-        counted[id(node)] = math.inf  # if it is found again below itself
+        counted[id(node)] = math.inf  # in case it contains itself
         parts = [] if isinstance(node, yaml.ScalarNode) else node.value
         inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
         counted[id(node)] = 1 + sum(_nodes(each, counted) for each in inner)

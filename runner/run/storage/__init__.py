@@ -1,1 +1,1 @@
-"""Object storage, such as S3: where it is, one process that talks to it, and what is kept of it on the local disk."""
+"""Object storage, such as S3: its addresses, the process that talks to it, and a cache on the local disk."""

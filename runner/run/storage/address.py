@@ -33,7 +33,7 @@ class Address:
 
     @classmethod
     def of(cls, value: str, *, key: str) -> Self:
-        """The address that ``value`` is. Raises ConfigurationError, which hides a password."""
+        """Parse an address. ``key``: for errors. Raises ConfigurationError, which hides a password."""
         found = _WHOLE.fullmatch(value)
         parts = found[3].split("/") if found else []
         if found is None or not value.isprintable() or {".", ".."} & {*parts}:
@@ -48,10 +48,10 @@ class Address:
 
 
 def is_address(value: Any) -> bool:
-    """Whether a value is meant to be an address of object storage, sound or not."""
+    """Whether a value is meant to be an address of object storage, valid or not."""
     return isinstance(value, str) and _BEGIN.match(value) is not None
 
 
 def place_of(value: str, *, key: str) -> Path | Address:
-    """The path, or the address, that a value is. Raises ConfigurationError for an address that is not sound."""
+    """A value as an address or else a path. Raises ConfigurationError for an invalid address."""
     return Address.of(value, key=key) if is_address(value) else Path(value)

@@ -1,7 +1,7 @@
-"""Objects below an address, read and written by obstore, until it works or a stated time has passed.
+"""Objects below an address, read and written by obstore, with retries for a limited time.
 
-obstore takes server, region and credentials from the user's environment. It compares no checksums of ranges, so readers
-do. What it says of an error may name the server; what this module says does not.
+obstore takes server, region and credentials from the user's environment. It verifies no checksums of ranges, so readers
+do. Its error messages may name the server; those of this module do not.
 """
 
 import os
@@ -17,7 +17,7 @@ from manyheads.runner.run.storage.wire import MissingObject, StorageError
 
 AT_ONCE = 2**24  # bytes of an object that are asked for in one request
 CONNECTING = 5.0  # seconds that a connection may take
-ATTEMPTS = 4  # requests that may hang for as long as they may take, within the stated time
+ATTEMPTS = 4  # requests that may time out within the time for retries
 LEAST_SECONDS = 2.0
 MOST_PAUSE = 5.0
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 
 
 class Bucket:
-    """What is below ``address``. ``retry_for``: seconds until a request that fails is given up."""
+    """The objects below ``address``. ``retry_for``: seconds for which a failing request is retried."""
 
     def __init__(self, address: Address, *, retry_for: float):
         from obstore.store import from_url
@@ -102,7 +102,7 @@ class Bucket:
         return self._until_it_works(get)
 
     def _until_it_works(self, ask: Callable[[], _Result]) -> _Result:
-        """What ``ask`` returns. Raises StorageError for what asking again does not help, or after the stated time."""
+        """Call ``ask`` until it succeeds. Raises StorageError if no retry helps, or after ``retry_for`` seconds."""
         deadline, pause = time.monotonic() + self.retry_for, 0.1
         while True:
             try:
@@ -116,11 +116,11 @@ class Bucket:
 
 
 class _CutError(Exception):
-    """An answer of another length than what was asked for."""
+    """An answer shorter or longer than the requested range."""
 
 
 def _failure(error: Exception) -> StorageError | None:
-    """The error for what stays wrong however often it is asked; None for all else."""
+    """The error for a failure that no retry helps; None for any other."""
     if isinstance(error, FileNotFoundError):
         return MissingObject("there is no such object")
     status = (_STATUS.search(str(error)) or ("", ""))[1]

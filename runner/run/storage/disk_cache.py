@@ -1,7 +1,7 @@
-"""Parts of objects on the local disk, shared by all processes of this user; those not used for longest go first.
+"""A cache of parts of objects on the local disk, shared by all processes of this user; evicts the least recently used.
 
-An entry is complete whenever it has a name, so a process may be killed at any moment. What it holds is not trusted:
-its readers compare checksums.
+An entry is complete whenever it has a name, so a process may be killed at any moment. Its content is not trusted:
+readers compare checksums.
 """
 
 import os
@@ -17,8 +17,8 @@ from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.folder import aside
 from manyheads.runner.run.storage.wire import StorageError
 
-KEPT = 7 / 8  # of the bound, when there is no more room
-LEFT_SECONDS = 3600.0  # after which a file that is not complete is one of a process that was killed
+KEPT = 7 / 8  # of the limit, after an eviction
+LEFT_SECONDS = 3600.0  # after which an incomplete file was left by a killed process
 _DIGITS = 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
 
@@ -41,7 +41,7 @@ def find(folder: Path, name: str) -> int | None:
         handle = os.open(path_of(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
-    with suppress(OSError):  # of a folder that can only be read
+    with suppress(OSError):  # of a read-only folder
         os.utime(handle)
     return handle
 
@@ -58,11 +58,11 @@ class DiskCache:
             raise self._failed(error) from None
 
     def find(self, name: str) -> int | None:
-        """As ``find``."""
+        """As the function ``find``, in this folder."""
         return find(self.folder, name)
 
     def drop(self, name: str) -> None:
-        """Remove an entry, which is not what it should be."""
+        """Remove an entry whose content is wrong."""
         with suppress(OSError):
             os.unlink(path_of(self.folder, name))
 
@@ -91,7 +91,7 @@ class DiskCache:
         return handle
 
     def _make_room(self, size: int) -> None:
-        """Account for another entry. Others may do the same, but not at the same time."""
+        """Account for another entry, and evict others if necessary. The caller holds the lock."""
         account = self.folder / "used"
         try:
             used = int(account.read_bytes()) + size
@@ -102,7 +102,7 @@ class DiskCache:
         account.write_bytes(b"%*d" % (_DIGITS, used))
 
     def _evict(self, most: int) -> int:
-        """Remove the entries that were not used for longest until these bytes are left; returns what is left."""
+        """Remove the least recently used entries until ``most`` bytes are left; returns the bytes that are left."""
         found = []
         for each in chain.from_iterable(_entries(folder.path) for folder in _entries(self.folder) if folder.is_dir()):
             with suppress(OSError):
@@ -130,7 +130,7 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _new(path: Path) -> tuple[int, Path | None]:
-    """The descriptor of a file without a name; with one, where the file system needs that."""
+    """Create a file without a name, or with a temporary one if the file system needs that."""
     flags = os.O_RDWR | os.O_CLOEXEC
     if _TMPFILE:
         with suppress(OSError):
@@ -149,5 +149,5 @@ def _write(handle: int, part: bytes) -> int:
 def _name(handle: int, beside: Path | None, path: Path) -> None:
     if beside is not None:
         os.link(beside, path)
-    else:  # which follows the link that stands for the file, as naming a folder makes it do
+    else:  # follows the link that stands for the file, since a folder is named
         os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)

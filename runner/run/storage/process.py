@@ -1,6 +1,6 @@
-"""The process that talks to object storage for another one, and for all forks of that.
+"""The process that talks to object storage for another process and all its forks.
 
-obstore's threads do not survive a fork, and loader processes are forks. So nothing else imports it.
+obstore's threads do not survive a fork, and loader processes are forks. So no other process imports it.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ NOW, AHEAD = 0, 1  # priorities
 
 @dataclass
 class _Job:
-    """An entry to fetch. ``waiting``: who gets its descriptor."""
+    """An entry to fetch. ``waiting``: the connections that get its descriptor."""
 
     request: dict[str, Any]
     waiting: list[socket] = field(default_factory=list)
@@ -37,7 +37,7 @@ class _Job:
 
 
 class Server:
-    """Answers requests, what is waited for before what is asked for ahead, and each part of an object once."""
+    """Answers requests, those with somebody waiting before prefetches, and fetches each part of an object once."""
 
     def __init__(self, bucket: Bucket, cache: DiskCache | None):
         self._bucket, self._cache = bucket, cache
@@ -49,7 +49,7 @@ class Server:
             threading.Thread(target=self._work, daemon=True).start()
 
     def take(self, request: dict[str, Any], files: list[int]) -> None:
-        """Answer a request, some time. ``files``: where, and what else came with it."""
+        """Queue a request. ``files``: the connection for the answer, and other descriptors that came with it."""
         answer = socket(AF_UNIX, SOCK_SEQPACKET, fileno=files[0]) if files else None
         if request["do"] == "range":
             self._take_range(request, answer)
@@ -78,7 +78,7 @@ class Server:
 
     def _fetch(self, job: _Job) -> None:
         with self._lock:
-            if job.has_begun:  # it was asked for twice, the second time in a hurry
+            if job.has_begun:  # it was queued twice, the second time with priority
                 return
             job.has_begun = True
         found: dict[str, Any] = {}
@@ -92,7 +92,7 @@ class Server:
         with self._lock:
             del self._jobs[job.request["entry"]]
         for each in job.waiting:
-            with each, suppress(OSError):  # it has ended
+            with each, suppress(OSError):  # the other side has ended
                 wire.send(each, found, [] if handle is None else [handle])
         if handle is not None:
             os.close(handle)
@@ -167,7 +167,7 @@ def main() -> None:
         while True:
             request, files = wire.receive(channel)
             if request is None:
-                os._exit(0)  # whatever is still being fetched
+                os._exit(0)  # even if something is still being fetched
             server.take(request, files)
 
 

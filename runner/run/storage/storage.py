@@ -1,4 +1,4 @@
-"""Object storage as the rest of the project sees it: files that are fetched, and names of what there is."""
+"""The project's interface to object storage: lists, fetches and stores objects."""
 
 import json
 import os
@@ -35,10 +35,10 @@ def unavailable() -> str | None:
 
 
 class Storage:
-    """What is below an address, through a process of its own, which forks of this one use as well.
+    """The objects below an address, through a separate process, which forks of this one use as well.
 
-    ``retry_for``: seconds until a request that fails is given up; ``cache``: where parts of objects are kept. Must be
-    made in the main thread, with which the process ends. Raises StorageError.
+    ``retry_for``: seconds for which a failing request is retried; ``cache``: where parts of objects are kept. Must be
+    created in the main thread, with which the process ends. Raises StorageError.
     """
 
     def __init__(self, address: Address, *, retry_for: float, cache: disk_cache.Settings | None = None):
@@ -53,7 +53,7 @@ class Storage:
         self._end = weakref.finalize(self, _ended, self._channel, self._process, os.getpid())
         kept = {"cache": str(cache.folder), "most": cache.most} if cache else {"cache": None, "most": 0}
         try:
-            with suppress(OSError):  # it has ended, as its answer will say
+            with suppress(OSError):  # it has ended, which the missing answer shows
                 wire.send(self._channel, {"address": address.text, "retry_for": retry_for, **kept})
             wire.checked(wire.receive(self._channel)[0])
         except StorageError:
@@ -101,9 +101,9 @@ class Storage:
         self._ask({"do": "remove", "name": name})
 
     def part(self, name: str, start: int, stop: int, *, entry: str, again: bool = False) -> IO[bytes]:
-        """Bytes of an object from the cache, where they are called ``entry``; fetched if they are not there.
+        """Bytes of an object from the cache entry ``entry``, which is fetched if it does not exist.
 
-        again: they are not what they should be, so fetch them again. Raises StorageError.
+        ``again``: the cached bytes are wrong, so fetch them again. Raises StorageError.
         """
         assert self.cache is not None
         if not again and (handle := disk_cache.find(self.cache.folder, entry)) is not None:
@@ -112,11 +112,11 @@ class Storage:
         return open(self._ask(request)[1][0], "rb", buffering=0)
 
     def fetch_ahead(self, name: str, start: int, stop: int, *, entry: str) -> None:
-        """Have bytes of an object fetched into the cache, unless they are there, and do not wait for that."""
+        """Request bytes of an object for the cache, unless it has them, without waiting."""
         assert self.cache is not None
         if not os.path.exists(disk_cache.path_of(self.cache.folder, entry)):
             request = {"do": "range", "name": name, "start": start, "stop": stop, "entry": entry, "again": False}
-            with suppress(OSError):  # the request for them will say so
+            with suppress(OSError):  # ``part`` will report it
                 wire.send(self._channel, request)
 
     def _ask(self, request: Any, file: IO[bytes] | None = None) -> tuple[Any, Sequence[int]]:

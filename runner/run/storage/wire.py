@@ -1,8 +1,7 @@
-"""What is said between a process and the one beside it that talks to object storage.
+"""The messages between a process and the one beside it that talks to object storage.
 
-Each request is one message on a socket that forks of the process share. It brings the end of a connection of its own,
-on which alone it is answered; if that ends without an answer, the other process has ended. Files are passed as open
-descriptors.
+Each request is one message on a socket that forks of the process share. It carries one end of a new connection, for
+its answer alone; if that ends without an answer, the other process has ended. Files are passed as open descriptors.
 """
 
 import json
@@ -16,18 +15,18 @@ READY = "ready"
 
 
 class StorageError(Exception):
-    """Object storage did not do as asked; the message is the end of a sentence, and names no server."""
+    """Object storage failed; the message is the end of a sentence, and names no server."""
 
 
 class MissingObject(StorageError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 KINDS: Mapping[str, type[StorageError]] = {"missing": MissingObject, "other": StorageError}
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends, on which messages stay apart, and the end of one side is noticed on the other."""
+    """Two connected ends that keep messages apart; each notices when the other is closed."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
@@ -51,7 +50,7 @@ def failure(error: StorageError) -> dict[str, str]:
 
 
 def checked(answer: Any) -> Any:
-    """An answer. Raises the StorageError that it is of."""
+    """The answer. Raises the StorageError that it reports, or one for a missing answer."""
     if answer is None:
         raise StorageError("the process that talks to object storage has ended unexpectedly")
     if "error" in answer:
