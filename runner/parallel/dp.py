@@ -13,7 +13,7 @@ from manyheads.runner.parallel.parallel_option import ParallelOption
 
 
 class DataParallelOption(ParallelOption):
-    """``device_ids``: GPUs to use, None for all; ``output_device``: where outputs are gathered, None for the first."""
+    """One process. ``device_ids``: its GPUs, None for all; ``output_device``: gathers outputs, None for the first."""
 
     rules: ClassVar = {"device_ids": list_of(whole(0)), "output_device": whole(0)}
     one_process = True

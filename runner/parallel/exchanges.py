@@ -9,7 +9,7 @@ MEGABYTE = 2**20
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Collectives of an update. The defaults are those of a group of replicas that reduces its gradients in the end.
+    """Collectives of an update. By default replicas reduce their gradients after the backward pass.
 
     ``layout``: the mesh of all devices; gradients are reduced over ``replicate``, and over ``shard``.
     ``overlaps``: whether gradients are exchanged while the backward pass continues.
@@ -20,7 +20,7 @@ class Exchanges:
     ``activation_sums``: blocking sums of a unit's activations over ``tensor``, per micro-batch, half of them in the
     forward pass.
     ``shards_optimizer``: whether each rank steps for a fraction of the weights, and sends them to the others.
-    ``period``: updates from one exchange to the next, which then is one of weights after the step.
+    ``period``: updates from one exchange to the next; if above 1, weights are exchanged, after the step.
     ``copies``: whether one process copies the weights to all devices before each forward pass, and collects gradients.
     ``schedule``, ``stages_per_rank``: of a pipeline.
     """

@@ -1,4 +1,4 @@
-"""Declarations of parallel=horovod: what it goes together with, found without starting anything."""
+"""Declarations of parallel=horovod: what it works with, found without starting anything."""
 
 import math
 import os
@@ -87,7 +87,7 @@ class HorovodOption(ParallelOption):
 
     def exchanges(self, *, devices: int) -> Exchanges:
         if self.op == "adasum":
-            raise self.unpredictable("Adasum's own reduction was not modelled", key="parallel.op", value=self.op)
+            raise self.unpredictable("Adasum's own reduction is not modelled", key="parallel.op", value=self.op)
         together = GROUP_MB if self.num_groups == "auto" else self.fusion_threshold
         return Exchanges(
             Layout(replicate=devices),
@@ -148,7 +148,7 @@ class HorovodOption(ParallelOption):
             )
 
     def _wrong_half(self, run: RunConfig) -> Iterator[str]:
-        """Refusals of half-precision weights, whose gradients Horovod exchanges as they are."""
+        """Refusals of half-precision weights, whose gradients Horovod exchanges unchanged."""
         half = run.precision.half_weights(on_gpus=run.on_gpus)
         if half is None:
             return
@@ -165,7 +165,7 @@ class HorovodOption(ParallelOption):
             )
 
     def _wrong_adasum(self, run: RunConfig, controller: str) -> Iterator[str]:
-        """Adasum steps on its own, parameter by parameter, during the backward pass."""
+        """Refusals of settings for Adasum, which steps by itself, parameter by parameter, during the backward pass."""
         if self.op != "adasum":
             return
         trainer, groups = run.trainer, self.num_groups

@@ -52,7 +52,7 @@ def unavailable() -> str | None:
 
 
 def build_with(*features: str) -> str:
-    """The command that builds Horovod with "mpi" or "nccl", and with what the installed one has of them."""
+    """The command that builds Horovod with "mpi" or "nccl", and with those that the installed one has."""
     return " ".join([BUILD, *(f"--{name}" for name in ("mpi", "nccl") if name in features or has(name))])
 
 
@@ -76,7 +76,7 @@ def has(feature: str) -> bool:
 
 
 def controllers() -> list[str]:
-    """Those of gloo and mpi that were compiled in."""
+    """The controllers that were compiled in, of gloo and mpi."""
     return [name for name in ("gloo", "mpi") if has(name)]
 
 

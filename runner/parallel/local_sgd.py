@@ -11,7 +11,7 @@ from manyheads.runner.parallel.parallel_option import ReplicasOption
 
 
 class LocalSGDOption(ReplicasOption):
-    """Replicas that differ between averagings, so that it computes something else than one process does."""
+    """Replicas that differ between averagings, so that the result is not that of one process."""
 
     rules: ClassVar = {"period": whole(1), "start": whole(0)}
     color = "#8c6238"

@@ -52,7 +52,7 @@ class Mesh(NamedTuple):
 
     @property
     def fewest_micro_batches(self) -> int:
-        """How many the schedule needs, to have one for each stage."""
+        """The number of micro-batches that the schedule needs, to have one for each stage."""
         return self.layout.pipeline if self.schedule in ("1f1b", "interleaved") else 1
 
 
@@ -286,7 +286,7 @@ class MeshOption(ParallelOption):
 
 
 class FSDPOption(MeshOption):
-    """Shards, and perhaps several copies of all of them."""
+    """Sharded weights, and perhaps several copies of all shards."""
 
     color = "#662200"
     remainder = "shard"

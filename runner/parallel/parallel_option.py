@@ -11,7 +11,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import MEGABYTE, Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
 
-ROUNDED = {"fp16": 1e-2, "bf16": 5e-2}  # by parallel.compression, what rounding gradients to it explains
+ROUNDED = {"fp16": 1e-2, "bf16": 5e-2}  # by parallel.compression, the difference that rounding gradients to it explains
 SENT = {"none": 1.0, "fp16": 0.5, "bf16": 0.5}  # by parallel.compression, bytes sent for each byte of fp32 gradients
 
 
@@ -120,7 +120,7 @@ class ParallelOption(Option):
         return run
 
 
-UNFINISHED = "Expected to have finished reduction"  # how torch begins to say it
+UNFINISHED = "Expected to have finished reduction"  # the beginning of torch's message
 
 
 class ReplicasOption(ParallelOption):

@@ -1,4 +1,4 @@
-"""Declarations of parallel=replicated: who may start it, and what it does not go with."""
+"""Declarations of parallel=replicated: who may start it, and what it does not work with."""
 
 from importlib import metadata
 from typing import ClassVar
@@ -11,7 +11,7 @@ from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.model_parallel import Mesh, refuse
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
-VERSION = "0.2.0"  # whose programming interface changes with each version
+VERSION = "0.2.0"  # torchft's programming interface changes with each version
 WAITS = 3  # timeouts in a row without a sign of life: the quorum, the connections to its members, their state
 INSTALL = "pip install 'manyheads[replicated]'"
 TRUST = (
@@ -31,7 +31,7 @@ def missing() -> str | None:
 
 
 class ReplicatedOption(ParallelOption):
-    """Replicas that die and come back while the others train on."""
+    """Replicas that may die and rejoin while the others keep training."""
 
     rules: ClassVar = {"trusted_network": BOOLEAN, "ranks_per_replica": whole(1), "inside": choice("ddp", "fsdp")}
     steering: ClassVar[tuple[str, ...]] = ("trusted_network",)
@@ -53,10 +53,10 @@ class ReplicatedOption(ParallelOption):
         return "replicas that may die and rejoin, over gloo"
 
     def data_shares(self, *, ranks: int) -> int:
-        return 1  # of whatever size, for as many as there are
+        return 1  # each update divides its batch among its members
 
     def exchanges(self, *, devices: int) -> Exchanges:
-        raise self.unpredictable("its replicas come and go, and their exchange by torchft was not modelled")
+        raise self.unpredictable("its replicas come and go, and their exchange by torchft is not modelled")
 
     def stand_in(self) -> ParallelOption:
         target = "manyheads.runner.parallel.rank.replicated.stand_in"
@@ -96,7 +96,7 @@ class ReplicatedOption(ParallelOption):
             )
 
     def _check_ranks(self, run: RunConfig) -> None:
-        """A replica is on one machine, and sharding needs several ranks in it."""
+        """Refuse a replica that spans machines, and sharding over a single rank."""
         each, count = self.ranks_per_replica, run.launcher.nproc_per_node
         if count % each:
             nearest = f"{count // each * each} or {(count // each + 1) * each}" if count > each else str(each)
@@ -117,7 +117,7 @@ class ReplicatedOption(ParallelOption):
             refuse(run, Mesh(Layout(shard=each)), what="parallel.inside=fsdp")
 
     def _check_hang_timeout(self, hang: float) -> None:
-        """A replica that waits for one that hangs must not count as hanging itself."""
+        """Refuse a timeout after which a replica that waits for a hanging one would count as hanging itself."""
         timeout = self.timeout
         if hang < WAITS * timeout:
             raise ConfigurationError.at(
@@ -130,5 +130,5 @@ class ReplicatedOption(ParallelOption):
 
 
 LIGHTHOUSE = "MANYHEADS_LIGHTHOUSE"  # its address
-PLACE = "MANYHEADS_REPLICAS"  # the folder of states for replicas that have come back
-HOST = "MANYHEADS_REPLICA_HOST"  # this machine's address, of several; without it nothing need be reached from others
+PLACE = "MANYHEADS_REPLICAS"  # the folder of states for replicas that rejoin
+HOST = "MANYHEADS_REPLICA_HOST"  # this machine's address, if there are several machines

@@ -14,7 +14,7 @@ from manyheads.runner.parallel.rank.process_group import ProcessGroup
 
 
 class ApexDistributedDataParallel(ProcessGroup):
-    """The options are DistributedDataParallel's own arguments. ``message_size``: numbers in a bucket, at least."""
+    """The options are DistributedDataParallel's own arguments. ``message_size``: the least elements of a bucket."""
 
     is_replica = True
 
@@ -57,7 +57,7 @@ class ApexDistributedDataParallel(ProcessGroup):
 
 @contextmanager
 def keeping_gradients_here(model: DistributedDataParallel) -> Iterator[None]:
-    """Around a forward and backward pass whose gradients the next one adds to: what no_sync is to torch's."""
+    """A context for a forward and backward pass whose gradients are only accumulated, like torch's no_sync."""
     model.disable_allreduce()
     try:
         yield

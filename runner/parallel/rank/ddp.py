@@ -15,10 +15,10 @@ KEPT = ("error_dict", "p_memory_dict", "q_memory_dict")
 
 
 class DistributedDataParallel(Replicas):
-    """``compression``: gradients are sent as "fp16" or "bf16", "none", or as "powersgd" says.
+    """torch's DistributedDataParallel. ``compression``: gradients are sent as "fp16" or "bf16", "none", or "powersgd".
 
     PowerSGD (Vogels et al. 2019, https://arxiv.org/abs/1905.13727) sends matrices of rank ``powersgd_rank`` instead,
-    from update ``powersgd_start`` on; what a rank could not say is added to its next gradients.
+    from update ``powersgd_start`` on; the error of this approximation is added to the rank's next gradients.
     """
 
     def __init__(self, *, compression: str, powersgd_rank: int = 1, powersgd_start: int = 1000, **options: Any):
@@ -44,7 +44,7 @@ class DistributedDataParallel(Replicas):
     def prime(self, step: Callable[[], None]) -> None:
         super().prime(step)
         if self.powersgd is not None:
-            self.powersgd.iter = 0  # those were none; nothing has been compressed yet
+            self.powersgd.iter = 0  # priming is no update: nothing has been compressed yet
 
     def own_state(self) -> StateDict:
         """The state of this rank's compression: errors that it carries over, and its hook's random numbers."""

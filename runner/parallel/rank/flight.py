@@ -1,4 +1,4 @@
-"""The collective operation at which this rank waits, by torch's flight recorder, which keeps the last 2,000 of them.
+"""The collective operation at which this rank waits, from torch's flight recorder, which keeps the last 2,000 of them.
 
 Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. In torch 2.6 NCCL has one, in 2.15
 Gloo too.
@@ -28,7 +28,7 @@ def pending(backend: str) -> Pending | None:
 
 
 def described(entry: Mapping[str, Any]) -> Pending:
-    """A recorder's entry. Its name is such as gloo:all_reduce, its tensors those that this rank gave."""
+    """The operation of a recorder's entry, whose name is such as gloo:all_reduce, with this rank's input tensors."""
     name = entry["profiling_name"].rpartition(":")[2].strip("_").split(" ")[0]
     sizes = zip(entry["input_sizes"], entry["input_dtypes"], strict=False)
     return Pending.of(name, sum(math.prod(shape) * BYTES.get(dtype, 1) for shape, dtype in sizes))

@@ -1,7 +1,7 @@
 """parallel=horovod: a rank for each device, gradients reduced by Horovod's DistributedOptimizer.
 
 Source: https://horovod.readthedocs.io/en/stable/pytorch.html. Horovod must be built against the installed torch:
-``python -m runner install-horovod``.
+``manyheads install-horovod``.
 """
 
 import os
@@ -28,7 +28,7 @@ class Horovod(Parallel):
     """The options are DistributedOptimizer's arguments and Horovod's settings.
 
     ``timeout``: seconds that a collective over Gloo may take; ``fusion_threshold``: MB of gradients that are reduced
-    together; ``cycle_time``: milliseconds between two looks for gradients that are ready; ``timeline``: a file for
+    together; ``cycle_time``: milliseconds between two checks for gradients that are ready; ``timeline``: a file for
     chrome://tracing.
     """
 
@@ -59,8 +59,8 @@ class Horovod(Parallel):
             "HOROVOD_FUSION_THRESHOLD": str(int(fusion_threshold * 2**20)),
             "HOROVOD_CYCLE_TIME": str(cycle_time),
             "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(timeout)),
-            # A group is always reduced as one; what it is fused with besides would depend on the moment, and with
-            # that the order of summation.
+            # A group is always reduced as one; if it were fused with others, the order of summation would depend on
+            # timing.
             "HOROVOD_DISABLE_GROUP_FUSION": "1",
         }
         if timeline is not None:
@@ -115,14 +115,14 @@ class Horovod(Parallel):
     def _groups(self, parameters: list[nn.Parameter]) -> int | None:
         if self.num_groups != "auto":
             return int(self.num_groups) or None
-        if self.op == "adasum" or self.gradient_predivide_factor != 1:  # neither knows of groups
+        if self.op == "adasum" or self.gradient_predivide_factor != 1:  # neither supports groups
             return None
         size = sum(p.numel() * p.element_size() for p in parameters)
         return min(len(parameters), 1 + size // GROUP_BYTES)
 
     def restored(self, model: nn.Module, optimizer: Optimizer) -> None:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        if optimizer.state:  # without any, Horovod would make it by a step, which changes the weights
+        if optimizer.state:  # without state, Horovod would create it by a step, which changes the weights
             hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
     # -- one update ----------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Horovod(Parallel):
         optimizer.synchronize()  # type: ignore[attr-defined]
 
     def stepping(self, optimizer: Optimizer) -> AbstractContextManager:
-        # Adasum exchanges what its own step has changed, so that there is nothing to skip.
+        # Adasum exchanges what its own step has changed, so there is no synchronization to skip.
         return self._nothing if self.op == "adasum" and self.world_size > 1 else optimizer.skip_synchronize()  # type: ignore[attr-defined]
 
     # -- evaluation, metrics, checkpoints ------------------------------------------------------------

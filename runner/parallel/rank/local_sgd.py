@@ -1,8 +1,7 @@
-"""parallel=local_sgd: ranks that train by themselves, and average their weights now and then.
+"""parallel=local_sgd: ranks that train independently, and average their weights from time to time.
 
-Source: Lin et al. 2018, post-local SGD (https://arxiv.org/abs/1808.07217). Torch's own optimizer for it averages the
-weights alone, which a resumed run could not repeat; here the state is averaged as well where a checkpoint is
-taken.
+Source: Lin et al. 2018, post-local SGD (https://arxiv.org/abs/1808.07217). Torch's own optimizer for it averages only
+the weights, so that a resumed run would differ; here the optimizer's state is averaged too when a checkpoint is saved.
 """
 
 import math
@@ -54,7 +53,7 @@ class LocalSGD(Replicas):
         self._is_primed = True
 
     def gradient_norm(self, parameters: list[nn.Parameter], *, limit: float) -> Tensor:
-        """The largest of any rank's own; each clips its own."""
+        """The largest norm of any rank; each rank clips by its own."""
         norm = super().gradient_norm(parameters, limit=limit)
         return self.reduce(torch.nan_to_num(norm.detach().double(), nan=math.inf).reshape(1), "max")[0]
 
@@ -74,7 +73,7 @@ class LocalSGD(Replicas):
         super().share_buffers(model)
 
     def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        self._agree()  # in place, where these tensors are
+        self._agree()  # in place, so these tensors are averaged
         return tensors
 
     def share_tensors(self, tensors: dict[str, Tensor]) -> StateDict:
@@ -98,7 +97,7 @@ class LocalSGD(Replicas):
             dist.all_reduce(tensor)
             tensor /= self.world_size
 
-    # -- how far it has come, which says when the next averaging is due --------------------------------
+    # -- progress, which decides when the next averaging is due -----------------------------------------
 
     def own_state(self) -> StateDict:
         return {"updates": self.updates}

@@ -71,7 +71,7 @@ class Parallel:
 
     # -- ranks that come and go ----------------------------------------------------------------------
 
-    keeps_rows = False  # whether a rank keeps the tables' last rows, for one that writes them and was away
+    keeps_rows = False  # whether every rank keeps the tables' last rows, in case the one that writes them rejoins
 
     def catch_up(self, course: RunState, *, step: int) -> StateDict | None:
         """The state of the other ranks if they are ahead of update ``step``; called before the first update."""
@@ -242,7 +242,7 @@ class Parallel:
         return [p.grad for p in dict.fromkeys([*model.parameters(), *owned]) if p.grad is not None]
 
     def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
-        """Ranks that include those holding the most and the least, and whether one computes what no other does."""
+        """Ranks, including those that hold the most and the least; True for one that computes what no other does."""
         return {0: True}
 
     # -- talking to the other ranks ------------------------------------------------------------------

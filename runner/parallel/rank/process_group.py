@@ -84,7 +84,7 @@ def _keep(groups: list[dist.ProcessGroup]) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(groups))
 
 
-_NAMES = inspect.signature(nn.parallel.DistributedDataParallel).parameters  # newer versions of torch have another one
+_NAMES = inspect.signature(nn.parallel.DistributedDataParallel).parameters  # or another argument
 NO_BROADCAST = {"forward_sync_buffers" if "forward_sync_buffers" in _NAMES else "broadcast_buffers": False}
 
 
@@ -133,8 +133,8 @@ class Replicas(ProcessGroup):
         return nn.parallel.DistributedDataParallel(model, device_ids=ids, **options)
 
     def prime(self, step: Callable[[], None]) -> None:
-        # Buckets are rebuilt in the order of the first backward, when the second forward begins; another
-        # bucket is another order of summation, so that a resumed run would differ from an undisturbed one.
+        # Buckets are rebuilt in the order of the first backward, when the second forward begins; other buckets
+        # sum in another order, so that a resumed run would differ from an undisturbed one.
         step()
         step()
 

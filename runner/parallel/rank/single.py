@@ -4,4 +4,4 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 
 
 class Single(Parallel):
-    """The base class is the plain case."""
+    """The base class, unchanged."""

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
-    """The same structure with ``function`` of each tensor; whatever else is in it stays as it is."""
+    """The same structure with ``function`` applied to each tensor; everything else is unchanged."""
     if isinstance(value, Tensor):
         return function(value)
-    if isinstance(value, (tuple, list)):  # the usual case, before what takes long to ask for
+    if isinstance(value, (tuple, list)):  # the usual case, before slower checks
         items = [map_tensors(function, item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, Mapping):
@@ -25,7 +25,7 @@ def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in it, in the order in which they stand there."""
+    """Every tensor in a structure, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -40,9 +40,9 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def unrepeated(function: Callable[[Tensor], Tensor], tensor: Tensor) -> Tensor:
-    """``function`` of what a tensor holds, repeated as the tensor does it: a grey image is one channel, shown thrice.
+    """Apply ``function`` to a tensor without repeats (strides of 0), as of a grey image's channels; repeat the result.
 
-    So nothing is copied several times, and pinned memory, which torch makes with the same strides, has none of 0.
+    So nothing is copied several times, and pinned memory, which torch creates with the same strides, has none of 0.
     """
     repeats = [dim for dim in range(tensor.ndim) if tensor.shape[dim] > 1 and not tensor.stride(dim)]
     if not repeats:

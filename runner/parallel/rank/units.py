@@ -30,7 +30,7 @@ def find_units(model: nn.Module, wanted: str | Sequence[str], *, key: str) -> di
 
 
 def listed_units(model: nn.Module, patterns: Sequence[str], *, key: str) -> dict[str, nn.Module]:
-    """Those that a key of the trainer names, a list, in which [auto] stands for "auto"; else as ``find_units``.
+    """The units that a list in the trainer's section names; [auto] stands for "auto". Otherwise as ``find_units``.
 
     Raises ConfigurationError also where "auto" finds none, so that a setting without any effect does not go unnoticed.
     """
@@ -95,7 +95,7 @@ def _refuse_shared_weights(units: dict[str, nn.Module], key: str) -> None:
 
 
 def recompute(units: Mapping[str, nn.Module], *, key: str) -> None:
-    """Let these modules, by name, keep their inputs only. Raises ConfigurationError, which names the ``key``.
+    """Let modules keep only their inputs, and recompute the rest. Raises ConfigurationError, which names the ``key``.
 
     Random numbers, as of dropout, are the same in both passes.
     """

@@ -58,7 +58,7 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         self.defaults = optimizer.defaults
 
     def sizes(self) -> list[int]:
-        """How many numbers of the parameters each rank updates, in rank order."""
+        """The number of parameter elements that each rank updates, in rank order."""
         return [
             sum(parameter.numel() for group in groups for parameter in group["params"])
             for groups in self._partition_parameters()  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         return {"state": {}, "param_groups": self.optim.state_dict()["param_groups"]}
 
     def own_state_dict(self) -> StateDict:
-        """The plain optimizer's, with the state that this rank keeps."""
+        """The plain optimizer's state_dict, with only the state that this rank keeps."""
         own = self.optim.state_dict()["state"]
         state = {number: own[index] for index, number in enumerate(self.own_numbers()) if index in own}
         return {**Optimizer.state_dict(self), "state": state}
@@ -85,6 +85,6 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         return [numbers[parameter] for group in self.optim.param_groups for parameter in group["params"]]
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # which torch empties as it goes
+        super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # a copy, which torch empties
         self.state.clear()  # torch's second copy, which nothing reads
         lay_out_as_weights(self.optim)

@@ -142,7 +142,7 @@ def on_meta(inputs: Any) -> Any:
 
 
 def _hollow(tensor: Tensor) -> Tensor:
-    """An empty tensor like it on meta; of a FakeTensor too, whose own empty_like would be fake again."""
+    """An empty tensor like this one on meta; also for a FakeTensor, whose own empty_like would be fake again."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 

@@ -11,7 +11,7 @@ from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
 
 
 class MeshParallel(ModelParallel):
-    """The first four are a Layout's sizes, of which one may be "auto".
+    """Ranks that share a model. The first four arguments are a Layout's sizes, of which one may be "auto".
 
     The others are the settings of Sharding, Splitting and Staging; None: the option does not shard, split or stage.
     """

@@ -46,7 +46,7 @@ class OwnParts:
         return self._copies[part]
 
 
-def refuse_what_wants_whole_weights(optimizer: Optimizer, *, what: str) -> None:
+def refuse_if_needs_whole_weights(optimizer: Optimizer, *, what: str) -> None:
     """Try an optimizer of this class on a matrix and on its halves. Raises ConfigurationError if the results differ.
 
     ``what``: how the weights are cut, for the error.
@@ -78,7 +78,7 @@ def refuse_what_wants_whole_weights(optimizer: Optimizer, *, what: str) -> None:
 
 
 def _gradient(part: Tensor, step: int) -> Tensor:
-    """A different gradient for each step, whose halves have other norms than the whole."""
+    """A different gradient for each step, whose halves differ from the whole in norm."""
     return torch.sin(3 * part + step) + part**2
 
 

@@ -1,4 +1,4 @@
-"""Converts between each rank's part of a model and the complete state, under the user's own names, of checkpoints.
+"""Converts between each rank's part of a model and a checkpoint's complete state, under the user's own names.
 
 Tensors are gathered one at a time, so that no rank but the first ever holds more than one complete tensor.
 """

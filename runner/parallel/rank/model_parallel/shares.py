@@ -70,7 +70,7 @@ def _ranges(own: Tensor) -> list[range]:
 def _boxes(
     where: list[range], inner: list[range], held: list[range] | None = None
 ) -> Iterator[tuple[Box, tuple[slice, ...]]]:
-    """The box ``where`` with its box in a rank's part, whose origin is that of ``held``; [] if it is empty."""
+    """The box ``where`` with its box in a rank's part, whose origin is that of ``held``; nothing if it is empty."""
     begins = [each.start for each in (inner if held is None else held)]
     box = Box(tuple(each.start for each in where), tuple(map(len, where)))
     if box.numel:

@@ -15,7 +15,7 @@ from manyheads.runner.parallel.rank.model_parallel.own_parts import (
     Gradients,
     OwnParts,
     SharedScaler,
-    refuse_what_wants_whole_weights,
+    refuse_if_needs_whole_weights,
 )
 from manyheads.runner.parallel.rank.model_parallel.parallel_state import WholeState
 from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding, set_reduces
@@ -108,11 +108,11 @@ class ModelParallel(ProcessGroup):
     def place(self, model: nn.Module) -> nn.Module:
         self.state = WholeState(model, self)
         if self.mesh is not None:
-            self.share_out(model, self.mesh)
+            self.divide(model, self.mesh)
         self.state.follow(model, self.shared.cuts)
         return super().place(model)
 
-    def share_out(self, model: nn.Module, mesh: DeviceMesh) -> None:
+    def divide(self, model: nn.Module, mesh: DeviceMesh) -> None:
         """Reduce the model to this rank's part, in place."""
         is_piped = self.staging is not None and self.layout.pipeline > 1
         planned = self.staging.plan(model, self) if self.staging is not None and is_piped else None
@@ -127,7 +127,7 @@ class ModelParallel(ProcessGroup):
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         if self.mesh is not None:
-            refuse_what_wants_whole_weights(optimizer, what=f"parallel={self.name}")
+            refuse_if_needs_whole_weights(optimizer, what=f"parallel={self.name}")
             whose = {parameter: name for name, parameter in model.named_parameters()}
             self.state.group([[whose[weight] for weight in group["params"]] for group in optimizer.param_groups])
             self.gradients = Gradients(OwnParts(optimizer), whose, self)

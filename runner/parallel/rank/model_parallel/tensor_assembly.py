@@ -35,12 +35,12 @@ class Cut(NamedTuple):
 
 
 class TensorRanks(Protocol):
-    """This rank's place among those that share a model.
+    """This rank, among those that share a model.
 
     ``tensor_group``: the ranks that hold parts of the same tensors by a Cut, None if only this one does;
-    ``tensor_rank``, ``tensor_size``: this rank in it, and its size; ``is_staged``: whether other ranks hold other
-    tensors, as in a pipeline; ``is_speaker``: whether this rank sends its stage's tensors; ``gather``: collects a value
-    from each rank.
+    ``tensor_rank``, ``tensor_size``: this rank's index in it, and its size; ``is_staged``: whether other ranks hold
+    other tensors, as in a pipeline; ``is_speaker``: whether this rank sends its stage's tensors; ``gather``: collects
+    a value from each rank.
     """
 
     rank: int

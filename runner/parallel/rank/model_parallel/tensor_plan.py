@@ -25,7 +25,7 @@ def find_plan(model: nn.Module, wanted: str | Mapping[str, str]) -> Plan:
     attribute ``tensor_parallel_plan``, or ``_tp_plan`` as in Hugging Face models, else one found from the layers'
     shapes. Raises ConfigurationError if nothing can be split.
     """
-    layers = ({name: style for name, style in plan.items() if style != SCATTERED} for plan in _said(model, wanted))
+    layers = ({name: style for name, style in plan.items() if style != SCATTERED} for plan in _declared(model, wanted))
     plan = next(filter(None, layers), None) or _found(model)
     if not plan:
         kinds = sorted(
@@ -46,8 +46,8 @@ def find_scattered(model: nn.Module, wanted: str | Mapping[str, str], plan: Plan
     These are the modules of style "scattered" in the config or the model's own plan, else the repeated blocks that
     contain planned layers. This is a guess that has to be verified.
     """
-    said = ([name for name, style in plan.items() if style == SCATTERED] for plan in _said(model, wanted))
-    if (names := next(filter(None, said), None)) is not None:
+    declared = ([name for name, style in plan.items() if style == SCATTERED] for plan in _declared(model, wanted))
+    if (names := next(filter(None, declared), None)) is not None:
         return names
     units = [
         unit for unit in find_units(model, "auto", key="parallel.plan") if any(_is_in(name, [unit]) for name in plan)
@@ -59,7 +59,7 @@ def _is_in(name: str, units: Iterable[str]) -> bool:
     return any(f"{name}.".startswith(f"{unit}.") for unit in units)
 
 
-def _said(model: nn.Module, wanted: str | Mapping[str, str]) -> Iterator[Plan]:
+def _declared(model: nn.Module, wanted: str | Mapping[str, str]) -> Iterator[Plan]:
     """The plans of the config and of the model itself, if they exist."""
     if not isinstance(wanted, str):
         yield _by_patterns(model, wanted, "parallel.plan")

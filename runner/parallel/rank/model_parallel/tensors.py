@@ -42,20 +42,20 @@ def shared_norm(gradients: Iterable[tuple[Tensor, int]], add_up: Callable[[Tenso
 
 def average(parameters: Iterable[Tensor], group: Any) -> None:
     """Average the gradients of plain parameters over a group; a missing gradient counts as zeros."""
-    add_up(parameters, group, share=dist.get_world_size(group))
+    add_up(parameters, group, divisor=dist.get_world_size(group))
 
 
 @torch.no_grad()
-def add_up(parameters: Iterable[Tensor], group: Any, *, share: int = 1) -> None:
-    """Sum the gradients of plain parameters over a group and divide by ``share``; a missing one counts as zeros."""
+def add_up(parameters: Iterable[Tensor], group: Any, *, divisor: int = 1) -> None:
+    """Sum the gradients of plain parameters over a group and divide by ``divisor``; a missing one counts as zeros."""
     buckets: dict[torch.dtype, list[Tensor]] = {}
     for parameter in parameters:
         buckets.setdefault(parameter.dtype, []).append(parameter)
     for found in buckets.values():
         flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in found])
         dist.all_reduce(flat, group=group)
-        if share > 1:
-            flat /= share
+        if divisor > 1:
+            flat /= divisor
         for parameter, total in zip(found, flat.split([p.numel() for p in found]), strict=True):
             if parameter.grad is not None:
                 parameter.grad.copy_(total.view_as(parameter.grad))

@@ -1,4 +1,4 @@
-"""parallel=replicated: replicas that die and come back while the others train on, over torchft.
+"""parallel=replicated: replicas that may die and rejoin while the others keep training, over torchft.
 
 A replica is one rank, or a group of ranks that are a run of parallel=ddp or fsdp among themselves: ``Replica`` adds the
 exchange with the other replicas to any of these.
@@ -15,7 +15,7 @@ from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS
 from manyheads.runner.parallel.rank.replicated.replica import Replica
 
 SHARDING = Sharding("auto", "after_forward", "auto", "none", "none", recompute=False)  # parallel=fsdp's defaults
-PIECE: dict[str, Any] = {  # of DistributedDataParallel, whose gradients then are a copy in addition, as they are here
+PIECE: dict[str, Any] = {  # of DistributedDataParallel, which then holds a second copy of gradients, as a replica does
     "bucket_cap_mb": 25,
     "gradient_as_bucket_view": False,
     "static_graph": True,
@@ -30,12 +30,12 @@ class Alone(Replica, Parallel):
 class Copies(Replica, ProcessGroup):
     """A replica of several ranks with the whole model each.
 
-    Its gradients are averaged in one piece with those of the other replicas, of which each rank exchanges a part.
+    Its gradients are averaged with those of the other replicas in one piece, of which each rank exchanges a part.
     """
 
 
 class Shards(Replica, ModelParallel):
-    """A replica of several ranks, over which the model is sharded; each exchanges its shards with its likes."""
+    """A replica of several ranks, over which the model is sharded; each exchanges shards with its counterparts."""
 
 
 def replica(
@@ -48,7 +48,7 @@ def replica(
     inside: str = "ddp",
     **place: Any,
 ) -> Replica:
-    """This rank, as one of its replica's. ``timeout``: seconds that an exchange between replicas may take."""
+    """Create this rank as one of its replica. ``timeout``: seconds that an exchange between replicas may take."""
     number, rank = divmod(rank, ranks_per_replica)
     among = {"replica": number, "replicas": world_size // ranks_per_replica, "patience": timeout}
     place |= {"rank": rank, "world_size": ranks_per_replica, **among}

@@ -30,7 +30,7 @@ class ReplicaGroup:
         return values
 
     def most(self, values: list[float]) -> list[float]:
-        """The largest of each of these numbers over the ranks."""
+        """The elementwise maximum over the ranks."""
         if self.size == 1:
             return values
         numbers = torch.tensor(values, dtype=torch.float64)
@@ -54,7 +54,7 @@ class ReplicaGroup:
         return part
 
     def gathered(self, part: Tensor) -> Tensor:
-        """All ranks' parts, joined: the inverse of ``scattered``, but for what that has padded."""
+        """All ranks' parts, joined: the inverse of ``scattered``, with its padding."""
         if self.size == 1:
             return part
         values = part.new_empty(self.size * len(part))

@@ -1,4 +1,4 @@
-"""The state of a replica that is further, for one that has come back: by way of a file, of which no code is run.
+"""Sends an up-to-date replica's state to one that rejoins, through a file that is loaded without running code.
 
 torchft's own transport is an HTTP server on all interfaces, whose answer is unpickled.
 """
@@ -20,10 +20,11 @@ WAIT_SECONDS = 0.02
 
 
 class FolderTransport(CheckpointTransport[dict[str, Any]]):
-    """``folder``: one that all replicas see; ``replica``: this one's number; ``writes``: its first rank does.
+    """Sends and receives states through a ``folder`` that all replicas see.
 
-    torchft asks a rank of its own choice for the state, and within a thread, where ranks cannot gather it: whether it
-    has asked (``is_wanted``) is known after the quorum, when all ranks of the replica ``offer`` it together.
+    ``replica``: this replica's number; ``writes``: whether this rank writes, as its first one does. torchft asks a rank
+    of its own choice for the state, and within a thread, where ranks cannot gather it: ``is_wanted`` records that it
+    has asked, and after the quorum all ranks of the replica ``offer`` the state together.
     """
 
     def __init__(self, folder: Path, replica: int, *, writes: bool = True):
@@ -31,7 +32,7 @@ class FolderTransport(CheckpointTransport[dict[str, Any]]):
         self._sent: Path | None = None
         self.is_wanted = False
         if writes:
-            for left in folder.glob(f"replica_{replica}_step_*"):  # by this replica before it died
+            for left in folder.glob(f"replica_{replica}_step_*"):  # left by this replica when it died
                 left.unlink(missing_ok=True)
 
     def metadata(self) -> str:
@@ -54,9 +55,9 @@ class FolderTransport(CheckpointTransport[dict[str, Any]]):
         self._sent = path
 
     def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> dict[str, Any]:
-        """Raises TimeoutError where it does not come."""
+        """Wait for the state of another replica. Raises TimeoutError if it does not arrive in time."""
         path, deadline = self._path(str(int(metadata)), step), time.monotonic() + timeout.total_seconds()
-        while path.name not in os.listdir(self._folder):  # which other machines' files are in sooner than in exists()
+        while path.name not in os.listdir(self._folder):  # faster than exists() for others' files
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{path.name} did not arrive within {timeout.total_seconds():g} seconds")
             time.sleep(WAIT_SECONDS)

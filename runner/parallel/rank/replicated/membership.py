@@ -19,11 +19,11 @@ from manyheads.runner.parallel.replicated import HOST, LIGHTHOUSE, PLACE
 
 LOUD = ("torchft", "torchft_commits", "torchft_quorums")
 VOTE = timedelta(seconds=INSIDE_SECONDS)
-AGREED, FAILED, RAISED = range(3)  # how a rank has fared in a quorum
+AGREED, FAILED, RAISED = range(3)  # the outcome of a quorum for one rank
 
 
 class Membership:
-    """A replica among the live ones, seen by one rank of its ``group``, whose ranks have the same part in each update.
+    """A replica among the live ones, seen by one rank of its ``group``, whose ranks take part in the same updates.
 
     Every method that exchanges something, or agrees on it, is called by all of them. ``standing``: returns the
     replica's state, complete on the group's first rank; ``step``: number of updates it has made.
@@ -47,7 +47,7 @@ class Membership:
             load_state_dict=self._take,
             state_dict=dict,  # see FolderTransport
             min_replica_size=1,
-            use_async_quorum=False,  # shares are drawn after it
+            use_async_quorum=False,  # shares are drawn after the quorum
             timeout=seconds,
             quorum_timeout=seconds,
             connect_timeout=seconds,
@@ -84,7 +84,7 @@ class Membership:
     def enter(self, idle: Callable[[], bool]) -> bool:
         """Agree on the members; returns whether that succeeded. Raises RuntimeError if the run is to stop.
 
-        A quorum counts for all ranks of the replica or for none. ``idle``: called while it takes long.
+        A quorum counts for all ranks of the replica or for none. ``idle``: called between attempts; whether to stop.
         """
         while True:
             before = self._manager.state_dict(), self._history
@@ -105,7 +105,7 @@ class Membership:
                 raise RuntimeError(f"asked to stop while no quorum could be formed: {self._error}") from self._error
 
     def commit(self) -> bool:
-        """Whether what was exchanged since the quorum counts: no rank of the replica has seen it fail."""
+        """Whether the exchanges since the quorum count, since no rank of the replica has seen one fail."""
         step, quorum = self._manager.current_step(), self._manager._quorum_id
         if not self._manager.should_commit(timeout=VOTE):
             return False
@@ -115,18 +115,18 @@ class Membership:
 
     @property
     def history(self) -> Tensor:
-        """With which members this replica has made its updates, as a number at its place, (count,); others add theirs.
+        """A digest of the members of this replica's updates, (count,), at its index; other members add theirs.
 
-        A replica may have made an update of which the others, cut off from it, do not know: they have made it again.
+        A replica that was cut off may have made an update that the others do not know, and have repeated.
         """
         numbers = torch.zeros(self.count, dtype=torch.float64)
-        numbers[self.share] = self._history  # 0: it comes from a checkpoint and has made none
+        numbers[self.share] = self._history  # 0: it started from a checkpoint and has made no update
         return numbers
 
     def compare(self, histories: Tensor) -> None:
-        """Let no update count whose members come from different ones. Raises RuntimeError where this one must restart.
+        """Reject an update whose members have different histories. Raises RuntimeError if this replica must restart.
 
-        ``histories``: the sum of all members' ``history``; the first one's is kept.
+        ``histories``: the sum of all members' ``history``; a replica without one adopts the first.
         """
         known = [int(number) for number in histories.tolist() if number]
         if self._manager.errored() is not None or not known:
@@ -139,12 +139,12 @@ class Membership:
             self._history = known[0]
 
     def taken(self) -> StateDict | None:
-        """The state of a replica that is further, where the last quorum has brought one."""
+        """The state of a replica that is ahead, if the last quorum has brought one; else None."""
         taken, self._taken = self._taken, None
         return taken
 
     def add(self, values: Tensor) -> Tensor:
-        """The sum over the replicas, (n,) on the CPU; anything where ``commit`` will say no."""
+        """The sum over the replicas, (n,) on the CPU; arbitrary if ``commit`` then returns False."""
         self._manager.allreduce(values, reduce_op=ReduceOp.SUM).wait()
         return values
 
@@ -164,20 +164,20 @@ class Membership:
                     tensor.copy_(part.view_as(tensor))
 
     def close(self) -> None:
-        """Leave the others."""
+        """Leave the other replicas."""
         self._manager.shutdown(wait=False)
 
     def _quorum(self) -> int:
         self._transport.is_wanted = False
         try:
             self._manager.start_quorum()
-        except Exception as error:  # whatever torchft raises where the lighthouse is away
+        except Exception as error:  # of any kind
             self._manager._quorum_future, self._error = None, error  # or it would be raised again for ever
             return RAISED
         return AGREED if self._manager.errored() is None else FAILED
 
     def _offer(self) -> None:
-        """Let replicas that are behind have this one's state; the update is repeated if they cannot have it."""
+        """Offer this replica's state to those that are behind; if that fails, the update is repeated."""
 
         def state() -> StateDict:
             own = {"state": self._standing(), "history": self._history}
@@ -185,7 +185,7 @@ class Membership:
 
         try:
             self._transport.offer(self.step, state)
-        except OSError as error:  # of the disk
+        except OSError as error:  # such as of a full disk
             self._manager.report_error(error)
 
     def _take(self, state: StateDict) -> None:

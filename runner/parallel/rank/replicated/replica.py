@@ -1,9 +1,9 @@
 """A rank of a replica that exchanges each update with the other replicas.
 
-Each update is a transaction: which replicas are there is agreed upon first, then each rank takes its share of the
-global batch, gradients and all that is counted are added up, and the update is committed, or made again by those who
-are left. Between two updates all replicas have the same state, and nothing is exchanged: a replica is a run of its own
-that is helped.
+Each update is a transaction: the live replicas first agree on its members, then each rank takes its share of the global
+batch, gradients and all counts are summed, and the update is committed, or repeated by the replicas that are left.
+Between two updates all replicas have the same state, and nothing is exchanged: any replica could continue alone.
+
 
 Source: https://github.com/meta-pytorch/torchft. Its own sampler loses a dead replica's samples; shares that are drawn
 after the quorum do not.
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Replica(Parallel):
-    """One rank of ``replica``, counted from 0 of ``replicas``; mixed into the strategy of its ranks among themselves.
+    """One rank of number ``replica``, from 0, of ``replicas``; a mixin for the strategy within a replica.
 
-    ``patience``: seconds that an exchange may take; a replica that hangs holds the others up for it.
+    ``patience``: seconds that an exchange may take, and by which a replica that hangs delays the others.
     """
 
     keeps_rows = True
@@ -81,17 +81,17 @@ class Replica(Parallel):
             self._members.close()
         super().leave()
 
-    # -- where the others are ------------------------------------------------------------------------
+    # -- joining the others --------------------------------------------------------------------------
 
     def catch_up(self, course: RunState, *, step: int) -> StateDict | None:
         self._course = course
-        reached = -int(self._group.most([-step])[0])  # its ranks may have read two checkpoints, one after the other
+        reached = -int(self._group.most([-step])[0])  # its ranks may have read two successive checkpoints
         self._members = Membership(
             self.replica, self._group, timeout=self.patience, standing=course.standing, step=reached
         )
         while not self._members.enter(course.idle):
             self._members.commit()
-        self._is_entered = True  # the first update's quorum is made
+        self._is_entered = True  # the first update's quorum has been formed
         taken = self._members.taken()
         if taken is None and self._group.most([step > reached])[0]:
             raise RuntimeError("a checkpoint was written while this replica's ranks read it: they will read it again.")
@@ -118,13 +118,13 @@ class Replica(Parallel):
             self._enter()
             if (passed := self._attempt(batches, step)) is not None:
                 return passed
-            with torch.no_grad():  # some replica is gone: once more, by those who are left
+            with torch.no_grad():  # a replica was lost: repeat the update with the others
                 for buffer, value in zip(self._model.buffers(), before, strict=True):
                     buffer.copy_(value)
             self._optimizer.zero_grad()
 
     def _enter(self) -> None:
-        """Make the quorum of the next exchange."""
+        """Form the quorum of the next exchange."""
         assert self._members is not None
         assert self._course is not None
         if self._is_entered:
@@ -136,14 +136,14 @@ class Replica(Parallel):
             raise RuntimeError("the other replicas are a step ahead: this one restarts from their state.")
 
     def _attempt(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult] | None:
-        """This rank's share, and what comes of it with the others'; None where the update is not committed."""
+        """Compute and exchange this rank's share; returns all results on the first rank, None if not committed."""
         assert self._members is not None
         assert self._course is not None
         share, of = self._members.share * self.world_size + self.rank, self._members.count * self.world_size
         self._part = share, of
         held = self._course.drawn(batches, share=share, of=of)
         self._seed_update(share, of)
-        self._is_in_update = True  # what the task counts is added up now
+        self._is_in_update = True  # ``reduce`` now sums over the replicas too
         try:
             step = step.of(held)
         finally:
@@ -154,10 +154,10 @@ class Replica(Parallel):
         self._course.idle()
         if not self._members.commit():
             return None
-        return [step.unflattened(row)] if self.rank == 0 else []  # the others' would be counted once more
+        return [step.unflattened(row)] if self.rank == 0 else []  # else they would be counted several times
 
     def _exchange(self, row: Tensor) -> Tensor:
-        """Average gradients and statistics of normalization over all ranks, and add the row up."""
+        """Average gradients and normalization statistics over all ranks, and sum the row."""
         assert self._members is not None
         trained = [p for group in self._optimizer.param_groups for p in group["params"]]
         has_gradient = torch.tensor([float(p.grad is not None) for p in trained], dtype=torch.float64)
@@ -169,7 +169,7 @@ class Replica(Parallel):
             if count and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [p.grad for p in trained if p.grad is not None]
-        if self.shares_model:  # they are averages over the replica already, of which each rank has other parts
+        if self.shares_model:  # already averaged within the replica; each rank has different parts
             self._members.average(gradients, inside=False)
             gradients = []
         self._members.average([*gradients, *_statistics(self._model)], inside=True)
@@ -182,7 +182,7 @@ class Replica(Parallel):
         return values
 
     def _seed_update(self, share: int, of: int) -> None:
-        """Seed random numbers, as of dropout, by the update and the share, not by what happened before."""
+        """Seed random numbers, such as dropout's, by the update and the share alone."""
         assert self._members is not None
         key = ((self._seed * 1_000_003 + self._members.step) * 4099 + share) * 4099 + of
         torch.manual_seed(key % 2**63)
