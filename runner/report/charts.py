@@ -119,7 +119,7 @@ def _effect(comparison: Comparison, series: Series, rows: list[ReportRow], key: 
     lines: dict[tuple[str, ...], list[ReportRow]] = {}
     for row in sorted(rows, key=lambda row: places[row.values[key]]):
         lines.setdefault(tuple(value for other, value in row.values.items() if other != key), []).append(row)
-    if len(lines) > MOST_LINES:  # as of a random search: nobody could tell them apart
+    if len(lines) > MOST_LINES:  # such as of a random search: too many to be distinguished
         spots = [(places[row.values[key]], row.measures.objective or 0.0) for row in rows]
         drawn = [Line(None, "", ALONE, "solid", [x for x, _ in spots], [y for _, y in spots], "points")]
     else:

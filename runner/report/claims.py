@@ -29,7 +29,7 @@ def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
 def _are_same(one: Any, other: Any) -> bool:
     try:
         return math.isclose(one, other, rel_tol=CLOSE)
-    except (TypeError, OverflowError):  # no numbers, or an integer beyond all floats
+    except (TypeError, OverflowError):  # not numbers, or an integer beyond all floats
         return bool(one == other)
 
 

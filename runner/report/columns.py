@@ -13,7 +13,7 @@ Value = str | float | int | None
 
 @dataclass(frozen=True)
 class Column:
-    """``value``: the full value, for files and sorting; ``text``: as shown; ``about``: its meaning."""
+    """One column. ``value``: the full value, for files and sorting; ``text``: as shown; ``about``: its meaning."""
 
     name: str
     title: str

@@ -25,7 +25,7 @@ TOLD_ELSEWHERE = (
 )
 SUSPICIOUS = 1.2  # efficiency; caches and less memory traffic for each rank can make somewhat more than 1
 
-EXPLAINED = ("failed", "skipped", "interrupted", "pruned")  # states whose reason is told
+EXPLAINED = ("failed", "skipped", "interrupted", "pruned")  # states whose reason is shown
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def as_script(content: Any) -> str:
     """JSON that cannot end the script element that contains it; non-finite numbers are null."""
     try:
         text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # there are some
+    except ValueError:  # there are non-finite numbers
         text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 

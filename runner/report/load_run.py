@@ -100,7 +100,7 @@ def _texts(folder: RunFolder) -> dict[Path, str]:
 
 
 def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
-    """The table in a file, as ``columns`` has it; empty if there is no readable file."""
+    """The table in a file, as ``columns`` returns it; empty if there is no readable file."""
     try:
         return columns(read_text(path, most=MOST_TABLE_BYTES), names)
     except (OSError, ConfigurationError):

@@ -17,7 +17,7 @@ class PictureFile:
 
     @classmethod
     def named(cls, name: str) -> "PictureFile":
-        """Raises ConfigurationError for a name from which the form of the picture does not follow."""
+        """The file of this name. Raises ConfigurationError if the name does not end in one of ``FORMS``."""
         if Path(name).suffix not in FORMS:
             raise ConfigurationError.at("--picture", name, f": its name must end in {' or '.join(FORMS)}.")
         return cls(Path(name))

@@ -34,7 +34,7 @@ class ComparedValue:
         return f"{100 * self.relative:.2g} %" if math.isfinite(self.relative) else "one of them is not finite"
 
     def __str__(self) -> str:
-        """As in «loss at step 40: 2.1 where 2.0 was recorded»."""
+        """Such as «loss at step 40: 2.1 where 2.0 was recorded»."""
         return f"{self.what} at step {self.step}: {self.now:.10g} where {self.recorded:.10g} was recorded"
 
     def as_dict(self) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from manyheads.runner.run.run_folder import RunFolder
 SEED, FOLD = "seed", f"data.{DataOption.repeating}"
 RUNS = "runs"  # within the folder of a tuning or a judgement
 REPEATING = (SEED, FOLD)  # keys that repeat a job rather than define another one
-# Of steps.csv; for long runs, parsing numbers is most of the work.
+# The columns that are read of steps.csv; for long runs, parsing numbers is most of the work.
 COMPARED = ("epoch", "step", "samples", "loss", "samples_per_second", "data_fraction")
-# What a comparison does not show: of epochs.csv, and what takes most of the memory of the other files.
+# What a comparison does not use: columns of epochs.csv, and the keys of the other files that take most memory.
 UNCOMPARED = ("val_samples", *(f"{part}_seconds" for part in (*TRAINING, "checkpoint")))
 OF_PROVENANCE, OF_RESULT = ("packages", "environment"), ("files", "data_sha256", "time")
 
@@ -123,7 +123,7 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
 
 def _of_ledger(sweep: Path, entry: Entry, active: bool) -> SweepJob:
     folder = sweep / entry.folder
-    is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another run's
+    is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another's
     if not folder.resolve().is_relative_to(sweep):
         return SweepJob(
             str(entry.job), Run(folder), entry.state, tuple(entry.overrides), reason="it lies outside the sweep"
@@ -146,7 +146,7 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> SweepJob:
 
 
 def _compared(folder: Path) -> Run:
-    """A run without what is not compared."""
+    """A run without the parts that a comparison does not use."""
     run = load_run(folder, steps=COMPARED, without=UNCOMPARED)
     for name in OF_PROVENANCE:
         run.provenance.pop(name, None)  # type: ignore[misc]

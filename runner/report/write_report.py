@@ -50,7 +50,7 @@ def report(
 
 
 def _follow(paths: list[str], *, baseline: str | None, to: str | None) -> str | None:
-    """Write the files again and again while jobs run; returns the folder that they are in, if there was anything."""
+    """Write the files repeatedly while jobs run; returns their folder, if there was anything to write."""
     console, announced = Console(highlight=False, stderr=True), False
     with console.status("waiting for a job") as status:
         while True:
