@@ -1,1 +1,1 @@
-"""``python -m runner parity``: the same steps on every backend, held against one process's, and why they differ."""
+"""``manyheads parity``: the same steps on every strategy, compared with one process's, and why they differ."""

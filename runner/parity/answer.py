@@ -80,7 +80,7 @@ class Parity(Answer):
     def of(
         cls, outcomes: list[ParityOutcome], findings: ParityFindings, task: ParityTask, path: Path, baseline: str
     ) -> "Parity":
-        """``findings``: of the baseline's own run; ``path``: where everything is."""
+        """The answer for these outcomes. ``findings``: of the baseline's own run; ``path``: the folder of all runs."""
         strategies = [StrategyParity.of(each, findings) for each in outcomes]
         return cls(baseline, findings["steps"], task.tolerance, path, strategies, outcomes, findings, task)
 
@@ -106,7 +106,7 @@ def announce(strategies: list[str], run: RunConfig, task: ParityTask) -> None:
 
 
 def show(outcomes: list[ParityOutcome], baseline: ParityFindings, task: ParityTask, path: Path, name: str) -> None:
-    """Print it all. ``baseline``: what its own run found; ``path``: where everything is; ``name``: the baseline's."""
+    """Print the comparison. ``baseline``: its findings; ``path``: the folder of all runs; ``name``: the baseline's."""
     console = Console(highlight=False)
     Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes, name))
     for outcome in outcomes:
@@ -177,7 +177,7 @@ def _summary(outcomes: list[ParityOutcome], baseline: str, steps: int, task: Par
 
 
 def size(value: float) -> str:
-    """A relative difference in two digits; inf also where something is not a number."""
+    """A relative difference in two digits; inf also if something is not a number."""
     if not math.isfinite(value):
         return "inf"
     return f"{value:.1e}" if value else "0"

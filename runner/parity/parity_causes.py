@@ -41,7 +41,7 @@ def _of_failure(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[st
 
 
 def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
-    """Every rank must build the same model, even where the strategy then gives all of them rank 0's."""
+    """Every rank must build the same model, even if the strategy then broadcasts rank 0's."""
     initial = outcome.findings["initial"]
     parameters = {rank["rank"]: rank["parameter"] for rank in initial if rank["parameter"]}
     buffers = {rank["rank"]: rank["buffer"] for rank in initial if rank["buffer"]}
@@ -62,7 +62,7 @@ def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
 
 
 def _of_first_step(outcome: ParityOutcome, settings: list[str]) -> Iterator[str]:
-    """``settings``: what is known to change gradients, should the difference begin there."""
+    """Why the first step differs. ``settings``: sentences on settings that change gradients, if only those differ."""
     findings = outcome.findings
     if culprit := findings["culprit"]:
         yield _of_module(culprit, outcome)

@@ -20,13 +20,13 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_task import LargestDifference, ParityFindings
 from manyheads.runner.trust.trust_store import Trust
 
-PRECISION = "fp64"  # in which rounding can't be taken for a difference
+PRECISION = "fp64"  # its rounding can't be mistaken for a difference
 WHICH = "parallel"
 
 
 @dataclass(frozen=True)
 class PlannedSide:
-    """One strategy's run. ``reason``: why it cannot run on this machine, or nothing."""
+    """One strategy's run. ``reason``: why it cannot run on this machine; empty if it can."""
 
     strategy: str
     config: DictConfig
@@ -37,7 +37,7 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
     """The plan of the comparison, checked, with nothing written.
 
     folders: where options are looked up in addition to this project's. Raises ConfigurationError, or Hydra's own
-    exceptions, for what is wrong.
+    exceptions, for wrong overrides.
     """
     parsed = OverridesParser.create().parse_overrides(overrides)
     found = (*OWN, *folders)
@@ -73,7 +73,7 @@ def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
         raise ConfigurationError(
             f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one override.", key=WHICH
         )
-    # Side by side those that have as many threads: the process that ranks are forked from is good for one number.
+    # Strategies with the same number of threads are adjacent: the server that ranks are forked from serves one number.
     known = {name: declared_class(WHICH, read_option(WHICH, name, folders)) for name in options(WHICH, folders)}
     names = sorted(known, key=lambda name: not known[name].one_process)
     baseline = next(name for name in known if known[name].is_baseline)
@@ -129,7 +129,7 @@ EQUAL, DIFFERENT, FAILED, NOT_HERE = "equal", "different", "failed", "not here"
 
 @dataclass(frozen=True)
 class ParityOutcome:
-    """``findings``: what its ranks found, ``error``: why it failed or isn't here.
+    """The outcome of one strategy. ``findings``: of its ranks; ``error``: why it failed or is unavailable.
 
     ``run``: its config, if it was started.
     """
@@ -160,12 +160,12 @@ class ParityOutcome:
 
 
 def judged(strategy: str, findings: ParityFindings, *, tolerance: float, run: RunConfig) -> ParityOutcome:
-    """Equal where no difference exceeds the tolerance, and all ranks made the same model and kept it the same."""
+    """Equal if no difference exceeds the tolerance, and all ranks built the same model and kept the same weights."""
     beyond = any(not entry["largest"] <= tolerance for entry in findings["differences"])
     state = DIFFERENT if beyond or findings["initial"] or findings["apart"] else EQUAL
     return ParityOutcome(strategy, state, tolerance, findings, run=run)
 
 
 def near(a: float, b: float) -> bool:
-    """The same number, as far as a sentence about it goes."""
+    """Whether two numbers are the same for a sentence, to 1e-3."""
     return math.isclose(a, b, rel_tol=1e-3)

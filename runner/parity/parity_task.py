@@ -14,9 +14,9 @@ FILE = "task.json"
 
 @dataclass(frozen=True)
 class ParityTask:
-    """``baseline``: the run folder whose steps are held against these; None for the baseline itself.
+    """The steps to take. ``baseline``: the run folder that they are compared with; None for the baseline itself.
 
-    ``tolerance``: relative; ``trace``: whether the first step follows every module.
+    ``tolerance``: relative; ``trace``: whether every module is traced in the first step.
     """
 
     steps: int
@@ -26,7 +26,7 @@ class ParityTask:
 
 
 def write_task(folder: RunFolder, task: ParityTask) -> None:
-    """Must come after run.yaml and before the ranks."""
+    """Write the task, after run.yaml and before the ranks start."""
     make_folder(folder.parity)
     folder.write_json(folder.parity / FILE, asdict(task))
 
@@ -64,7 +64,7 @@ class StepFiles:
 class LargestDifference(TypedDict):
     """The difference of a tensor from the baseline's. ``kind``: loss, gradient, weight or buffer.
 
-    ``largest``: relative; ``step``: where it was; ``first``: the first step at which it exceeded the tolerance.
+    ``largest``: relative; ``step``: its step; ``first``: the first step at which it exceeded the tolerance.
     """
 
     kind: str
@@ -75,10 +75,10 @@ class LargestDifference(TypedDict):
 
 
 class Culprit(TypedDict):
-    """The first module that computed something else from the same input.
+    """The first module that computed a different output from the same input.
 
-    ``reason``: statistics, random, buffer, or batch where nothing is known; ``buffers``: those of its own that differ;
-    ``alike``: how many modules of the model have the same trait; ``number``: its place in the order of calls.
+    ``reason``: statistics, random, buffer, or batch if the cause is unknown; ``buffers``: its own that differ;
+    ``alike``: how many modules of the model have the same trait; ``number``: its position in the order of calls.
     """
 
     module: str
@@ -102,8 +102,8 @@ class ParityFindings(TypedDict, total=False):
     """The results of the steps; the first group is of every run, the second of a baseline, the last of the others.
 
     ``unused``: parameters that never had a gradient; ``cut``: the loss of a whole batch, and of its parts; ``initial``:
-    what was not the baseline's before the first step; ``apart``: weights that were not the same on all ranks;
-    ``loss``: the baseline's and the own, where they first differ; ``factor``: between their gradients.
+    tensors that differed from the baseline's before the first step; ``apart``: weights that differed between ranks;
+    ``loss``: the baseline's and this strategy's, where they first differ; ``factor``: the ratio of their gradients.
     """
 
     ranks: int

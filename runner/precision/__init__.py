@@ -1,1 +1,1 @@
-"""In which number formats a step computes: one file for each option of conf/precision; rank/precision.py is fp32."""
+"""The number formats of a step: one file for each option of conf/precision; rank/precision.py is fp32."""

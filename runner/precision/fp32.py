@@ -4,6 +4,6 @@ from manyheads.runner.precision.precision_option import PrecisionOption
 
 
 class FP32Option(PrecisionOption):
-    """Rounding is 1e-7; sums in another order make 1e-6 of it, training some more."""
+    """Single precision. It rounds to 1e-7; another order of summation makes that 1e-6, and training increases it."""
 
     tolerance = 1e-3

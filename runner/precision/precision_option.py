@@ -20,7 +20,7 @@ class HalfWeights(NamedTuple):
 
 
 class Reloading(NamedTuple):
-    """A setting after which an optimizer loads its own state. ``key``: with its value; ``other``: one without this."""
+    """A setting after which an optimizer loads its own state. ``key``: with its value; ``other``: one without it."""
 
     key: str
     other: str
@@ -30,7 +30,7 @@ class PrecisionOption(Option):
     """Declarations of a precision, with cautious defaults.
 
     ``tolerance``: the largest relative difference between two values of the same computation. ``weights_dtype``: of
-    those in a checkpoint. ``unscales_in_backward``: whether the scale of gradients changes with each backward pass.
+    weights in a checkpoint. ``unscales_in_backward``: whether the scale of gradients changes with each backward pass.
     """
 
     group = "precision"

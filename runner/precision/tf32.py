@@ -8,7 +8,7 @@ from manyheads.runner.precision.precision_option import PrecisionOption
 
 
 class TF32Option(PrecisionOption):
-    """Products have 10 bits of mantissa."""
+    """Single precision, whose products have 10 bits of mantissa."""
 
     tolerance = 1e-2
 

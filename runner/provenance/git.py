@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from manyheads.runner.run.program import Program
 
 GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "fetch.bundleURI=")
-# Otherwise git fetches objects that a repository says to lack, by the program that the repository names.
+# Otherwise git fetches objects that a repository declares missing, by a program that the repository names.
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
 REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
 
@@ -22,7 +22,7 @@ def asked(
 ) -> bytes | None:
     """The output of git; None if it fails, is killed, or is not installed.
 
-    ``given``: its input; ``variables``: further ones.
+    ``given``: its input; ``variables``: further environment variables.
     """
     program = Program([*GIT, *arguments], {**os.environ, **OFFLINE, **(variables or {})}, folder)
     try:

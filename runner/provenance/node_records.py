@@ -20,7 +20,7 @@ def note_nodes(folder: RunFolder, nodes: Sequence[MachineJson]) -> None:
 
     ``nodes``: the inventory of each, with its name, in the order of their ranks. If the command was typed on another
     machine than rank 0's, that one is kept as ``submitted_from``. If provenance.json cannot be read or written, it is
-    left as it is: the ranks report a failing disk.
+    left unchanged: the ranks report a failing disk.
     """
     with suppress(OSError, ConfigurationError):
         _note(folder, list(nodes))

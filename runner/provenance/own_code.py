@@ -1,4 +1,4 @@
-"""The user's own code: which files run, and whose commit they are at. Nothing is imported to find out."""
+"""The user's own code: which files run, and at which commit they are. Nothing is imported to find out."""
 
 import ast
 import hashlib
@@ -64,7 +64,7 @@ def own_origin(config: Any) -> dict[str, object] | None:
 
 @cache
 def _commit_of(folder: Path, files: tuple[Path, ...]) -> dict[str, object]:
-    """At the first run that this process starts, as for this project's own code."""
+    """Commit and state of the files at the first run that this process starts, as for this project's own code."""
     folder = folder.resolve()
     names = [os.path.relpath(path.resolve(), folder) for path in files]
     commit = git(folder, "rev-parse", "HEAD").decode().strip()
@@ -94,9 +94,9 @@ def _imported_by(path: Path) -> Iterator[Path]:
 
 
 def _module(name: str, folders: list[str], *, is_relative: bool = False) -> list[Path]:
-    """The files that importing ``name``, a module or what is in one, executes, in the first folder that has it.
+    """The files that importing ``name``, a module or a name in one, executes, in the first folder that has it.
 
-    [] for what is installed, which is found before the user's own, and for files of this project.
+    [] for an installed module, which is found before the user's own, and for files of this project.
     """
     first, *_ = parts = name.split(".")
     for folder in map(Path, folders):
@@ -114,7 +114,7 @@ def _module(name: str, folders: list[str], *, is_relative: bool = False) -> list
 
 @cache
 def _is_installed(name: str, folder: Path) -> bool:
-    """Whether importing ``name`` gives something else than what is in the user's folder."""
+    """Whether importing ``name`` imports something other than what is in the user's folder."""
     if name in sys.builtin_module_names or name in sys.stdlib_module_names:
         return True
     spec = PathFinder.find_spec(name, [each for each in sys.path if each not in ("", str(folder))])

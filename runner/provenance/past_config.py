@@ -47,16 +47,16 @@ class PastConfig:
 
     @classmethod
     def authorized(cls, path: str, overrides: Sequence[str]) -> "PastConfig":
-        """That of a run which may be loaded here. Raises ConfigurationError if it is not a run, or not trusted."""
+        """The config of a run that may be loaded here. Raises ConfigurationError if it is not a run, or not trusted."""
         folder = RunFolder(path)
-        folder.pin_config()  # first of all, or there is no run to be trusted
+        folder.pin_config()  # fails if there is no run
         config = folder.read_config()
         refuse_untrusted_run(folder, split_typed(overrides)[0])
         return cls.of(folder, config, overrides)
 
     @classmethod
     def of(cls, folder: RunFolder, config: Section, overrides: Sequence[str]) -> "PastConfig":
-        """That of a run whose config was read already; modules are also imported from where the run was started.
+        """The config of a run, which was already read; modules are also imported from where the run was started.
 
         Raises ConfigurationError for overrides that are wrong, and for copies that are missing or not the user's.
         """

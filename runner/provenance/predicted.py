@@ -1,7 +1,7 @@
 """Predictions of ``scale``, and how later runs compare: the ledger ``outputs/predictions.jsonl``, each line sealed.
 
-A run that was predicted has the prediction in its provenance.json from before its ranks start; when it completes, what
-it took becomes a line of the ledger too.
+A run that was predicted has the prediction in its provenance.json from before its ranks start; when it completes, its
+measured time is added to the ledger too.
 """
 
 import json
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """Of the predicted time, relative to the measured one."""
+        """The error of the predicted time, relative to the measured one."""
         return self.seconds / self.measured - 1
 
     @property
@@ -58,7 +58,7 @@ class Outcome:
         return self.low <= self.measured <= self.high
 
     def describe(self) -> str:
-        """In words, without the run."""
+        """The comparison in words, without the run's name."""
         low, high, own, best = (1000 * each for each in (self.low, self.high, self.measured, self.seconds))
         within = "within" if self.is_within else "outside"
         other = "" if self.is_alike else "; it was predicted for another number of ranks per machine"
@@ -122,7 +122,7 @@ def outcome(provenance: ProvenanceJson, result: ResultJson) -> Outcome | None:
 
 
 def note(folder: RunFolder) -> None:
-    """Add to the ledger what a run took, if it was predicted. Called when it has ended; never fails."""
+    """Add a run's measured time to the ledger, if it was predicted. Called when it has ended; never fails."""
     with suppress(OSError, ConfigurationError):
         provenance = right(read_json(folder.provenance), ProvenanceJson)
         if (found := outcome(provenance, folder.read_result() or {})) is not None:

@@ -1,1 +1,1 @@
-"""A trained model outside of its run: loaded, asked about images, exported."""
+"""A trained model outside of its run: loaded, used for predictions, exported."""

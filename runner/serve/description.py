@@ -1,7 +1,7 @@
-"""model.json: what has to be known of a trained model to use it without its data, read and written without torch.
+"""model.json: what must be known about a trained model to use it without its data, read and written without torch.
 
-A file of the run folder and no part of run.yaml, whose seal and format stay as they are, nor of a checkpoint, so that
-anything can read it. It holds facts about the data, never the name of anything that runs.
+It is a separate file in the run folder: run.yaml would need another seal and format, and any program can read it,
+unlike a checkpoint. It holds facts about the data, never the name of anything that runs.
 """
 
 import math
@@ -23,10 +23,10 @@ DTYPES = ("uint8", "float16", "bfloat16", "float32", "float64")
 
 @dataclass(frozen=True)
 class Steps:
-    """How an image becomes a sample in eight bits: made ``mode``, resized bilinearly with antialias, cut out.
+    """How an image becomes a sample in eight bits: converted to ``mode``, resized bilinearly with antialias, cropped.
 
-    resize: "shorter_side", to ``size`` pixels, computed in eight bits; or "square", both sides, computed in float32
-    and rounded. ``crop``: the side of the square that is cut from its middle; None for the whole.
+    ``resize``: "shorter_side", to ``size`` pixels, computed in eight bits; or "square", both sides, computed in float32
+    and rounded. ``crop``: the side of the square that is cropped from the centre; None to keep all.
     """
 
     mode: str
@@ -36,7 +36,7 @@ class Steps:
 
     @staticmethod
     def of(declared: Any) -> "Steps | None":
-        """The preprocessing that a data set, or model.json, declares; None if it is not understood."""
+        """The preprocessing that a data set, or model.json, declares; None if it is invalid."""
         if not isinstance(declared, Mapping) or not {*declared} <= {field.name for field in fields(Steps)}:
             return None
         values: list[Any] = [declared.get(field.name) for field in fields(Steps)]
@@ -48,11 +48,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Description:
-    """``shape`` and ``dtype``: of one sample as the data set gives it, where the model takes one tensor.
+    """A trained model's inputs and outputs; None for what is unknown.
 
-    ``mean``, ``std``: of each channel, for images in 0..1. ``image_size``: what the data said, for models that are
-    built for one size. ``outputs``: "logits" where the model gives one for each class. ``pretrained``: which weights it
-    began with. What is not known is None.
+    ``shape`` and ``dtype``: of one sample as the data set returns it, if the model takes one tensor. ``mean``, ``std``:
+    of each channel, for images in 0..1. ``image_size``: as the data declares it, for models that are built for one
+    size. ``outputs``: "logits" if the model returns one for each class. ``pretrained``: the initial weights.
     """
 
     num_classes: int | None = None
@@ -72,7 +72,7 @@ class Description:
         return self.shape is not None and len(self.shape) == 3
 
     def label(self, number: int) -> str:
-        """A class's name, or its number where it has none."""
+        """A class's name, or its number if it has none."""
         return self.classes[number] if self.classes and number < len(self.classes) else str(number)
 
     def to_json(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Description:
 
 
 def write(folder: RunFolder, description: Description) -> None:
-    """Put it into the run folder."""
+    """Write model.json."""
     folder.write_json(folder.description, description.to_json())
 
 

@@ -34,7 +34,7 @@ BEST, LAST = "best", "last"
 
 
 def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
-    """The name, "best" or "last", and the checkpoint; without ``which`` the best if there is one.
+    """The name of the weights, "best" or "last", and their checkpoint; without ``which`` the best if there are any.
 
     Raises ConfigurationError.
     """

@@ -1,1 +1,1 @@
-"""What a batch means: its inputs, its loss and what is measured of it; one file for each option of ``task``."""
+"""What a batch means: its inputs, loss and metrics; one file for each option of ``task``."""

@@ -1,4 +1,4 @@
-"""The single entry point for other people's content: everything behind it is the user's own, or follows these rules.
+"""The single entry point for other people's content: all that passes it is the user's own, or follows these rules.
 
 | what comes in                                  | what it may be                                                    |
 | ---------------------------------------------- | ----------------------------------------------------------------- |
@@ -143,7 +143,7 @@ def _refuse_package(source: Source, trust: Trust) -> None:
 def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
     """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: those typed.
 
-    No other run.yaml than the one that was checked is read from then on, nor one where there was none.
+    From then on, no run.yaml but the checked one is read, nor a new one if there was none.
     """
     folder.pin_config()
     with Folder(folder.path) as held:

@@ -19,14 +19,14 @@ from manyheads.runner.trust import trust_store
 from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
 from manyheads.runner.trust.trust_store import Trust
 
-# Of sections that are not options: the user's own files, whose weights would end up in somebody else's folder, and
-# where a copy of all of them would go.
+# Keys of sections that are not options: they name files of the user, whose weights would end up in somebody else's
+# folder, and the address to which all of these would be copied.
 STEERING = {"checkpoint": ("load", "resume", "mirror")}
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 
 def refuse_untrusted(config: Section, trust: Trust | None) -> None:
-    """Raises ConfigurationError that lists what the user does not trust yet, and how to. None: it is the user's own."""
+    """Raises ConfigurationError that lists what the user must trust, and how. ``trust``: None for an own config."""
     if trust is None:
         return
     if "trust" in config:
@@ -60,7 +60,7 @@ def steering(config: Section, trust: Trust | None) -> Iterator[tuple[str, Any]]:
         names = set(STEERING.get(group) or own_steering(group))
         if group not in STEERING and may_declare(group, section.get(OPTION), trust):
             names |= declared_class(group, section).every("steering")
-        names |= {name for name, value in section.items() if is_address(value)}  # which would be asked, as the user
+        names |= {name for name, value in section.items() if is_address(value)}  # contacted with the user's credentials
         yield from ((f"{key}.{name}", section[name]) for name in sorted(names) if section.get(name) is not None)
 
 
@@ -100,7 +100,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 
 
 def _plain(composed: DictConfig, key: Any, *, resolve: bool) -> Any:
-    """One key's value: taking the others apart from Hydra's would mean to copy them."""
+    """One key's value. Taking all but Hydra's section at once would copy the whole config."""
     node: Any = composed._get_node(key)
     if resolve and node._is_interpolation():  # it may stand for a whole section
         node = node._dereference_node()
@@ -135,7 +135,7 @@ def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
 
 
 def _own_value(group: str, name: str, section: Any) -> Any:
-    """The value in the project's own option."""
+    """The value in the project's own option; None if there is none."""
     try:
         return (option_of(group, section) or {}).get(name)
     except ConfigurationError:

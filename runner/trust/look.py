@@ -23,7 +23,7 @@ from manyheads.runner.trust.trust_store import Trust, own_project
 class Look:
     """A folder that was looked at. ``lines``: what to show of it.
 
-    covers: digests of everything in it that may run (``seal.digests``); None: the place with everything in it.
+    ``covers``: digests of everything in it that may run (``seal.digests``); None: everything that is ever in it.
     """
 
     folder: Path
@@ -36,7 +36,7 @@ class Look:
 
 
 def digest(looks: Sequence[Look]) -> str:
-    """The digest of everything that these say, to be named when it is trusted."""
+    """The digest of all that was shown, which the user names to trust exactly that."""
     return seal.digest_of([[str(each.folder), each.lines, each.covers] for each in looks])
 
 

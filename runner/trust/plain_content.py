@@ -14,7 +14,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import yaml_text
 from manyheads.runner.trust.check_trust import shown
 
-BYTES = 50_000  # of a file: a run config has 4,000
+BYTES = 50_000  # limit of a file; a run config has 4,000
 _RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be built from other keys
 
 

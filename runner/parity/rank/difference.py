@@ -1,4 +1,4 @@
-"""How far apart tensors of the same names are."""
+"""Measures the differences between tensors of the same names."""
 
 import itertools
 import math
@@ -15,9 +15,9 @@ from manyheads.runner.report.rounding import FLOOR, relative
 
 
 def differences(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> dict[str, float]:
-    """For each name max|a - b| over max|a|, at least over FLOOR of the largest; inf where anything is not finite.
+    """For each name max|a - b| / max|a|, or / (FLOOR times the largest) if that is more; inf if anything is not finite.
 
-    The floor is there so that a gradient which is zero but for rounding is no alarm. None is a tensor of zeros, such as
+    With the floor, a gradient that is zero up to rounding raises no alarm. None stands for a tensor of zeros, such as
     the gradient of an unused parameter. Names that one side lacks differ by inf.
     """
     sizes = {name: largest_entry(a) for name, a in baseline.items() if a is not None}
@@ -44,9 +44,9 @@ def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
 
 
 def factor(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None], tolerance: float) -> float | None:
-    """The number by which all of the baseline's tensors are multiplied in this rank's own; None if there is none.
+    """The ratio of all this rank's tensors to the baseline's; None if there is no common one.
 
-    Least squares, then checked tensor by tensor.
+    Found by least squares, then verified for each tensor.
     """
     pairs = [(a.double().flatten(), b.double().flatten()) for a, b in _both(baseline, own) if a.shape == b.shape]
     square = sum(float(a @ a) for a, _ in pairs)
@@ -65,7 +65,7 @@ def _both(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None
 
 
 def digests(model: nn.Module) -> dict[str, dict[str, str]]:
-    """Digests of all parameters and all buffers by name, those that a checkpoint leaves out included."""
+    """Digests of all parameters and all buffers by name, including those that checkpoints omit."""
     return {
         "parameter": {name: weights_sha256({name: p}) for name, p in model.named_parameters()},
         "buffer": {name: weights_sha256({name: b}) for name, b in model.named_buffers()},
@@ -73,7 +73,7 @@ def digests(model: nn.Module) -> dict[str, dict[str, str]]:
 
 
 def unlike(baseline: dict[str, dict[str, str]], own: dict[str, dict[str, str]]) -> dict[str, list[str]]:
-    """By kind the names whose digests are not the same."""
+    """The names whose digests differ, by kind."""
     return {
         kind: sorted(
             name for name in baseline[kind].keys() | own[kind].keys() if baseline[kind].get(name) != own[kind].get(name)
@@ -88,7 +88,7 @@ PARTS = 3
 def whole_and_parts(session: Session) -> tuple[float, float]:
     """The loss of the first micro-batch, and the sum of its parts' losses, as updates weight them.
 
-    In evaluation mode, in which dropout and BatchNorm let no sample know of the others.
+    In evaluation mode, so that samples do not affect each other through BatchNorm, and dropout is off.
     """
     request = next(session.trainer.train.sampler.epoch(0))
     size = request.count

@@ -1,4 +1,4 @@
-"""A rank's work for parity: a few updates of the trainer's, each inspected before and after it is applied."""
+"""A rank's work for parity: a few of the trainer's updates, each inspected before and after it is applied."""
 
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
@@ -26,7 +26,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank of a run that takes parity's steps instead of training. Ends the process."""
+    """Run one rank that takes parity's steps instead of training. Ends the process."""
     worker.main(path, work=work)
 
 
@@ -36,7 +36,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     made: list[Digests] = []
 
     def look(model: nn.Module) -> None:
-        """The rank's own model as it was made, before a strategy has given all ranks the same weights."""
+        """Inspect the rank's own model as built, before a strategy gives all ranks the same weights."""
         made.append(digests(model))
 
     trainer = build(run, parallel, folder, heartbeat, on_model=look, is_silent=True)
@@ -73,9 +73,9 @@ def take_steps(session: Session, task: ParityTask, made: Digests, *, seed: int) 
 
 
 def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken:
-    """One update of the trainer's, and what it computed. Waits for the device.
+    """Take one update, and return what it computed. Waits for the device.
 
-    ``parameters``: names of the whole model's; ranks that share it have nothing of them but the first.
+    ``parameters``: names of the complete model's; if ranks share a model, only the first one has them.
     """
     trainer, update = session.trainer, session.update
     model = session.parallel.unwrap(update.model)
@@ -115,7 +115,7 @@ def _updates(trainer: Trainer) -> Iterator[list[Batch]]:
 
 
 def _samples(trainer: Trainer) -> list[list[int]]:
-    """The samples in the first update's micro-batches; none if they are only there to keep step with other ranks."""
+    """The samples in the first update's micro-batches; none for one that only keeps this rank in step."""
     requests = islice(trainer.train.sampler.epoch(0), trainer.settings.grad_accumulation)
     return [request.indices.tolist() if request.count else [] for request in requests]
 

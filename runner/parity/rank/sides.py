@@ -1,4 +1,4 @@
-"""The two sides of the comparison: the baseline writes what its steps computed, the others hold theirs against it."""
+"""The two sides of the comparison: the baseline writes what its steps computed, the others compare theirs with it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ class Taken:
 
 
 class Baseline:
-    """Keeps everything in files."""
+    """The baseline's side: writes the values of each step to files."""
 
     def __init__(self, session: Session, task: ParityTask):
         self._session, self._files = session, StepFiles.of(session.folder)
@@ -68,7 +68,7 @@ class Baseline:
         self._save(trace.samples(samples), self._files.trace)
 
     def _save(self, content: Any, path: Path) -> None:
-        """On one rank, to which strategies gather what ranks share."""
+        """Save on the one rank to which strategies gather shared tensors."""
         if self._session.parallel.records:
             torch.save(content, path)
 
@@ -81,19 +81,19 @@ class Baseline:
 
 
 class Compared:
-    """Begins each step where the baseline began it, and compares what comes of it."""
+    """Another strategy's side: starts each step from the baseline's state, and compares the results."""
 
     def __init__(self, session: Session, task: ParityTask):
         assert task.baseline is not None
         self._session, self._task, self._parallel = session, task, session.parallel
         self._files = StepFiles.of(RunFolder(task.baseline))
         self._largest: dict[tuple[str, str], LargestDifference] = {}
-        self._initial: dict[str, list[str]] = {}  # by kind, what this rank did not build as the baseline did
+        self._initial: dict[str, list[str]] = {}  # by kind, the tensors that this rank built differently
         self._culprit: Culprit | None = None
         self._outputs_agree: bool | None = None
-        self._loss: list[float] | None = None  # the baseline's and the own, where they first differ
+        self._loss: list[float] | None = None  # the baseline's and this one's, where they first differ
         self._factor: float | None = None
-        self._apart: list[str] = []  # weights that were not the same on all ranks after a step
+        self._apart: list[str] = []  # weights that differed between ranks after a step
 
     def start(self, digests: Digests) -> None:
         self._initial = unlike(load(self._files.start)["digests"], digests)
@@ -109,10 +109,10 @@ class Compared:
     def after(self, step: int, taken: Taken) -> None:
         kept = load(self._files.step(step))
         theirs, ours = kept["kinds"], taken.by_kind()
-        if self._parallel.shares_model:  # this rank looks at what it was given
+        if self._parallel.shares_model:  # this rank compares only the tensors that it has
             theirs = {kind: {name: its for name, its in theirs[kind].items() if name in ours[kind]} for kind in KINDS}
         if self._session.update.precision.skips_overflow and not finite(theirs["gradient"]):
-            theirs["gradient"], ours["gradient"] = {}, {}  # an overflow; what counts is that its update is left out
+            theirs["gradient"], ours["gradient"] = {}, {}  # an overflow, whose update is skipped
         found = {kind: differences(theirs[kind], ours[kind]) for kind in KINDS}
         for rank in self._parallel.gather(found):
             for kind, tensors in rank.items():
@@ -141,7 +141,7 @@ class Compared:
             self._culprit = {**self._described(name, trace), "number": number}
 
     def _described(self, name: str, trace: Trace) -> Culprit:
-        """The module and why it may compute otherwise: statistics, random, buffer, or batch where nothing is known."""
+        """The module and why its output may differ: statistics, random, buffer, or batch if the cause is unknown."""
         model = self._parallel.unwrap(self._session.update.model)
         module, buffers, alike = model.get_submodule(name), [], 0
         below = [drew for drew in trace.drew if drew == name or not name or drew.startswith(f"{name}.")]
@@ -159,7 +159,7 @@ class Compared:
         return {"module": name, "kind": type(module).__name__, "reason": reason, "buffers": buffers, "alike": alike}
 
     def findings(self) -> ParityFindings:
-        """The same on every rank."""
+        """The findings, the same on every rank."""
         initial = self._parallel.gather(self._initial)
         ranks: list[Culprit | None] = self._parallel.gather(self._culprit)
         culprits: list[Culprit] = [{**found, "rank": n} for n, found in enumerate(ranks) if found]

@@ -1,4 +1,4 @@
-"""A few numbers on each module's output for each sample, to name the first module that computes something else."""
+"""A few numbers on each module's output for each sample, to find the first module that computes a different one."""
 
 import threading
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 # Rows of numbers about one tensor's entries for each sample, by device; several rows where a module has folded
 # something else into the first dimension, such as windows.
 Rows = dict[str, Tensor]
-FLOOR = 1e-2  # a sample's numbers are measured by the largest of its tensor's, times this, where they are smaller
+FLOOR = 1e-2  # smaller numbers than this fraction of a tensor's largest are compared relative to that
 
 
 @dataclass
 class TracedCall:
-    """One call of a module: numbers of the tensors that it got, and of the first that it returned."""
+    """One call of a module: numbers on its input tensors, and on the first tensor that it returned."""
 
     inputs: list[Rows] = field(default_factory=list)
     output: Rows = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Trace:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Hooks on all modules meanwhile."""
+        """A context with hooks on all modules."""
         handles = []
         for name, module in self._model.named_modules():
             handles.append(module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True))
@@ -50,9 +50,9 @@ class Trace:
                 handle.remove()
 
     def samples(self, micro_batches: list[list[int]]) -> dict[str, Any]:
-        """Everything by module and call, over all samples of the update, as ``torch.save`` takes it.
+        """The numbers by module and call, over all samples of the update, for ``torch.save``.
 
-        ``micro_batches``: the indices of each one's samples; none where the rank only kept step with the others.
+        ``micro_batches``: the indices of each one's samples; none for one that only kept this rank in step.
         """
         counted = [number for number, indices in enumerate(micro_batches) if indices]
         calls: dict[str, Any] = {}
@@ -68,7 +68,7 @@ class Trace:
         return [[(call.inputs[i] if i < len(call.inputs) else {}, size) for call, size in parts] for i in range(width)]
 
     def _joined(self, parts: list[tuple[Rows, int]]) -> Tensor | None:
-        """(samples, rows of each, numbers), or None where the first dimension is not that of the samples."""
+        """(samples, rows of each, numbers), or None if the first dimension is not the samples."""
         joined = []
         for rows, size in parts:
             tensors = [rows[device] for device in self._devices if device in rows] or list(rows.values())
@@ -112,9 +112,9 @@ class Trace:
 def culprit(
     baseline: dict[str, Any], own: dict[str, Any], tolerance: float
 ) -> tuple[tuple[int, str] | None, bool | None]:
-    """The first module that made something else of the same input, with its place in the order; whether all agree.
+    """The first module whose output differs for the same input, with its position; and whether the outputs agree.
 
-    The second is None where the model's output can't be compared.
+    The second is None if the model's output can't be compared.
     """
     place = {index: row for row, index in enumerate(baseline["samples"])}
     chosen = torch.tensor([place[index] for index in own["samples"]], dtype=torch.long)
@@ -135,7 +135,7 @@ def culprit(
 
 
 def agree(baseline: Tensor | None, own: Tensor | None, chosen: Tensor, tolerance: float) -> bool | None:
-    """Whether the own samples' numbers are those that the baseline has for them; None where they can't be compared."""
+    """Whether this rank's samples have the baseline's numbers; None if they can't be compared."""
     if baseline is None or own is None or not len(own) or baseline.shape[1:] != own.shape[1:]:
         return None
     other = baseline[chosen]

@@ -24,7 +24,7 @@ class AMP(Precision):
     """Matrix products and convolutions run in ``dtype``: auto, float16, bfloat16.
 
     ``level`` O1: weights stay in fp32. O2: they are in ``dtype`` too, all but BatchNorm's, and have fp32 masters;
-    autocast brings the images there, and the loss back to fp32. ``init_scale`` and ``growth_interval`` are the
+    autocast converts images to it, and the loss back to fp32. ``init_scale`` and ``growth_interval`` are the
     gradient scaler's, used with float16 only.
     """
 
@@ -68,7 +68,7 @@ class AMP(Precision):
         self.scaler.unscale_(optimizer)
 
     def step(self, optimizer: Optimizer) -> None:
-        self.scaler.step(optimizer)  # leaves the update out when a gradient is not finite
+        self.scaler.step(optimizer)  # skips the update if a gradient is not finite
         self.scaler.update()
         self.master_weights.round()
 
@@ -93,10 +93,10 @@ class AMP(Precision):
 
 
 def check_autocast(device: torch.device, dtype: torch.dtype) -> None:
-    """Raises ConfigurationError where the device can't train a convolution in ``dtype``."""
+    """Raises ConfigurationError if the device can't train a convolution in ``dtype``."""
     name = str(dtype).removeprefix("torch.")
     try:
-        kernel = torch.zeros(1, 1, 3, 3, device=device, requires_grad=True)  # nothing drawn: the weights come later
+        kernel = torch.zeros(1, 1, 3, 3, device=device, requires_grad=True)  # draws no random numbers
         with torch.autocast(device.type, dtype):
             output = conv2d(torch.zeros(1, 1, 4, 4, device=device), kernel)
         output.float().sum().backward()

@@ -18,7 +18,7 @@ from manyheads.runner.precision.rank.precision import Precision
 
 
 class Apex(Precision):
-    """``opt_level`` O0 to O3; None of the other options leaves it to the level. ``loss_scale``: "dynamic", a number."""
+    """``opt_level``: O0 to O3, which decides the other options that are None. ``loss_scale``: "dynamic" or a number."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Apex(Precision):
         model, optimizer = amp.initialize(model, optimizer, opt_level=self.level, verbosity=0, **self.options)
         if self.level == "O1":
             self._patches.append(amp._amp_state.handle)
-        # With master weights Amp makes them now, not in the first backward pass, where it would lose gradients of
-        # micro-batches before the last one, and after clipping has been told what to clip.
+        # Lets Amp create master weights now: in the first backward pass it would lose the gradients of micro-batches
+        # before the last one, and clipping would already have its parameters.
         optimizer.zero_grad()
         pairs = zip(owned, self.parameters(optimizer), strict=True)
         self.masters = {weight: master for weight, master in pairs if weight is not master}
@@ -61,7 +61,7 @@ class Apex(Precision):
 
     @contextmanager
     def scaling(self, loss: Tensor, optimizer: Optimizer, *, last: bool) -> Iterator[Tensor]:
-        # Unscaling sets earlier micro-batches' gradients aside, out of the exchange between the ranks' reach.
+        # Unscaling moves the gradients of earlier micro-batches to where the exchange between ranks misses them.
         with amp.scale_loss(loss, optimizer, delay_unscale=not last) as scaled:
             yield scaled
 
@@ -74,7 +74,7 @@ class Apex(Precision):
         super().zero_grad(optimizer)
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
-        state = model.state_dict()  # which Amp has patched to be of fp32
+        state = model.state_dict()  # patched by Amp to return fp32
         state.update((name, self.masters[p].detach()) for name, p in _named(model) if p in self.masters)
         return state
 

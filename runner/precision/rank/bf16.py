@@ -10,7 +10,7 @@ from manyheads.runner.precision.rank.precision import Precision
 
 
 class BF16(Precision):
-    """NVIDIA Ampere and newer, and CPUs."""
+    """bfloat16 autocast, on NVIDIA Ampere and newer, and on CPUs."""
 
     products = "half"
 

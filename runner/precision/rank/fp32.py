@@ -4,4 +4,4 @@ from manyheads.runner.precision.rank.precision import Precision
 
 
 class FP32(Precision):
-    """The base class is the plain case."""
+    """The base class, unchanged."""

@@ -1,4 +1,4 @@
-"""precision=fp64: double precision, in which two backends can be proved to compute the same."""
+"""precision=fp64: double precision, in which strategies can be shown to compute the same."""
 
 import torch
 

@@ -15,18 +15,18 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 
 
 class MasterWeights:
-    """fp32 masters of one model's half-precision weights; of a model that was not converted, none.
+    """fp32 masters of one model's half-precision weights; none for a model that was not converted.
 
-    BatchNorm stays in fp32: it takes half-precision activations as they are, and its statistics need the digits.
+    BatchNorm stays in fp32: it accepts half-precision activations, and its statistics need the digits.
     """
 
     def __init__(self, dtype: torch.dtype):
         self.dtype = dtype
         self.masters: dict[Tensor, nn.Parameter] = {}  # by the model's own parameter
-        self._updated: list[tuple[nn.Parameter, nn.Parameter]] = []  # parameter and master, where there is an optimizer
+        self._updated: list[tuple[nn.Parameter, nn.Parameter]] = []  # parameters and masters of the optimizer
 
     def convert(self, model: nn.Module) -> nn.Module:
-        """Bring weights and buffers to half precision, in place.
+        """Convert weights and buffers to half precision, in place.
 
         Must come before any hook on gradients: a parameter that changes its dtype loses them.
         """
@@ -44,7 +44,7 @@ class MasterWeights:
         return model
 
     def give_to(self, optimizer: Optimizer) -> None:
-        """Put the masters in the weights' place, in the lists that the optimizer has."""
+        """Replace the weights by their masters in the optimizer's parameter groups."""
         if not self.masters:
             return
         state = optimizer.state_dict()
@@ -59,7 +59,7 @@ class MasterWeights:
             optimizer.load_state_dict(state)
 
     def take_gradients(self) -> None:
-        """The masters get the weights' gradients, in fp32."""
+        """Copy the weights' gradients to the masters, in fp32."""
         pairs = [(weight, master) for weight, master in self._updated if weight.grad is not None]
         for _, master in pairs:
             master.grad = torch.empty_like(master)
@@ -70,7 +70,7 @@ class MasterWeights:
             weight.grad = None
 
     def round(self) -> None:
-        """The weights become their masters, rounded."""
+        """Set the weights to their masters, rounded."""
         copy([weight for weight, _ in self._updated], [master for _, master in self._updated])
 
     def state_dict(self, model: nn.Module) -> dict[str, Tensor]:
@@ -82,7 +82,7 @@ class MasterWeights:
         return state
 
     def load_state_dict(self, model: nn.Module, state: dict[str, Tensor]) -> None:
-        """The masters become what the weights were loaded from."""
+        """Set the masters to the state that the weights were loaded from."""
         with torch.no_grad():
             for name, value in model.state_dict(keep_vars=True).items():
                 if value in self.masters:
@@ -91,6 +91,6 @@ class MasterWeights:
 
 @torch.no_grad()
 def copy(targets: list[Any], sources: list[Any]) -> None:
-    """One kernel for many tensors, where the device has it."""
+    """Copy many tensors, by one kernel if the device has it."""
     if targets:
         torch._foreach_copy_(targets, sources)

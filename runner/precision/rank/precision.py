@@ -16,12 +16,12 @@ class Precision:
     dtype = torch.float32
     products = "fp32"  # what most of the work is computed in: fp32, tf32, fp64, or half, which is fp16 or bf16
     tf32 = False
-    skips_overflow = False  # whether step() itself leaves out updates that are not finite
+    skips_overflow = False  # whether step() itself skips updates that are not finite
 
     def __init__(self, parallel: Parallel):
         self.parallel = parallel
         self.device_type = parallel.device.type
-        # Also where there is no GPU: these are settings of the process, which a sweep's jobs may share.
+        # Also without a GPU: these are settings of the process, which a sweep's jobs may share.
         torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = self.tf32
         self._nothing = nullcontext()

@@ -11,7 +11,7 @@ from manyheads.runner.precision.rank.precision import Precision
 
 
 class TF32(Precision):
-    """Ampere and newer; elsewhere it would silently be fp32, so it is refused."""
+    """TF32 on Ampere and newer; other GPUs would silently use fp32, so they are refused."""
 
     tf32, products = True, "tf32"
 

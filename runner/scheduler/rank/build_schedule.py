@@ -88,7 +88,7 @@ class OfTorch(Schedule):
                 f"{self._kind.__module__}.{self._kind.__name__}",
                 f" rejects its arguments: {error}. Set them with scheduler.<argument>=..., adding a + for a new key.",
             ) from None
-        optimizer.step()  # schedulers warn where none was made before their own
+        optimizer.step()  # schedulers warn if no step precedes theirs
 
 
 class _StandIn(Optimizer):

@@ -10,10 +10,10 @@ from manyheads.runner.scheduler.rank.schedules import Schedule
 
 
 class Plateau(Schedule):
-    """Multiplied by ``gamma`` after more than ``patience`` evaluations in a row without an improvement.
+    """The rate is multiplied by ``gamma`` after more than ``patience`` evaluations in a row without an improvement.
 
     threshold: the relative change that counts as an improvement. min_factor: lower bound, as a fraction of the learning
-    rate. As torch's ReduceLROnPlateau with relative thresholds.
+    rate. The same as torch's ReduceLROnPlateau with relative thresholds.
     """
 
     def __init__(

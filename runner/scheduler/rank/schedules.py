@@ -81,7 +81,7 @@ class Constant(Schedule):
 
 
 class Step(Schedule):
-    """Multiplied by ``gamma`` every ``every_epochs`` epochs."""
+    """The learning rate is multiplied by ``gamma`` every ``every_epochs`` epochs."""
 
     def __init__(self, optimizer: Optimizer, *, every_epochs: float, gamma: float, **common: Any) -> None:
         super().__init__(optimizer, **common)
@@ -92,7 +92,7 @@ class Step(Schedule):
 
 
 class MultiStep(Schedule):
-    """Multiplied by ``gamma`` at each of the ``milestones``, in epochs."""
+    """The learning rate is multiplied by ``gamma`` at each of the ``milestones``, in epochs."""
 
     def __init__(self, optimizer: Optimizer, *, milestones: Sequence[float], gamma: float, **common: Any) -> None:
         super().__init__(optimizer, **common)

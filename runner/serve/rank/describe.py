@@ -1,4 +1,4 @@
-"""From a run's loaders and model to what model.json says of them."""
+"""Describes a run's model for model.json, from its loaders, or from its data."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +25,8 @@ def describe(
 ) -> Description:
     """Describe the model's inputs and outputs.
 
-    evaluation, train: the loaders, which know what a sample looks like since the first one has come; num_classes: how
-    many there are; pretrained: the weights that the model began with.
+    ``evaluation``, ``train``: the loaders, which know a sample's shape once they have loaded one; ``num_classes``: the
+    number of classes; ``pretrained``: the model's initial weights.
     """
     dataset, entrance = evaluation.batches.dataset, evaluation.entrance
     shape, dtype = evaluation.sample or (train and train.sample) or (None, None)
@@ -62,7 +62,7 @@ def other_classes(weights: str, evaluation: Loader) -> str | None:
 
 
 def other_count(weights: str, count: Any) -> str | None:
-    """Why a checkpoint does not fit data with this number of classes; None if that is not what is wrong."""
+    """Why a checkpoint does not fit data with this number of classes; None if it does, or if that is unknown."""
     trained = _trained(weights)
     if trained is None or None in (trained.num_classes, count) or trained.num_classes == count:
         return None
@@ -89,7 +89,7 @@ def _listed(classes: tuple[str, ...]) -> str:
 
 
 def description_of(folder: RunFolder, run: RunConfig) -> Description:
-    """From model.json, else from the data itself. Raises ConfigurationError where neither can be read."""
+    """The description in model.json, else from the data. Raises ConfigurationError if neither can be read."""
     if (found := read(folder)) is not None:
         return found
     try:

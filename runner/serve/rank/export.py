@@ -29,7 +29,7 @@ class Differs(RuntimeError):
 def export(trained: Trained, format: str, out: Path) -> float:
     """Write the model with its normalization to ``out``; returns the largest difference of its outputs.
 
-    That is relative to the largest output. Nothing is written where it is beyond BOUND: raises Differs then, and
+    That is relative to the largest output. If it exceeds BOUND, nothing is written. Raises Differs in that case, and
     ConfigurationError for a model that cannot be exported.
     """
     refuse_missing(format)
@@ -59,7 +59,7 @@ def export(trained: Trained, format: str, out: Path) -> float:
 
 @torch.inference_mode()
 def compared(served: Served, again: Callable[[Tensor], Tensor]) -> float:
-    """The largest difference between what the model and ``again`` make of the same inputs; inf for another shape."""
+    """The largest relative difference between the outputs of the model and of ``again``; inf for another shape."""
     largest = 0.0
     for count in CHECKED:
         images = served.examples(count)

@@ -16,7 +16,7 @@ from manyheads.runner.serve.rank.trained import Trained
 class Served(nn.Module):
     """Takes images (N, C, H, W) float32 in 0..1, and normalizes them as the run did.
 
-    Of a data set that makes floats and does not say how, the inputs are what it makes; ``range`` is then None.
+    If the data set returns floats without declaring how, inputs are what it returns, and ``range`` is None.
     ``shape``: of one input. Raises ConfigurationError for a model whose input is not one tensor of numbers.
     """
 
@@ -92,7 +92,7 @@ class ONNX:
         onnx.save(model, file)
 
     def outputs(self, file: Path, served: Served, images: Tensor) -> Tensor:
-        """By ONNX Runtime where it is installed, else by ONNX's reference."""
+        """The outputs by ONNX Runtime if it is installed, else by ONNX's reference."""
         if find_spec("onnxruntime"):
             import onnxruntime
 
@@ -108,13 +108,13 @@ class Safetensors:
     """The weights alone, as safetensors, which anything can read without running code."""
 
     def write(self, served: Served, examples: Tensor, file: Path, facts: dict[str, str]) -> None:
-        """The model's own names; ``facts`` become the file's metadata. Of weights that are tied one name is kept."""
+        """Under the model's own names, of which one is kept for tied weights; ``facts`` become the file's metadata."""
         from safetensors.torch import save_model
 
         save_model(served.model, str(file), metadata={**facts, "format": "pt"}, force_contiguous=True)
 
     def outputs(self, file: Path, served: Served, images: Tensor) -> Tensor:
-        """By the model's code, with nothing but the weights in the file."""
+        """The outputs of the model's code, with nothing but the file's weights."""
         from safetensors.torch import load_model
 
         again = copy.deepcopy(served)

@@ -1,4 +1,4 @@
-"""``python -m runner predict``: the classes of image files, as a table."""
+"""``manyheads predict``: the classes of image files, as a table."""
 
 import csv
 import io
@@ -75,7 +75,7 @@ def images_in(paths: Sequence[str]) -> list[str]:
 
 
 def answers(trained: Trained, files: Sequence[str]) -> Iterator[tuple[str, Answer]]:
-    """Each file with its prediction, or with why it cannot be read; batch by batch, decoded by several threads."""
+    """Each file with its prediction, or why it cannot be read; batch by batch, decoded by several threads."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         for start in range(0, len(files), trained.at_once):
             part = files[start : start + trained.at_once]
@@ -102,7 +102,7 @@ def row(path: str, answer: Answer) -> list[Any]:
 def _read(trained: Trained, path: str) -> torch.Tensor | str:
     try:
         return trained.preprocess(path)
-    except ConfigurationError:  # nothing would be better with the next file
+    except ConfigurationError:  # every other file would raise it too
         raise
     except Exception as error:  # each image format has errors of its own
         return " ".join(str(error).split()) or type(error).__name__

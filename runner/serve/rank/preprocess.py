@@ -1,4 +1,4 @@
-"""From an image to the model's input: the very pixels that the run's own evaluation gives."""
+"""From an image to the model's input: the same pixels as in the run's own evaluation."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -23,7 +23,7 @@ class Preprocess:
     """Called with an image, it returns the model's input, (C, H, W) float32.
 
     An image is a PIL image, the path of a file, a uint8 array (H, W) or (H, W, C), or a uint8 tensor (C, H, W). Floats
-    are taken for what the data set itself would give: they stay as they are.
+    are taken as the data set's own output, and are unchanged.
     """
 
     def __init__(self, description: Description):
@@ -32,7 +32,7 @@ class Preprocess:
         self._entrance = InputTransform(CPU, torch.float32, False, mean, std)
 
     def __call__(self, image: Any) -> Tensor:
-        """Raises ConfigurationError if it is no image, or if no data set declares how one becomes a sample."""
+        """Raises ConfigurationError if it is not an image, or if the data set does not declare its preprocessing."""
         if isinstance(image, Tensor) and image.is_floating_point():
             return image.to(CPU, torch.float32)
         return self.normalized(self.sample(image))
@@ -63,7 +63,7 @@ class Preprocess:
         return self._entrance.prepare(images)
 
     def batch(self, images: Sequence[Any]) -> Tensor:
-        """Several images: (N, C, H, W) float32. Raises ConfigurationError where they come out in different sizes."""
+        """Several images: (N, C, H, W) float32. Raises ConfigurationError if their sizes then differ."""
         inputs = [self(image) for image in images]
         if len({each.shape for each in inputs}) > 1:
             sizes = ", ".join(sorted({"x".join(map(str, each.shape)) for each in inputs}))

@@ -143,7 +143,7 @@ def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained
 
 
 def _with_copies(folder: RunFolder, run: RunConfig) -> RunConfig:
-    """The config with the model's class as it was recorded, where its file has changed since."""
+    """The config with the model's class as it was recorded, if its file has changed since."""
     model: Any = OmegaConf.create({"model": dict(run.model.section)})
     for key, target in copies(folder, {"model": run.written["model"]}).items():
         OmegaConf.update(model, key, target)
@@ -151,7 +151,7 @@ def _with_copies(folder: RunFolder, run: RunConfig) -> RunConfig:
 
 
 class _Absent(Data):
-    """Stands for data that is absent."""
+    """Stands in for the run's data, which is not loaded."""
 
     def __init__(self, description: Description):
         self.num_classes, self.image_size = description.num_classes, description.image_size

@@ -18,7 +18,7 @@ REDUCTIONS = ("sum", "mean")
 
 
 def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothing: float) -> Task:
-    """The task, which is given ``data`` and the loss that ``loss`` describes where its class takes them.
+    """The task, which gets ``data`` and the loss that ``loss`` describes if its class accepts them.
 
     Raises ConfigurationError.
     """
@@ -39,7 +39,7 @@ def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothi
 
 
 def build_loss(section: Section, smoothing: float) -> nn.Module:
-    """The loss, with label smoothing where its class knows that. Raises ConfigurationError."""
+    """The loss, with label smoothing if its class supports that. Raises ConfigurationError."""
     target, given = section["_target_"], arguments_of("loss", section, without=())
     kind = locate("loss", target)
     if smoothing:
@@ -57,7 +57,7 @@ def build_loss(section: Section, smoothing: float) -> nn.Module:
 
 
 def _as_tensor(value: Any, parameter: inspect.Parameter | None) -> Any:
-    """A list where the loss takes a tensor, such as the weights of the classes, as one; all else as it is."""
+    """A list as a tensor if the loss takes one, such as class weights; anything else unchanged."""
     if parameter is None or "Tensor" not in str(parameter.annotation) or not isinstance(value, list):
         return value
     return torch.tensor(value, dtype=torch.get_default_dtype())

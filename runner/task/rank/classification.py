@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
 
 PLACES = 5
-# These judge each class by itself, so that a softmax over all of them would not be what was trained.
+# Losses of each class by itself: a softmax over all classes would not be what was trained.
 ONE_BY_ONE = (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MultiLabelMarginLoss, nn.MultiLabelSoftMarginLoss, nn.MSELoss)
 
 
@@ -31,7 +31,7 @@ class Scored(NamedTuple):
 
 
 def accuracies(classes: Any = None) -> tuple[Share, Share]:
-    """Accuracy of the first class, and of the first five, which says nothing about data with no more classes."""
+    """Top-1 and top-5 accuracy; top-5 is meaningless, and not shown, for data with no more than five classes."""
     first = Share("acc1", "correct1", "judged", label="accuracy", short="acc")
     top5 = Share("acc5", "correct5", "judged", label="top-5")
     top5.is_shown = not isinstance(classes, int) or classes > PLACES
@@ -39,7 +39,7 @@ def accuracies(classes: Any = None) -> tuple[Share, Share]:
 
 
 class Classification(Task):
-    """Any loss of (logits, targets) that averages over its batch; the accuracy of the first class, and of five."""
+    """Any loss of (logits, targets) that averages over its batch; top-1 and top-5 accuracy."""
 
     monitor = "acc1"
 
@@ -71,7 +71,7 @@ class Classification(Task):
     def mixed_loss(self, outputs: Tensor, batch: Any, partners: Any, share: float) -> Tensor:
         if getattr(self.criterion, "target_threshold", None) is None:
             return super().mixed_loss(outputs, batch, partners, share)
-        mixed: Any = self.criterion.mixed  # which is no sum of two losses
+        mixed: Any = self.criterion.mixed  # not a sum of two losses
         return mixed(outputs, batch[1], partners[1], share)
 
     def scored(self, outputs: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
@@ -79,7 +79,7 @@ class Classification(Task):
         return outputs, targets if self.ignored < 0 else targets.masked_fill(targets == self.ignored, -1)
 
     def observe(self, outputs: Tensor, batch: Any) -> Scored:
-        # Many batches are counted by few operations, which is what small models ask for.
+        # Counted for many batches at once, with few operations, which small models need.
         return Scored(outputs.detach(), batch[1])
 
     def add_up(self, observed: list[Scored]) -> dict[str, Tensor]:

@@ -55,7 +55,7 @@ class LanguageModel(Task):
                 "task=language_model. Allowed: torch.nn.CrossEntropyLoss, with any of its arguments; or write a "
                 "task of your own.",
             )
-        loss.reduction = "sum"  # a mean of nothing, where a micro-batch is all padding, would be no number
+        loss.reduction = "sum"  # a mean would be NaN for a micro-batch that is all padding
         self.criterion, self.ignored, self.class_weights = loss, loss.ignore_index, weights_of(loss)
         self.vocabulary = None if data is None else data.num_classes
         self.counts_tokens = self.class_weights is None

@@ -6,12 +6,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 
 class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
-    """Each class on its own, also for class numbers: the mean over samples and classes, or their sum.
+    """Binary cross-entropy of each class, also for class numbers: the mean over samples and classes, or their sum.
 
-    Of class numbers the smoothing is that of torch's cross-entropy: a share of ``label_smoothing`` goes to all classes
-    alike; of labels 0 and 1, (samples, classes), it goes half to each. ``sum_classes``: the sum over classes instead of
-    their mean. ``target_threshold``: what is wanted of a class is 1 above it, and else 0, so that both classes of a
-    mixed sample may be wanted wholly. Source: Wightman et al. 2021 (https://arxiv.org/abs/2110.00476).
+    For class numbers, label smoothing is that of torch's cross-entropy: a fraction ``label_smoothing`` is spread evenly
+    over all classes; for labels 0 and 1, (samples, classes), half of it goes to each. ``sum_classes``: sum over classes
+    instead of averaging. ``target_threshold``: targets above it become 1, others 0, so that both classes of a mixed
+    sample may be full targets. Source: Wightman et al. 2021 (https://arxiv.org/abs/2110.00476).
     """
 
     def __init__(

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Multilabel(Task):
-    """Any loss of (logits, targets), both (samples, classes); over samples, the mean of each one's classes.
+    """Any loss of (logits, targets), both (samples, classes); the mean over samples of each one's mean over classes.
 
-    Measured: the share of all labels that are right at a threshold of 1/2, and in evaluation mean average precision.
+    Measured: the fraction of all labels that are right at a threshold of 1/2, and in evaluation mean average precision.
     """
 
     metrics = (

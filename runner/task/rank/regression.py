@@ -34,9 +34,9 @@ class R2(Metric):
 
 
 class Regression(Task):
-    """Any loss of (outputs, values) of the same shape; outputs (samples, 1) go with values (samples,).
+    """Any loss of (outputs, values) of the same shape; outputs (samples, 1) also fit values (samples,).
 
-    Over samples: of several values of one, the mean.
+    The mean over samples of each one's mean over its values.
     """
 
     metrics = (MAE("mae", label="MAE"), R2("r2", label="R2"))
@@ -67,7 +67,7 @@ class Regression(Task):
 
 
 def _alike(outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
-    """Outputs and targets in one shape: (samples,) against (samples, 1) would be a square of differences."""
+    """Outputs and targets in one shape: (samples,) and (samples, 1) would broadcast to all pairs of samples."""
     values, targets = logits_of(outputs), batch[1]
     if values.ndim == targets.ndim + 1 and values.shape[-1] == 1:
         values = values.squeeze(-1)

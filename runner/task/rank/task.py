@@ -126,7 +126,7 @@ def counted(labels: Tensor, ignored: int, weights: Tensor | None = None) -> floa
     kept = labels != ignored
     if weights is None:
         return int(kept.sum())
-    return float(weights[labels[kept].clamp(0, len(weights) - 1)].sum())  # the loss itself says what is no class
+    return float(weights[labels[kept].clamp(0, len(weights) - 1)].sum())  # the loss reports other labels
 
 
 def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Mean(Metric):
-    """The mean of a number that the model returns, over what its loss averages over."""
+    """The mean of a number that the model returns, over the elements that its loss averages over."""
 
     def __init__(self, name: str, direction: Direction):
         super().__init__(name)
@@ -36,8 +36,8 @@ class OwnLoss(Task):
     A dict is passed as keywords, a tuple as several arguments. The loss is the entry or attribute ``loss`` of what the
     model returns, or the only single number in a tuple, or that number itself. ``loss_over``: what it averages over:
     "samples", "tokens" whose label is not ``ignore_index``, or "next_tokens", the same without the first of each
-    sample, for models that shift the labels themselves. ``labels``: their key or position in a batch. ``metrics``: the
-    names of further numbers that the model returns, and which are better.
+    sample, for models that shift the labels themselves. ``labels``: their key or position in a batch. ``metrics``:
+    further numbers that the model returns, by name, each with "max" or "min", whichever is better.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class Declared(Protocol):
 
 @torch.no_grad()
 def refuse_other_denominator(declared: Declared, loss: Tensor, logits: Tensor | None, labels: Tensor) -> None:
-    """Raises ConfigurationError if the loss is a cross-entropy over something else than what is declared.
+    """Raises ConfigurationError if the loss is a cross-entropy over other elements than declared.
 
     Any other loss than a cross-entropy of the logits is taken as declared. loss: (); logits: (N, V) or
     (N, T, V); labels: (N,) or (N, T).
@@ -45,7 +45,7 @@ def refuse_other_denominator(declared: Declared, loss: Tensor, logits: Tensor | 
 
 
 def _readings(logits: Tensor, labels: Tensor, ignored: int) -> dict[tuple[str, str], Tensor]:
-    """The cross-entropy by what it is over, and its reduction."""
+    """The cross-entropies, by the elements that they are over, and the reduction."""
     found = {}
     for over in ("tokens", "next_tokens") if labels.ndim > 1 else ("tokens",):
         parts = [torch.stack(_of_sample(*each, ignored, over)) for each in zip(logits, labels, strict=True)]
