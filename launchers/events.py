@@ -58,7 +58,7 @@ class _Watched:
                 self.look()
 
     def look(self) -> None:
-        """Print what is new."""
+        """Print the events since the last call."""
         for name, table in self._tables:
             for row in table.rows():
                 event(name, folder=self._folder.path, values=row)

@@ -108,8 +108,8 @@ class Horovodrun(Launcher):
             raise ConfigurationError.at(
                 "launcher",
                 "horovodrun",
-                f": its shell on other machines would run a part of the name of {printable(here)}. "
-                "Start from a folder with a plain name, or set launcher=torchrun.",
+                f": the shell that it starts on other machines would execute part of the name {printable(here)}. "
+                "Start from a folder whose path has no special characters, or set launcher=torchrun.",
             )
         self.machines = {share.address: len(share.ranks) for share in shares}
         self.network_interface = "{interface}"

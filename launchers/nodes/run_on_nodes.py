@@ -144,8 +144,13 @@ def assign_ranks(nodes: list[Node], settings: NodeSettings, job: Job) -> list[No
     possible = settings.per_node * len(nodes)
     count = next((n for n in range(possible, 0, -1) if job.fits(n)), 0)
     if not count:
-        raise ConfigurationError(
-            f"data.batch_size can't be divided among any number of ranks up to {possible}.", key="data.batch_size"
+        assert job.run is not None  # otherwise any number fits
+        run = job.run
+        raise ConfigurationError.at(
+            "data.batch_size",
+            run.data.batch_size,
+            f" with trainer.grad_accumulation={run.trainer.grad_accumulation} and parallel={run.parallel.name} fits no "
+            f"number of ranks up to {possible}. Add machines, or change one of these keys.",
         )
     if count < possible:
         print(f"{count} of {possible} ranks: the global batch can be divided among that many", flush=True)

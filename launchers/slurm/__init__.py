@@ -104,7 +104,7 @@ class Slurm(Launcher):
         if not self._section["requeue"]:
             return
         if _newest(folder) == self._checkpoint:
-            complain("this job has written no checkpoint, so another one would get no further: it is not requeued.")
+            complain("this job is not requeued: it has written no checkpoint, so another attempt would get no further.")
         elif (why := slurm_commands.requeue(self._allocation.job)) is not None:
             complain(f"Slurm does not requeue job {self._allocation.job}: {why}. Resume the run manually.")
         else:

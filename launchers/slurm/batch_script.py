@@ -1,4 +1,4 @@
-"""The batch script, written into the run's folder: what is asked for, and the command that resumes the run there."""
+"""Writes a run's batch script into its folder: the requested resources, and the command that resumes the run."""
 
 import math
 import os

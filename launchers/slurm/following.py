@@ -26,7 +26,7 @@ class JobOutput:
         self._at = path.stat().st_size if path.exists() else 0
 
     def pass_on(self) -> bool:
-        """Print what is new; returns whether there was any."""
+        """Print what was written since the last call; returns whether there was anything."""
         try:
             with open(self._path, "rb", opener=no_link) as file:
                 file.seek(self._at)

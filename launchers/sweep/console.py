@@ -78,6 +78,6 @@ def outcome(ledger: Ledger) -> None:
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     console.print(f"\n{total} job{'s' * (total != 1)}: {states}", style="bold")
     if counts["skipped"] == total:
-        console.print("Every job was skipped: no backend they need is available.")
+        console.print("Every job was skipped: none of the backends that they need is available.")
     if counts["pending"] + counts["running"] and not counts["interrupted"]:  # else the command's last line says it
         console.print(f"Resume with: {invocation.command('resume', RunFolder(ledger.sweep))}")

@@ -105,7 +105,7 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
 def decided(planned: PlannedJob, options: Options, trust: Trust | None) -> PlannedJob:
     """The job with its run config, or with the reason why it cannot run; other configs are left unchanged.
 
-    trust: what the user trusts of its config, None for the user's own.
+    ``trust``: what the user trusts of its config; None for the user's own.
     """
     if planned.excluded or not is_run_config(planned.config):
         return planned
@@ -138,7 +138,7 @@ def refuse_wrong_values(planned: Sequence[PlannedJob]) -> None:
 def saved(planned: PlannedJob, *, own: bool) -> PlannedJob:
     """The job with its files: those that Hydra writes when a job starts, and run.yaml if it can run.
 
-    own: the composed config is the user's own, as a whole, and is sealed.
+    ``own``: whether the composed config is the user's own, as a whole, and is sealed.
     """
     if not is_run_config(planned.config):
         return planned

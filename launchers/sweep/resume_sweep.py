@@ -52,7 +52,7 @@ def command_of(sweep: Path) -> list[str] | None:
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
     """Run the jobs that are not completed, resuming those that were interrupted.
 
-    packages: those that the user trusts. Raises ConfigurationError, Interrupted, and Ended if a job failed.
+    ``packages``: trusted by the user. Raises ConfigurationError, Interrupted, and Ended if a job failed.
     """
     ledger = Ledger(sweep)
     with ledger.locked():

@@ -86,7 +86,7 @@ class Search:
                 "a search has nothing to vary. Give it a space, such as optimizer.lr=interval(0.001,0.1)."
             )
         if str(self._own.sampler._target_).endswith("GridSampler"):
-            rest = " is a sweep: name the values, without hydra/sweeper."
+            rest = " is a sweep: list the values, such as optimizer.lr=0.1,0.01, without hydra/sweeper."
             raise ConfigurationError.at("hydra/sweeper/sampler", "grid", rest)
         if self._prunes and self._hydra.launcher.get("repeat", 1) > 1:
             message = "hydra.sweeper.pruner works with hydra.launcher.repeat=1 only. Leave one out."

@@ -19,7 +19,7 @@ class LocalSGDOption(ReplicasOption):
     period: int
 
     def exchanges(self, *, devices: int) -> Exchanges:
-        """After the first ``start`` updates, which are those of ``ddp``."""
+        """The communication after the first ``start`` updates, in which it is that of ``ddp``."""
         return replace(super().exchanges(devices=devices), period=self.period)
 
     def check_run(self, run: RunConfig) -> None:

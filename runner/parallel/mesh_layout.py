@@ -42,7 +42,7 @@ class Layout(NamedTuple):
         return rank
 
     def data_rank(self, place: "Layout") -> int:
-        """The index of the share of a batch that the rank at these coordinates takes."""
+        """The index of the part of a batch that the rank at these coordinates takes."""
         return place.replicate * self.shard + place.shard
 
     def __str__(self) -> str:
@@ -52,9 +52,9 @@ class Layout(NamedTuple):
 
 
 def filled(sizes: Mapping[str, int | str], *, ranks: int) -> Layout:
-    """The mesh of these sizes, in which "auto" is what the others leave of ``ranks``.
+    """The mesh of these sizes, where "auto" becomes ``ranks`` divided by the other sizes.
 
-    Raises ValueError if that does not come out even, or if several are "auto".
+    Raises ValueError if that is not a whole number, or if several are "auto".
     """
     known = {name: int(size) for name, size in sizes.items() if size != "auto"}
     rest, product = [name for name in sizes if name not in known], Layout(**known).ranks

@@ -93,7 +93,7 @@ class Parity(Answer):
 
 
 COLUMNS = {"loss": "loss", "gradient": "gradients", "weight": "weights", "buffer": "buffers"}
-MOST_TOLD = 8
+MOST_SHOWN = 8
 NARROWEST = 76  # columns; a narrower terminal wraps lines, which is better than digits cut off
 MOST_CHARACTERS = 300
 
@@ -145,10 +145,10 @@ def _lines(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
     lines = [
         f"  {entry['kind']:<8} {entry['name'] if entry['kind'] != 'loss' else '':<{_width(beyond)}} "
         f"{size(entry['largest']):>8}  at step {entry['step'] + 1}{_since(entry)}"
-        for entry in beyond[:MOST_TOLD]
+        for entry in beyond[:MOST_SHOWN]
     ]
-    if len(beyond) > MOST_TOLD:
-        lines.append(f"  and {len(beyond) - MOST_TOLD} more, in {name}/result.json")
+    if len(beyond) > MOST_SHOWN:
+        lines.append(f"  and {len(beyond) - MOST_SHOWN} more, in {name}/result.json")
     if beyond:
         lines.insert(0, f"{name} exceeds the tolerance in:")
     if outcome.state == FAILED:
@@ -161,7 +161,7 @@ def _since(entry: LargestDifference) -> str:
 
 
 def _width(entries: list[LargestDifference]) -> int:
-    return max((len(entry["name"]) for entry in entries[:MOST_TOLD]), default=0)
+    return max((len(entry["name"]) for entry in entries[:MOST_SHOWN]), default=0)
 
 
 def _summary(outcomes: list[ParityOutcome], baseline: str, steps: int, task: ParityTask) -> str:

@@ -68,7 +68,7 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
 
 
 def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
-    """The baseline and those that were asked for, or all. Raises ConfigurationError."""
+    """The baseline and the requested strategies, or all. Raises ConfigurationError."""
     if len(chosen) > 1:
         raise ConfigurationError(
             f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one override.", key=WHICH

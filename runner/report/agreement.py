@@ -9,7 +9,7 @@ from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rounding import departure, is_early, paired
 from manyheads.runner.report.rows import ReportRow
 
-MOST_TOLD = 6
+MOST_SHOWN = 6
 WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # do not affect losses
 
 
@@ -29,10 +29,10 @@ def agree(rows: Sequence[ReportRow]) -> tuple[list[ReportRow], list[str]]:
                 findings += finding
     later = [f"job {row.number} {told[row.number]}" for row in rows if told.get(row.number, "").startswith("departs")]
     if later:
-        more = f"; and {len(later) - MOST_TOLD} more" if len(later) > MOST_TOLD else ""
+        more = f"; and {len(later) - MOST_SHOWN} more" if len(later) > MOST_SHOWN else ""
         findings.append(
             "Rounding differences that training has amplified, not faults in themselves: "
-            f"{'; '.join(later[:MOST_TOLD])}{more}."
+            f"{'; '.join(later[:MOST_SHOWN])}{more}."
         )
     return [replace(row, losses=told.get(row.number, "")) for row in rows], findings
 

@@ -19,7 +19,7 @@ from manyheads.runner.run.ledger import STATES
 from manyheads.runner.run.slow_ranks import slow_in_words
 
 # Mentioned in other notes, or without effect.
-TOLD_ELSEWHERE = (
+NOTED_ELSEWHERE = (
     *("parallel.", "launcher.", "checkpoint.", "trainer.device"),
     *(f"data.{key}" for key in DataOption.without_effect),
 )
@@ -128,7 +128,7 @@ def _loose(run_set: RunSet, rows: list[ReportRow], swept: list[str]) -> list[str
     found = [key for key in differing(known) if is_swept(key, swept)]
     keys = [f"{key}.name" if key in GROUPS else key for key in swept]
     fair = {key for row in known for key in fair_values(row)}
-    besides = [key for key in keys if key not in fair and not key.startswith(TOLD_ELSEWHERE)]
+    besides = [key for key in keys if key not in fair and not key.startswith(NOTED_ELSEWHERE)]
     return [f"The runs differ in {', '.join([*found, *besides])}."] if found or besides else []
 
 

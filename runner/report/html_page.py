@@ -19,9 +19,9 @@ def html_page(
 ) -> str:
     """The page as text.
 
-    template: extends frame.html.j2, and has a script of its own name beside it if its charts are more than lines.
-    heading, kind: the title. data: what the script reads beside the charts. shown: what the template reads, such as the
-    frame's ``headline`` and ``facts``.
+    ``template``: extends frame.html.j2; a script of the same name beside it draws charts other than lines. ``heading``,
+    ``kind``: the title. ``data``: what the script reads in addition to the charts. ``shown``: what the template reads,
+    such as the frame's ``headline`` and ``facts``.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

@@ -119,7 +119,7 @@ def titles(keys: Sequence[str]) -> dict[str, str]:
     return {key: leaf if leaves.count(leaf) == 1 else key for key, leaf in zip(keys, leaves, strict=True)}
 
 
-def told(values: Mapping[str, str], *without: str | None) -> str:
+def short_label(values: Mapping[str, str], *without: str | None) -> str:
     """Swept values in short form, such as «ddp lr 0.01»: options without their group, other values with their key."""
     names = titles(list(values))
     return " ".join(

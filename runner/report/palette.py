@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import cycle
 
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.keys import as_numbers, told
+from manyheads.runner.report.keys import as_numbers, short_label
 from manyheads.runner.report.rows import ReportRow
 
 # Colours that colour-blind readers can distinguish (after Okabe and Ito), for options that declare none.
@@ -36,11 +36,11 @@ class Palette:
         """The meaning of a row's colour, such as «ddp» or «lr 0.01»."""
         if self.key is None:
             return str(row.first.run.config.get("parallel.name", ""))
-        return told(row.values, *(key for key in row.values if key != self.key))
+        return short_label(row.values, *(key for key in row.values if key != self.key))
 
     def rest(self, row: ReportRow, *without: str) -> str:
         """A row's other swept values."""
-        return told(row.values, self.key, *without)
+        return short_label(row.values, self.key, *without)
 
     def of(self, row: ReportRow) -> tuple[str, str]:
         """A row's colour and dash."""

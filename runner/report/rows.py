@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.runner.provenance.predicted import Outcome, outcome
-from manyheads.runner.report.keys import parsed, repeating_keys, told, value_of
+from manyheads.runner.report.keys import parsed, repeating_keys, short_label, value_of
 from manyheads.runner.report.measures import Measures, average, measure
 from manyheads.runner.report.run_set import FOLD, SEED, RunSet, SweepJob
 from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
@@ -47,7 +47,7 @@ class ReportRow:
     @property
     def label(self) -> str:
         """The row's swept values in short form."""
-        return told(self.values) or f"job {self.number}"
+        return short_label(self.values) or f"job {self.number}"
 
     @property
     def numbers(self) -> list[str]:

@@ -43,7 +43,7 @@ def to_json(value: Any) -> Any:
 
 
 def schema_of(kind: Any, **properties: Any) -> Schema:
-    """The JSON Schema of a dataclass in ``to_json``'s form. ``properties``: types in place of those of its fields."""
+    """The JSON Schema of a dataclass in ``to_json``'s form. ``properties``: types that replace those of its fields."""
     definitions: dict[str, Schema] = {}
     root = _object(kind, definitions)
     root["properties"] |= {name: _schema(each, definitions) for name, each in properties.items()}
@@ -101,7 +101,7 @@ def _is_record(kind: Any) -> bool:
 
 
 def _union(found: list[Schema]) -> Schema:
-    """One of several; types without more to say in one list, which is easier to read."""
+    """The schema of a union; plain types are merged into one list, which is easier to read."""
     if not all(each.keys() == {"type"} for each in found):
         return {"anyOf": found}
     listed = [each["type"] if isinstance(each["type"], list) else [each["type"]] for each in found]

@@ -68,7 +68,7 @@ def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
 
 
 def _refuse_deep(text: str, loader_class: Any) -> None:
-    """Events come one by one; building the values calls a function for each level, until the stack is full."""
+    """Count levels by events, one by one: building values would recurse for each level, until the stack overflows."""
     loader, levels = loader_class(text), 0
     try:
         while loader.check_event():

@@ -1,4 +1,4 @@
-"""The interface between the loop and a strategy that makes updates of its own."""
+"""The interface between the loop and a strategy that computes updates itself."""
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol

@@ -183,5 +183,5 @@ def generators(device: torch.device) -> list[Tensor]:
 
 
 def unsynchronized(module: nn.Module) -> bool:
-    """Whether its statistics are those of the rank's own share of the batch."""
+    """Whether a module's statistics cover only the rank's own share of the batch."""
     return isinstance(module, _BatchNorm) and "Sync" not in type(module).__name__

@@ -1,4 +1,4 @@
-"""The base class of tasks: a model's inputs, its loss and what that averages over, and what is measured."""
+"""The base class of tasks: a model's inputs, its loss with what that averages over, and its metrics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
