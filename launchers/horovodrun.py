@@ -136,6 +136,6 @@ class Horovodrun(Launcher):
 
 
 def exit_codes(text: str) -> dict[int, int]:
-    """The exit codes of all ranks that failed; negative: killed by that signal (for which a shell reports 128 more)."""
+    """The exit codes of all ranks that failed; negative: minus the signal that killed it (a shell adds 128 instead)."""
     codes = {int(rank): int(code) for rank, code in _ENDED.findall(text)} | mpirun.exit_codes(text)
     return {rank: 128 - code if code > 128 else code for rank, code in codes.items()}

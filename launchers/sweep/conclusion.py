@@ -18,7 +18,7 @@ def conclude(ledger: Ledger, *, every_job: bool) -> None:
     """Print the outcome of the jobs, and update the comparison. ``every_job``: also print its table."""
     if not (entries := ledger.entries()):
         return
-    if any(entry.state not in ("pending", "running", "interrupted") for entry in entries):  # it takes seconds
+    if any(entry.state not in ("pending", "running", "interrupted") for entry in entries):  # which takes seconds
         refresh(Path(str(RunFolder(ledger.sweep))), quiet=not every_job)  # named as a person would
     console.outcome(ledger)
 

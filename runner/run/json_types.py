@@ -115,7 +115,7 @@ class PredictedJson(TypedDict, total=False):
     """What ``scale`` predicted for a run, or for one with the same updates. Times are seconds per update.
 
     ``subject``: a digest of what the time depends on; ``low``, ``high``: the bounds of the interval; ``batch``: samples
-    per update; ``start``: the devices of the measured run; ``is_alike``: whether both have as many ranks per machine.
+    per update; ``start``: the measured run's devices; ``is_alike``: whether this run has as many ranks per machine.
     """
 
     subject: str

@@ -76,7 +76,7 @@ class RunFolder:
     steps = Inside("steps.csv")
     epochs = Inside("epochs.csv")
     evaluations = Inside("evaluations.csv")  # those within epochs, if there are any
-    samples = Inside("samples.csv")  # the samples of each update
+    samples = Inside("samples.csv")  # which samples were taken
     skipped = Inside("skipped.csv")  # samples that could not be read, if they may be skipped
     spikes = Inside("spikes.csv")  # the updates that were skipped, if they may be
     gpu = Inside("gpu.csv")

@@ -1,7 +1,7 @@
 """Parts of a folder that are the user's own: recorded by this user, or shown by ``manyheads trust`` and then trusted.
 
 Either way, digests cover everything in the folder that may run, together: of a run its config, also as composed, the
-code that it was started from, and the directory; of a sweep the arguments of its search. A run's own digests are in
+code and the directory that it was started from; of a sweep the arguments of its search. A run's own digests are in
 its ``seal.json``, with an HMAC-SHA256 by a secret key that never leaves the user's own folder: valid wherever that key
 exists, such as on all machines of a cluster, and wherever the folder is moved to. Digests that the user trusts are in
 the user's own folder, for one path.

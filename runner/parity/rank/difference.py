@@ -15,10 +15,11 @@ from manyheads.runner.report.rounding import FLOOR, relative
 
 
 def differences(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> dict[str, float]:
-    """For each name max|a - b| / max|a|, or / (FLOOR times the largest) if that is more; inf if anything is not finite.
+    """The relative difference of each tensor, max|a - b| / max|a|, by name; inf if anything is not finite.
 
-    With the floor, a gradient that is zero up to rounding raises no alarm. None stands for a tensor of zeros, such as
-    the gradient of an unused parameter. Names that one side lacks differ by inf.
+    The denominator is at least FLOOR times the largest one, so that a gradient that is zero up to rounding raises no
+    alarm. None stands for a tensor of zeros, such as the gradient of an unused parameter. Names that one side lacks
+    differ by inf.
     """
     sizes = {name: largest_entry(a) for name, a in baseline.items() if a is not None}
     floor = FLOOR * max((size for size in sizes.values() if math.isfinite(size)), default=0.0)

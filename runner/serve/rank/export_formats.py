@@ -16,8 +16,8 @@ from manyheads.runner.serve.rank.trained import Trained
 class Served(nn.Module):
     """Takes images (N, C, H, W) float32 in 0..1, and normalizes them as the run did.
 
-    If the data set returns floats without declaring how, inputs are what it returns, and ``range`` is None.
-    ``shape``: of one input. Raises ConfigurationError for a model whose input is not one tensor of numbers.
+    If the data set returns floats without declaring their mean and std, inputs are what it returns, and ``range`` is
+    None. ``shape``: of one input. Raises ConfigurationError for a model whose input is not one tensor of numbers.
     """
 
     mean: Tensor

@@ -84,7 +84,8 @@ class Membership:
     def enter(self, idle: Callable[[], bool]) -> bool:
         """Agree on the members; returns whether that succeeded. Raises RuntimeError if the run is to stop.
 
-        A quorum counts for all ranks of the replica or for none. ``idle``: called between attempts; whether to stop.
+        A quorum counts for all ranks of the replica or for none. ``idle``: called between attempts; returns whether to
+        stop.
         """
         while True:
             before = self._manager.state_dict(), self._history
