@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from manyheads.launchers.ray.ray_driver import meant
+from manyheads.launchers.ray.ray_driver import cluster_address
 
 
 @pytest.fixture
@@ -20,19 +20,19 @@ def file(tmp_path, monkeypatch):
 
 
 def test_the_cluster_that_was_started_here(file, monkeypatch):
-    assert meant("auto") == "127.0.0.1:6379"
+    assert cluster_address("auto") == "127.0.0.1:6379"
     monkeypatch.delenv("RAY_TMPDIR")
     monkeypatch.setattr(tempfile, "tempdir", str(file.parent.parent))
-    assert meant("auto") == "127.0.0.1:6379"
+    assert cluster_address("auto") == "127.0.0.1:6379"
 
 
 def test_what_is_named_comes_first(file, monkeypatch):
-    assert meant("10.0.0.1:1") == "10.0.0.1:1"
+    assert cluster_address("10.0.0.1:1") == "10.0.0.1:1"
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:2")
-    assert meant("auto") == "10.0.0.2:2"
-    assert meant("10.0.0.1:1") == "10.0.0.1:1"
+    assert cluster_address("auto") == "10.0.0.2:2"
+    assert cluster_address("10.0.0.1:1") == "10.0.0.1:1"
     monkeypatch.setenv("RAY_ADDRESS", "auto")
-    assert meant("auto") == "127.0.0.1:6379"
+    assert cluster_address("auto") == "127.0.0.1:6379"
 
 
 def test_another_users_is_refused(file, monkeypatch):
@@ -41,20 +41,20 @@ def test_another_users_is_refused(file, monkeypatch):
     else:
         monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(ConnectionError, match="another user may have written"):
-        meant("auto")
+        cluster_address("auto")
 
 
 def test_one_that_others_may_write_is_refused(file):
     file.chmod(0o666)
     with pytest.raises(ConnectionError, match="another user may have written"):
-        meant("auto")
+        cluster_address("auto")
 
 
 @pytest.mark.parametrize("way", ["typed", "variable"])
 def test_none_is_started_since_its_folder_would_be_open_to_every_user(file, monkeypatch, way):
     monkeypatch.setenv("RAY_ADDRESS", "local" if way == "variable" else "")
     with pytest.raises(ConnectionError, match="local would start another cluster"):
-        meant("auto" if way == "variable" else "local")
+        cluster_address("auto" if way == "variable" else "local")
 
 
 @pytest.mark.parametrize("what", ["missing", "link", "empty"])
@@ -65,4 +65,4 @@ def test_none(file, what):
     if what == "empty":
         file.touch()
     with pytest.raises(ConnectionError, match="none was started here"):
-        meant("auto")
+        cluster_address("auto")
