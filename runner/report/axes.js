@@ -1,4 +1,4 @@
-// Scales and their ticks: from a chart's axis and the values on it to places in pixels.
+// Scales and their ticks: from a chart's axis and the values on it to positions in pixels.
 "use strict";
 
 const formats = new Map();
@@ -36,7 +36,7 @@ function logTicks(low, high, most) {
   return ticks.length > 1 ? ticks : linearTicks(low, high, most);
 }
 
-// {at: from a value to a place, ticks, holds: whether a value can be shown}
+// {at: from a value to a position, ticks, holds: whether a value can be shown}
 function scaleOf(axis, values, from, to, most) {
   const isLog = axis.scale === "log", known = values.filter((value) => value !== null && (!isLog || value > 0));
   let low = Math.min(...known), high = Math.max(...known);

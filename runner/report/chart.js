@@ -1,11 +1,11 @@
-// Draws a chart of the page: lines as SVG, bars as rows of HTML. What the pointer is near is shown by name, the rest pales.
+// Draws a chart of the page: lines as SVG, bars as rows of HTML. The line or bar nearest to the pointer is named, the others fade.
 "use strict";
 
 const DASHES = { solid: "", dash: "7 4", dot: "2 3", dashdot: "8 3 2 3" };
 const holder = document.createElement("div");
 holder.innerHTML = "<svg></svg>";
 const SVG = holder.firstChild.namespaceURI;
-const MOST_MARKS = 60;  // points of a line that are each marked
+const MOST_MARKS = 60;  // of a line: with more points, none is marked
 
 function add(parent, name, attributes = {}, text = null) {
   const isSvg = parent.namespaceURI === SVG || name === "svg";
@@ -55,7 +55,7 @@ function drawAxes(picture, chart, x, y, box) {
     add(picture, "line", { class: "grid", x1: box.left, x2: box.right, y1: at, y2: at });
     add(picture, "text", { class: "tick", x: box.left - 6, y: at + 4, "text-anchor": "end" }, label);
   }
-  let free = -Infinity;  // labels that would overlap are left out
+  let free = -Infinity;  // labels that would overlap are omitted
   for (const { value, label } of x.ticks) {
     const at = x.at(value), half = 3.6 * label.length;
     add(picture, "line", { class: "mark", x1: at, x2: at, y1: box.bottom, y2: box.bottom + 4 });
@@ -72,7 +72,7 @@ function drawAxes(picture, chart, x, y, box) {
 // Returns where the points are: [{x, y, line, index}].
 function drawCurves(picture, lines, x, y, box) {
   const inside = add(picture, "svg", { x: 0, y: box.top - 5, width: box.right + 8, height: box.bottom - box.top + 10 });
-  inside.setAttribute("viewBox", `0 ${box.top - 5} ${box.right + 8} ${box.bottom - box.top + 10}`);  // cuts what is beyond
+  inside.setAttribute("viewBox", `0 ${box.top - 5} ${box.right + 8} ${box.bottom - box.top + 10}`);  // clips what is outside
   const spots = [], clipped = (value) => Math.min(Math.max(value, box.top), box.bottom);
   const wide = lines.filter((line) => line.spread.length).length;
   lines.forEach((line, order) => {
@@ -100,7 +100,7 @@ function drawCurves(picture, lines, x, y, box) {
   return spots;
 }
 
-// The names below a chart; of one line only there is nothing to tell apart.
+// The names below a chart; none for a single line.
 function drawLegend(frame, lines) {
   const named = new Map();
   for (const line of lines) if (line.name && !named.has(groupOf(line))) named.set(groupOf(line), line);

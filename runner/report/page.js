@@ -1,9 +1,9 @@
-// Sorts and filters the table, draws the charts of the rows that are left, and sets two configs side by side.
+// Sorts and filters the table, draws the charts of the remaining rows, and shows two configs side by side.
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const body = document.querySelector("#table tbody");
-// The first rows are in the page; of the others an element is made when they come into view.
+// The first rows are in the page; the elements of the others are created when they scroll into view.
 const rows = [...body.rows].map((element, index) => ({
   index, element, texts: [...element.cells].map((cell) => cell.textContent), orders: [...element.cells].map((cell) => cell.dataset.order),
 }));
@@ -39,7 +39,7 @@ function showMore() {
   const left = shown.length - inView;
   more.textContent = left ? `${left} more ${data.noun} below` : "";
   observer.unobserve(more);
-  if (left) observer.observe(more);  // which tells at once whether it is still in view
+  if (left) observer.observe(more);  // its callback runs at once if this is still in view
 }
 
 // Redraws table and charts with the rows that pass the filter, in their order.
@@ -54,7 +54,7 @@ function showRows() {
 }
 
 function compareOrders(x, y) {
-  if (x === "" || y === "") return (x === "") - (y === "");  // what was not measured comes last
+  if (x === "" || y === "") return (x === "") - (y === "");  // unmeasured values come last
   const difference = Number(x) - Number(y);
   return Number.isNaN(difference) ? x.localeCompare(y, undefined, { numeric: true }) : difference;
 }
@@ -72,7 +72,7 @@ function sortBy(header) {
   showRows();
 }
 
-// Lines through several rows are always drawn; of the others, those of the rows that are left, up to chart.most rows.
+// Lines through several rows are always drawn; other lines for the remaining rows, up to chart.most rows.
 function drawCharts() {
   const places = shown.map((row) => row.index);
   for (const chart of data.charts) {
