@@ -133,7 +133,7 @@ def test_ddp_sends_buffers_in_each_step_where_training_reads_them(monkeypatch, c
 
 
 def test_ddp_refuses_a_model_without_parameters():
-    with pytest.raises(ConfigurationError, match="no trainable parameters"):
+    with pytest.raises(ConfigurationError, match=r"no trainable parameters.* Set parallel=single\."):
         strategy("ddp").wrap_model(nn.ReLU())
 
 

@@ -50,11 +50,6 @@ class Parallel:
         """Disconnect from the other ranks; also called after failures."""
 
     @property
-    def name(self) -> str:
-        """The name of the option, which is also that of its module."""
-        return type(self).__module__.split(".")[-2]
-
-    @property
     def summary(self) -> str:
         """The description of this strategy in the run's header."""
         return "one process"

@@ -124,8 +124,10 @@ class Replicas(ProcessGroup):
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
         if not any(p.requires_grad for p in model.parameters()):
-            raise ConfigurationError.at(
-                "parallel", self.name, ": the model has no trainable parameters. Use parallel=single."
+            raise ConfigurationError(
+                "parallel: the model has no trainable parameters, so ranks have no gradients to exchange. Set "
+                "parallel=single.",
+                key="parallel",
             )
         ids = [self.local_rank] if self.device.type == "cuda" else None
         broadcasts = reads_buffers(model) if self.broadcast_buffers == "auto" else self.broadcast_buffers

@@ -44,9 +44,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
 
 def _rounds(parallel: Parallel, heartbeat: Heartbeat, action: Callable[[], object]) -> list[float]:
     """Seconds of an action that all ranks take together, in each round."""
-    seconds, clock = _timed(parallel, heartbeat, action, 2), Stopwatch(parallel)
-    del clock
-    found = []
+    seconds, found = _timed(parallel, heartbeat, action, 2), []
     for _ in range(ROUNDS):
         seconds = _timed(parallel, heartbeat, action, max(1, round(SECONDS / max(seconds, 1e-9))))
         found.append(seconds)

@@ -46,11 +46,8 @@ class OwnParts:
         return self._copies[part]
 
 
-def refuse_if_needs_whole_weights(optimizer: Optimizer, *, what: str) -> None:
-    """Try an optimizer of this class on a matrix and on its halves. Raises ConfigurationError if the results differ.
-
-    ``what``: how the weights are cut, for the error.
-    """
+def refuse_if_needs_whole_weights(optimizer: Optimizer) -> None:
+    """Try an optimizer of this class on a matrix and on its halves. Raises ConfigurationError if the results differ."""
     kind = type(optimizer)
     accepted = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}
@@ -71,9 +68,8 @@ def refuse_if_needs_whole_weights(optimizer: Optimizer, *, what: str) -> None:
         raise ConfigurationError.at(
             "optimizer._target_",
             f"{kind.__module__}.{kind.__qualname__}",
-            f" uses each weight as a whole (for its norm, "
-            f"for example), but {what} leaves each rank only a part. Set optimizer=adamw or sgd, or parallel=ddp or "
-            "zero1.",
+            " uses each weight as a whole (for its norm, for example), but this strategy leaves each rank only a part. "
+            "Set optimizer=adamw or sgd, or parallel=ddp or zero1.",
         )
 
 

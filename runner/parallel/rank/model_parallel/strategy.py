@@ -127,7 +127,7 @@ class ModelParallel(ProcessGroup):
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         if self.mesh is not None:
-            refuse_if_needs_whole_weights(optimizer, what=f"parallel={self.name}")
+            refuse_if_needs_whole_weights(optimizer)
             whose = {parameter: name for name, parameter in model.named_parameters()}
             self.state.group([[whose[weight] for weight in group["params"]] for group in optimizer.param_groups])
             self.gradients = Gradients(OwnParts(optimizer), whose, self)
