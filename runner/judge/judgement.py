@@ -235,5 +235,5 @@ class Judgement:
 
     def _seconds_per_round(self) -> float:
         found = [pair for purpose in (FLOOR, ROUND) for pair in pairs(self.runs.ledger.rows(), purpose)]
-        times = [sum((row.ended or row.began) - row.began for row in (pair.base, pair.change)) for pair in found[-5:]]
+        times = [sum(row.duration for row in (pair.base, pair.change)) for pair in found[-5:]]
         return median(times)  # the first after a restart is slow, and one may stall

@@ -61,13 +61,18 @@ def scale_of(floor: Sequence[float]) -> float:
     return max(spread(floor), SMALLEST)
 
 
+def trial_of(rows: Sequence[RunRow]) -> RunRow:
+    """The trial run; of several, the shortest, since the machine may have delayed the others."""
+    return min((row for row in rows if row.purpose == TRIAL and row.state == COMPLETED), key=lambda row: row.duration)
+
+
 def updates_of(rows: Sequence[RunRow]) -> int:
     """The number of updates to time, from the trial run: they should take about as long as starting a run does.
 
     Fewer would save little time, more would cost more than further rounds. At least SHORTEST and at most LONGEST
     seconds.
     """
-    trial = next(row for row in rows if row.purpose == TRIAL and row.state == COMPLETED)
+    trial = trial_of(rows)
     seconds = trial.findings["seconds"]
-    startup = (trial.ended or trial.began) - trial.began - seconds
+    startup = trial.duration - seconds
     return max(1, math.ceil(min(max(startup, SHORTEST), LONGEST) * trial.findings["updates"] / seconds))

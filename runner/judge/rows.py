@@ -65,6 +65,11 @@ class RunRow:
             raise ConfigurationError(f"row {row.number!r} cannot be read: a value in it has another type.")
         return row
 
+    @property
+    def duration(self) -> float:
+        """Seconds from its start to its end; 0 if it has not ended."""
+        return (self.ended or self.began) - self.began
+
     def _is_sound(self) -> bool:
         whole = (self.number, self.round, self.place, self.seed)
         about = (self.signature, self.machine, self.code, self.reason)

@@ -49,7 +49,7 @@ class Budget:
         took: dict[Variant, list[float]] = defaultdict(list)
         for row in self.rows():
             if "seconds" in row.findings and row.purpose != TRIAL:
-                took[variant_of(row.arm)].append(_duration(row))
+                took[variant_of(row.arm)].append(row.duration)
         if variant in took or variant == BASE:
             return fmean(took[variant][-RECENT:] or [0.0])
         own = fmean(took[BASE][-RECENT:] or [0.0])
@@ -63,7 +63,7 @@ class Budget:
         """The seconds of all runs, by purpose; under BETWEEN_RUNS, those between runs."""
         found, before = defaultdict[str, float](float), math.inf
         for row in self.rows():
-            found[row.purpose] += _duration(row)
+            found[row.purpose] += row.duration
             found[BETWEEN_RUNS] += min(max(row.began - before, 0.0), BETWEEN)
             before = row.ended or row.began
         return dict(found)
@@ -82,7 +82,3 @@ def variant_of(arm: str) -> Variant:
 def log_seconds(row: RunRow) -> float:
     """The logarithm of the seconds per update in a completed run."""
     return math.log(row.findings["seconds"] / row.findings["updates"])
-
-
-def _duration(row: RunRow) -> float:
-    return (row.ended or row.began) - row.began

@@ -14,7 +14,7 @@ from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.trial import Trial
 from manyheads.runner.config.candidates import startup_of
 from manyheads.runner.judge.question import TRIAL_UPDATES
-from manyheads.runner.judge.rounds import updates_of
+from manyheads.runner.judge.rounds import trial_of, updates_of
 from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, RunRow
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
@@ -66,7 +66,7 @@ class TuningRuns:
     def _patience(self, purpose: str, variant: Variant) -> float:
         """Seconds after which a run has failed; equal for all runs that should take equally long."""
         beside = self.seconds_of_proof if purpose == PROOF.name else 0.0
-        floor = median((row.ended or row.began) - row.began for row in self.runs.ledger.rows() if row.purpose == FLOOR)
+        floor = median(row.duration for row in self.runs.ledger.rows() if row.purpose == FLOOR)
         longer = 2 * sum(map(startup_of, variant))
         return PATIENCE * (floor + beside) + max(longer, min(LEAST_PATIENCE, LONGEST * self.budget.total))
 
@@ -86,9 +86,8 @@ class TuningRuns:
     @property
     def seconds_of_timed(self) -> float:
         """The seconds of a timed run of the user's own configuration, estimated from the trial run."""
-        trial = next(row for row in self.runs.ledger.rows() if row.purpose == TRIAL and row.state == COMPLETED)
-        took, seconds = (trial.ended or trial.began) - trial.began, trial.findings["seconds"]
-        return float(took + (self.updates() / trial.findings["updates"] - 1) * seconds)
+        trial = trial_of(self.runs.ledger.rows())
+        return float(trial.duration + (self.updates() / trial.findings["updates"] - 1) * trial.findings["seconds"])
 
     @property
     def seconds_of_proof(self) -> float:

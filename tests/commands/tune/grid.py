@@ -129,8 +129,7 @@ def _record(name: str, bench: Bench, variants: Sequence[Variant], rounds: Sequen
             arm_of(each): [round(times[each], 5) for times in rounds if each in times] for each in variants
         },
         "run_seconds": {
-            arm_of(each): [round((row.ended or row.began) - row.began, 2) for row in rows if row.arm == arm_of(each)]
-            for each in variants
+            arm_of(each): [round(row.duration, 2) for row in rows if row.arm == arm_of(each)] for each in variants
         },
         "numerics": {},
         "failed": {arm: reason for arm, reason in bench.refused.items() if arm in map(arm_of, variants)},

@@ -144,7 +144,7 @@ class Resampled:
     def prepare(self) -> None:
         """The user's own configuration against itself, as a tuning begins. Raises BudgetTooSmall."""
         seconds = self._seconds_of(BASE)
-        self.spent = 4 * seconds  # facts, a trial, and two timed runs
+        self.spent = 5 * seconds  # facts, two trials, and two timed runs
         if self.spent + LEAST_RUNS * seconds > self._budget:
             raise BudgetTooSmall
         self._own = [self._log_seconds(BASE), self._log_seconds(BASE)]

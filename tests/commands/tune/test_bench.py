@@ -216,10 +216,23 @@ def test_a_budget_that_is_too_small_is_refused_after_a_few_updates(tmp_path):
     with pytest.raises(ConfigurationError, match=rf"makes at least {LEAST_RUNS}\. Allow at least \d+ s") as error:
         made.prepare()
     assert error.value.key == "--budget"
-    assert [row.purpose for row in made.runs.ledger.rows()] == [FACTS, TRIAL]
+    assert [row.purpose for row in made.runs.ledger.rows()] == [FACTS, TRIAL, TRIAL]
     with pytest.raises(ConfigurationError, match="Allow at least 6[0-9] s"):  # since the first runs may be slower
         bench(Played(tmp_path), budget=50.0).prepare()
     bench(Played(tmp_path), budget=80.0).prepare()
+
+
+def test_a_trial_that_the_machine_delays_refuses_no_budget(tmp_path):
+    made = bench(runs := Played(tmp_path), budget=100.0)
+    start = runs.start
+
+    def delayed(*what, **where):
+        runs.startup = 20.0 if len(runs.ledger.rows()) == 1 else 1.0
+        return start(*what, **where)
+
+    runs.start = delayed
+    made.prepare()
+    assert [round(row.duration) for row in runs.ledger.rows()] == [1, 20, 1, 2, 2]
 
 
 def test_a_budget_that_is_too_small_on_any_machine_is_refused_before_anything_starts(tmp_path):
