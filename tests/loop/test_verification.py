@@ -64,7 +64,7 @@ def test_bits_are_compared_of_what_is_no_number_too():
         ([Found("cpu", [], [], {}), Found("cpu", [], ["w"], {})], {1: "the exchanged gradients of w differ"}),
         (
             [Found("cpu", [], [], {"w": 1})] * 2 + [Found("cpu", [], [], {"w": 2})],
-            {2: "the exchanged gradients of w are "},
+            {2: "the exchanged gradients of w differ from those of other ranks"},
         ),
     ],
 )

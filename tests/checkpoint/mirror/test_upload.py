@@ -128,7 +128,7 @@ def test_what_was_changed_in_the_bucket_is_named_and_leaves_no_folder(mirror, ad
     with pytest.raises(ConfigurationError, match=r"files/checkpoints/best.pt.* is not what was stored: its sha256"):
         fetched(address, tmp_path)
     s3.delete(name)
-    with pytest.raises(ConfigurationError, match=r"files/checkpoints/best.pt.* is missing, which mirror.json names"):
+    with pytest.raises(ConfigurationError, match=r"files/checkpoints/best.pt.* which mirror.json names, is missing"):
         fetched(address, tmp_path)
     assert not list(tmp_path.glob("*back*"))
 
