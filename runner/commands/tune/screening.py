@@ -152,11 +152,16 @@ class Screening:
         return left > (SCREENED if can_decide else self.bench.share(comparing))
 
     def _picked(self) -> list[Variant]:
-        """The candidates to measure next; at most one of another class, if it may be faster than all of the own."""
+        """The candidates to measure next."""
         known = self.gains(self._pool)
-        # Single changes come first, since a setting may gain only on its own.
-        single = {each for each in self._differing_from(BASE) if not self.space.saves_memory(each)} - self.once.keys()
-        order = sorted(self._pool, key=lambda each: (each not in single, -known[each].optimistic))
+        # All single changes have their turn, since a setting may gain only on its own.
+        single = [each for each in self._differing_from(BASE) if each in self._pool and each not in self.once]
+        first = {each for each in single if not self.space.saves_memory(each)}
+        picked = self._possible(sorted(self._pool, key=lambda each: (each not in first, -known[each].optimistic)))
+        return picked if self._is_open(picked, known) else self._possible(single)
+
+    def _possible(self, order: Sequence[Variant]) -> list[Variant]:
+        """The first that can run; at most one of another class, if it comes before all of the own."""
         picked, of_others = list[Variant](), list[Variant]()
         for each in order:
             name = self.bench.expected(each) if self.space.is_possible(each) else None
@@ -168,13 +173,15 @@ class Screening:
                 of_others.append(each)
             if len(picked) == AT_ONCE:
                 break
-        picked = [*of_others, *picked][:AT_ONCE]
+        return [*of_others, *picked][:AT_ONCE]
+
+    def _is_open(self, picked: Sequence[Variant], known: Mapping[Variant, Gain]) -> bool:
+        """Whether something else may be faster than the fastest of those picked that were measured."""
         measured = [each for each in picked if each in self.once]
         best = max(measured, key=lambda each: known[each].mean, default=BASE)
         level = max(0.0, known[best].mean) if best in known else 0.0
         most = (known[each].mean + SURE * known[each].deviation for each in self._pool if each != best)
-        is_open = any(each > level + CLOSE for each in most)
-        return picked if is_open else []
+        return any(each > level + CLOSE for each in most)
 
     def _measure(self, candidates: Sequence[Variant]) -> None:
         times = self.bench.round(SCREEN, [BASE, *candidates])

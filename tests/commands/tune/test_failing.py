@@ -43,7 +43,7 @@ def bench_in(folder, own=OWN, *, batch=8, budget=3600.0):
     line, origin = resolve_origin(CommandLine.of(own, None))
     space = Space(line, origin)
     timed = {"seconds": 0.1, "updates": 10, "samples": 25 * batch}
-    known = [(FACTS, 0, 0, {"per_epoch": 60}), (TRIAL, 0, 0, timed)]
+    known = [(FACTS, 0, 0, {"per_epoch": 60}), (TRIAL, 0, 0, timed), (TRIAL, 0, 1, timed)]
     known += [(FLOOR, number, place, timed) for number in range(FLOOR_ROUNDS) for place in range(2)]
     for number, (purpose, round, place, findings) in enumerate(known):
         row = RunRow(number, purpose, round, place, arm_of(BASE), 1, "", 0.0, COMPLETED, 0.3, findings=findings)
