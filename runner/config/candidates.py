@@ -1,7 +1,8 @@
 """Settings that may make a run faster without changing its results, as its options declare them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 from manyheads.runner.config import saved
@@ -39,6 +40,16 @@ def startup_of(setting: str) -> float:
     """Roughly by how many seconds an override of a trainer key delays the first start, as the key's rule declares."""
     key, _, value = setting.partition("=")
     return TUNABLE[key].startup.get(value, 0.0) if key in TUNABLE else 0.0
+
+
+def saves_memory(overrides: Iterable[str]) -> bool:
+    """Whether they choose a strategy that is there to save memory rather than time."""
+    return any(_saves_memory(each.partition("=")[2]) for each in overrides if each.startswith(f"{STRATEGY}="))
+
+
+@cache
+def _saves_memory(strategy: str) -> bool:
+    return bool(declared_class(STRATEGY, read_option(STRATEGY, strategy)).saves_memory)
 
 
 def settings(run: RunConfig) -> Iterator[Candidate]:

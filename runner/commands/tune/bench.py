@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from manyheads.runner.commands.explain.limits import Limit, Seconds
-from manyheads.runner.commands.tune.budget import Budget, arm_of, log_seconds
+from manyheads.runner.commands.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
 from manyheads.runner.commands.tune.proof import PROOF
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import COSTLY, SCREEN, BudgetSpent
@@ -28,7 +28,6 @@ from manyheads.runner.run.progress import say
 
 LEAST_RUNS = 30  # with fewer, a tuning cannot find anything
 LEAST_SECONDS = 0.2  # starting ranks takes at least this long on any machine
-FIRST_SLOWER = 2.0  # the first run of a configuration may take this many times as long as later ones
 COMPARED = 5  # comparing the first updates of a configuration takes at most this many runs
 LIMITS_SECONDS = 10.0  # measuring what limits a configuration takes this long, in addition to its start
 

@@ -13,6 +13,7 @@ from manyheads.runner.judge.rows import TRIAL, RunLedger, RunRow
 
 BETWEEN = 10.0  # at most this many seconds between two runs are counted: a longer gap is an interruption
 RECENT = 5  # the latest runs of a configuration, from which the duration of its next one is estimated
+FIRST_SLOWER = 2.0  # the first run of a configuration may take this many times as long as later ones
 BETWEEN_RUNS = "between"
 
 
@@ -46,10 +47,7 @@ class Budget:
         Before its first run, they are those of the user's own configuration, plus the most that any of its settings
         adds: the least that the setting added to another configuration, or what the option declares.
         """
-        took: dict[Variant, list[float]] = defaultdict(list)
-        for row in self.rows():
-            if "seconds" in row.findings and row.purpose != TRIAL:
-                took[variant_of(row.arm)].append(row.duration)
+        took = self._taken()
         if variant in took or variant == BASE:
             return fmean(took[variant][-RECENT:] or [0.0])
         own = fmean(took[BASE][-RECENT:] or [0.0])
@@ -58,6 +56,23 @@ class Budget:
             min((longer[each] for each in took if setting in each), default=startup_of(setting)) for setting in variant
         ]
         return own + max([0.0, *least])
+
+    def _taken(self) -> dict[Variant, list[float]]:
+        """By configuration, the seconds of its timed runs.
+
+        Its first run may have started a server that its later ones find, so it counts as one that starts at most
+        FIRST_SLOWER times as slowly as the user's own configuration, unless its options declare a slow start.
+        """
+        took: dict[Variant, list[float]] = defaultdict(list)
+        usual = math.inf
+        for row in self.rows():
+            if "seconds" in row.findings and row.purpose != TRIAL:
+                variant, seconds = variant_of(row.arm), row.findings["seconds"]
+                usual = row.duration - seconds if variant == BASE else usual
+                is_first = variant != BASE and variant not in took
+                most = seconds + FIRST_SLOWER * usual + sum(map(startup_of, variant)) if is_first else math.inf
+                took[variant].append(min(row.duration, most))
+        return took
 
     def by_purpose(self) -> dict[str, float]:
         """The seconds of all runs, by purpose; under BETWEEN_RUNS, those between runs."""

@@ -1,18 +1,20 @@
 """Estimates gains of configurations from those that share settings: one that made others faster probably does so again.
 
 The logarithm of an update's seconds is modelled as the sum of an effect of its round, one of each setting, and one of
-the configuration itself. The prior of the last two is normal around 0, so the posterior mean is linear in the
-measurements (Gaussian process regression: Rasmussen and Williams 2006, https://gaussianprocess.org/gpml).
+the configuration itself. The prior of the last two is normal, around 0 except for strategies that save memory: they
+rarely save time. So the posterior mean is linear in the measurements (Gaussian process regression: Rasmussen and
+Williams 2006, https://gaussianprocess.org/gpml).
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from manyheads.runner.commands.tune.race import BASE, TIE, Times, Variant
+from manyheads.runner.config.candidates import saves_memory
 from manyheads.runner.judge.sequential import BISECTIONS, spread
 
 # Prior standard deviations of effects on the logarithm of seconds.
@@ -39,11 +41,15 @@ def worth(variant: Variant, gain: Gain) -> float:
 
 def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: float) -> Mapping[Variant, Gain]:
     """The expected gain of each candidate, measured or not. ``noise``: the standard deviation of a run in its round."""
+    prior = {each: -OF_SETTING if saves_memory(each) else 0.0 for each in {*candidates, *chain(*rounds)}}
     measured = [*dict.fromkeys(each for times in rounds for each in times)]
     place = {each: number for number, each in enumerate(measured)}
     precision, seconds = np.zeros((len(measured), len(measured))), np.zeros(len(measured))
     for times in rounds:  # only differences within a round count
-        own, found = [place[each] for each in times], np.array([*times.values()])
+        own, found = (
+            [place[each] for each in times],
+            np.array([seconds + prior[each] for each, seconds in times.items()]),
+        )
         precision[np.ix_(own, own)] += (np.eye(len(own)) - 1 / len(own)) / noise**2
         seconds[own] += (found - found.mean()) / noise**2
     with_measured = _covariance(candidates, measured)
@@ -52,7 +58,7 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
     means = with_measured @ solved[:, 0]
     variances = np.diag(_covariance(candidates, candidates)) - (with_measured * solved[:, 1:].T).sum(axis=1)
     return {
-        each: Gain(round(-float(mean), DIGITS), round(math.sqrt(max(0.0, variance)), DIGITS))
+        each: Gain(round(prior[each] - float(mean), DIGITS), round(math.sqrt(max(0.0, variance)), DIGITS))
         for each, mean, variance in zip(candidates, means, variances, strict=True)
     }
 

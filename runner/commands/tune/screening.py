@@ -8,6 +8,7 @@ from typing import Protocol
 
 from manyheads.runner.commands.tune.effects import Gain, gains, noise_of, worth
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
+from manyheads.runner.config.candidates import saves_memory
 
 SCREEN = "screen"  # the purpose of a round
 # Runs for which time is reserved to compare a candidate's updates with the user's own, and to prove it. It takes 6 runs
@@ -74,10 +75,6 @@ class Space(Protocol):
 
     def is_possible(self, candidate: Variant) -> bool:
         """Whether it can run, as far as its config tells, and does not equal another candidate."""
-        ...
-
-    def saves_memory(self, candidate: Variant) -> bool:
-        """Whether its strategy is there to save memory rather than time."""
         ...
 
     def in_other_precisions(self, candidate: Variant) -> Sequence[Variant]:
@@ -156,7 +153,7 @@ class Screening:
         known = self.gains(self._pool)
         # All single changes have their turn, since a setting may gain only on its own.
         single = [each for each in self._differing_from(BASE) if each in self._pool and each not in self.once]
-        first = {each for each in single if not self.space.saves_memory(each)}
+        first = {each for each in single if not saves_memory(each)}
         picked = self._possible(sorted(self._pool, key=lambda each: (each not in first, -known[each].optimistic)))
         return picked if self._is_open(picked, known) else self._possible(single)
 

@@ -77,10 +77,6 @@ class Space:
         found = dict.fromkeys(map(_ordered, self._changed(variant, step)))
         return [each for each in found if each != variant]
 
-    def saves_memory(self, variant: Variant) -> bool:
-        """Whether its strategy is there to save memory rather than time."""
-        return self.is_possible(variant) and self.run(variant).parallel.saves_memory
-
     def in_other_precisions(self, variant: Variant) -> list[Variant]:
         """The same configuration in each other precision."""
         found = self.alternatives(variant, PRECISION) if self._is_tried(PRECISION) else []

@@ -15,9 +15,7 @@ from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import COSTLY, SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.space import OF_STRATEGY, STRATEGY
 from manyheads.runner.commands.tune.trial import SAME
-from manyheads.runner.config.lookup import read_option
 from manyheads.runner.judge.rounds import scale_of
-from manyheads.runner.option.declared import declared_class
 
 ROUNDS = 3  # whose time is that of a grid, however many were recorded
 STALL = 2.0
@@ -106,13 +104,6 @@ class Grid:
 
     def is_possible(self, variant: Variant) -> bool:
         return True
-
-    def saves_memory(self, variant: Variant) -> bool:
-        return any(
-            declared_class(STRATEGY, read_option(STRATEGY, value)).saves_memory
-            for key, _, value in (each.partition("=") for each in variant)
-            if key == STRATEGY
-        )
 
     def in_other_precisions(self, variant: Variant) -> list[Variant]:
         return []

@@ -27,9 +27,6 @@ class Grid:
     def is_possible(self, variant):
         return True
 
-    def saves_memory(self, variant):
-        return False
-
     def in_other_precisions(self, variant):
         return [(*variant, "precision=bf16")]
 
@@ -166,18 +163,17 @@ def test_the_last_alternative_is_tried_too():
     assert {each for purpose, asked in bench.asked if purpose == "screen" for each in asked} == {BASE, *four}
 
 
-@pytest.mark.parametrize(("gain", "expected"), [(0.5, ("parallel=ddp", "workers=1")), (-0.5, ("workers=1",))])
-def test_what_saves_memory_is_tried_after_each_other_single_change(gain, expected):
-    space, lost = Grid(), -0.2
-    bench = Bench(gains(parallel_ddp=gain, workers_1=0.2, workers_2=lost, format_last=lost, parts_2=lost))
-    space.saves_memory = lambda variant: "parallel=ddp" in variant
-    search = Search(bench, space, SAME)
-    search.run()
+@pytest.mark.parametrize(("gain", "expected"), [(0.5, ("parallel=fsdp", "workers=1")), (-0.5, ("workers=1",))])
+def test_what_saves_memory_is_tried_after_each_other_single_change(monkeypatch, gain, expected):
+    monkeypatch.setitem(SETTINGS, "parallel", ["single", "fsdp"])
+    lost = -0.2
+    bench = Bench(gains(parallel_fsdp=gain, workers_1=0.2, workers_2=lost, format_last=lost, parts_2=lost))
+    [choice] = found(bench).choices
     asked = [each for purpose, asked in bench.asked if purpose == "screen" for each in asked if each != BASE]
     others = {named({key: each}) for key, own in SETTINGS.items() for each in own[1:] if key != "parallel"}
     assert set(asked[: len(others)]) == others
-    assert any("parallel=ddp" in each for each in asked)
-    assert search.outcome.choices[0].candidate == expected
+    assert any("parallel=fsdp" in each for each in asked)
+    assert choice.candidate == expected
 
 
 def test_nothing_else_works():
