@@ -33,9 +33,10 @@ class Grid:
 
     By configuration: ``levels``: means of the logarithm of the seconds of an update, which count as the truth;
     ``residuals``: of its recorded rounds around it; ``seconds``: of those runs; ``classes``: of its numerics.
-    ``drifts``: by recorded round, how much slower all configurations were than on average. ``stalls``: what runs lost
-    that took more than STALL times as long as usual, which is the machine's doing and may happen to any of them; they
-    are left out elsewhere. ``stalled``: the part of all runs that these are.
+    ``drifts``: by recorded round, how much slower all configurations were than on average. ``stalls``: of runs whose
+    updates took more than STALL times as long as usual, which is the machine's doing and may happen to any of them: the
+    logarithm of how much longer they took, and how many times as long the whole run took; they are left out elsewhere.
+    ``stalled``: the part of all runs that these are.
     """
 
     axes: Mapping[str, Sequence[str]]
@@ -44,7 +45,7 @@ class Grid:
     seconds: Mapping[Variant, Sequence[float]]
     classes: Mapping[Variant, str | None]
     drifts: Sequence[float]
-    stalls: Sequence[float]
+    stalls: Sequence[tuple[float, float]]
     stalled: float
 
     @classmethod
@@ -61,11 +62,14 @@ class Grid:
         apart = {each: [time - levels[each] for time in own] for each, own in steady.items()}
         wider = math.sqrt(count / (count - 1))  # others would lie less close to the mean of these
         residuals = {each: [wider * one for one in compress(own, calm[each])] for each, own in apart.items()}
+        taken = {variant_of(arm): own for arm, own in content["run_seconds"].items()}
+        seconds = {**taken, **{each: [*compress(taken[each], calm[each])] for each in times}}
         stalls = [
-            one for each, own in apart.items() for one, is_calm in zip(own, calm[each], strict=True) if not is_calm
+            (lost, took / fmean(seconds[each]))
+            for each, own in apart.items()
+            for lost, took, is_calm in zip(own, taken[each], calm[each], strict=True)
+            if not is_calm
         ]
-        seconds = {variant_of(arm): own for arm, own in content["run_seconds"].items()}
-        seconds |= {each: [*compress(seconds[each], calm[each])] for each in times}
         classes = {each: content["numerics"].get(arm_of(each), SAME) for each in times} | {BASE: SAME}
         stalled = len(stalls) / (count * len(times))
         return cls(content["axes"], levels, residuals, seconds, classes, drifts, stalls, stalled)
@@ -188,8 +192,8 @@ class Resampled:
     def _run(self, variant: Variant) -> float:
         """The logarithm of the seconds of an update, for what a run costs; infinite if it fails."""
         grid, drawn = self._grid, self._random
-        lost = drawn.choice(grid.stalls) if drawn.random() < grid.stalled else 0.0
-        took = self._slower * math.exp(lost) * drawn.choice(grid.seconds[variant] or grid.seconds[BASE])
+        lost, longer = drawn.choice(grid.stalls) if drawn.random() < grid.stalled else (0.0, 1.0)
+        took = self._slower * longer * drawn.choice(grid.seconds[variant] or grid.seconds[BASE])
         self._took.setdefault(variant, []).append(took)
         self.spent += took
         return self._log_seconds(variant) + lost if variant in grid.levels else math.inf

@@ -28,7 +28,7 @@ def test_grids_are_whole(grid):
         pending = [*pending[1:], *found]
     assert reached == {*grid.seconds}
     assert all(1 < len(each) <= len(grid.drifts) for each in grid.residuals.values())
-    assert all(math.log(STALL) / 2 < each < 4 for each in grid.stalls)
+    assert all(math.log(STALL) / 2 < lost < 4 and 1 < longer < 30 for lost, longer in grid.stalls)
     assert grid.stalled < 0.03
 
 
