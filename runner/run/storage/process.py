@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,13 +25,14 @@ from manyheads.runner.run.storage.wire import StorageError
 
 THREADS = 16  # requests at once
 NOW, AHEAD = 0, 1  # priorities
+Message = Mapping[str, Any]  # a request of another process, or the answer to it
 
 
 @dataclass
 class _Job:
     """An entry to fetch. ``waiting``: the connections that get its descriptor."""
 
-    request: dict[str, Any]
+    request: Message
     waiting: list[socket] = field(default_factory=list)
     has_begun: bool = False
 
@@ -48,7 +49,7 @@ class Server:
         for _ in range(THREADS):
             threading.Thread(target=self._work, daemon=True).start()
 
-    def take(self, request: dict[str, Any], files: list[int]) -> None:
+    def take(self, request: Message, files: list[int]) -> None:
         """Queue a request. ``files``: the connection for the answer, and other descriptors that came with it."""
         answer = socket(AF_UNIX, SOCK_SEQPACKET, fileno=files[0]) if files else None
         if request["do"] == "range":
@@ -57,7 +58,7 @@ class Server:
             work = partial(getattr(self, f"_{request['do']}"), request)
             self._put(NOW, partial(_answered, answer, work, files[1] if len(files) > 1 else -1))
 
-    def _take_range(self, request: dict[str, Any], answer: socket | None) -> None:
+    def _take_range(self, request: Message, answer: socket | None) -> None:
         with self._lock:
             job = self._jobs.setdefault(request["entry"], _Job(request))
             is_new = job.request is request
@@ -81,7 +82,7 @@ class Server:
             if job.has_begun:  # it was queued twice, the second time with priority
                 return
             job.has_begun = True
-        found: dict[str, Any] = {}
+        found: Message = {}
         handle = None
         try:
             handle = self._entry(job.request)
@@ -97,7 +98,7 @@ class Server:
         if handle is not None:
             os.close(handle)
 
-    def _entry(self, request: dict[str, Any]) -> int:
+    def _entry(self, request: Message) -> int:
         """The descriptor of a part of an object in the cache. Raises StorageError."""
         assert self._cache is not None
         name = request["entry"]
@@ -107,30 +108,30 @@ class Server:
             return found
         return self._cache.add(name, self._bucket.read(request["name"], request["start"], request["stop"]))
 
-    def _list(self, request: dict[str, Any], file: int) -> None:
+    def _list(self, request: Message, file: int) -> None:
         _write(file, [json.dumps(list(self._bucket.list(request["below"]))).encode()])
 
-    def _save(self, request: dict[str, Any], file: int) -> None:
+    def _save(self, request: Message, file: int) -> None:
         _write(file, self._whole(request["name"]))
 
-    def _digest(self, request: dict[str, Any], file: int) -> dict[str, Any]:
+    def _digest(self, request: Message, file: int) -> Message:
         digest = hashlib.sha256()
         for part in self._whole(request["name"]):
             digest.update(part)
         return {"sha256": digest.hexdigest()}
 
-    def _store(self, request: dict[str, Any], file: int) -> None:
+    def _store(self, request: Message, file: int) -> None:
         with open(file, "rb", closefd=False) as source:
             self._bucket.write(request["name"], source)
 
-    def _remove(self, request: dict[str, Any], file: int) -> None:
+    def _remove(self, request: Message, file: int) -> None:
         self._bucket.remove(request["name"])
 
     def _whole(self, name: str) -> Iterator[bytes]:
         return self._bucket.read(name, 0, self._bucket.size(name))
 
 
-def _answered(answer: socket, work: Callable[[int], dict[str, Any] | None], file: int) -> None:
+def _answered(answer: socket, work: Callable[[int], Message | None], file: int) -> None:
     """Do ``work`` with a file, and answer with what it returns."""
     with answer:
         try:
