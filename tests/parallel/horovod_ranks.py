@@ -28,6 +28,7 @@ SHARED: dict[str, tuple[str, ...]] = {
     "plain": PLAIN,
     "accumulated and clipped": (*PLAIN, "trainer.grad_accumulation=2", "trainer.clip_norm=0.5"),
     "adamw": (*PLAIN, "optimizer=adamw"),
+    "muon": (*PLAIN, "optimizer=muon"),  # its class requires lr
     "groups": (*PLAIN, "parameters.bias_weight_decay=0.1", "parameters.freeze=[features.0]"),
     "mixed and averaged": (*PLAIN, "trainer.mixup_alpha=0.4", "trainer.cutmix_alpha=1.0", "trainer.ema_decay=0.9"),
     "uphill": (*PLAIN, "trainer.sam_rho=0.1", "trainer.grad_accumulation=2"),

@@ -25,7 +25,7 @@ MINE = [(ranks, controller, name) for ranks, controller in GROUPS for name in ca
 
 
 # What the tests below look at, and one more of each kind.
-ALWAYS = ("plain", "accumulated and clipped", "left out", "scaled", "three groups", "compressed")
+ALWAYS = ("plain", "muon", "accumulated and clipped", "left out", "scaled", "three groups", "compressed")
 
 
 def without_others(cases: list[Any]) -> list[Any]:

@@ -4,8 +4,10 @@ Source: https://horovod.readthedocs.io/en/stable/pytorch.html. Horovod must be b
 ``manyheads install-horovod``.
 """
 
+import inspect
 import os
 from contextlib import AbstractContextManager
+from functools import partialmethod
 from typing import Any
 
 import horovod.torch as hvd
@@ -103,7 +105,7 @@ class Horovod(Parallel):
                 "parallel", "horovod", ": the model has no trainable parameters. Use parallel=single."
             )
         return hvd.DistributedOptimizer(
-            optimizer,
+            _made_of_groups(optimizer),
             named_parameters=named,
             compression=COMPRESSIONS[self.compression],
             backward_passes_per_step=self.backward_passes_per_step,
@@ -161,3 +163,16 @@ def with_sync_batchnorm(module: nn.Module) -> nn.Module:
     for name, child in module.named_children():
         setattr(module, name, with_sync_batchnorm(child))
     return module
+
+
+def _made_of_groups(optimizer: Optimizer) -> Optimizer:
+    """The optimizer, of a class that can be constructed from parameter groups alone, as Horovod's wrapper does.
+
+    Other arguments that its class requires, such as the learning rate, default to the optimizer's own.
+    """
+    kind = type(optimizer)
+    required = [name for name, each in inspect.signature(kind).parameters.items() if each.default is each.empty]
+    given = {name: optimizer.defaults[name] for name in required if name in optimizer.defaults}
+    if given:
+        optimizer.__class__ = type(kind.__name__, (kind,), {"__init__": partialmethod(kind.__init__, **given)})
+    return optimizer
