@@ -40,7 +40,7 @@ from manyheads.runner.run.run_folder import RunFolder
 MACHINES = (8, 32, 128)
 SECONDS = 10.0  # for which the stand-ins beat
 LOST = 0.05  # of the machines, in each wave of a storm
-WAVE = 12.0  # seconds between waves
+WAVE = 6.0  # seconds between waves, less than a run takes
 KEPT = "BENCHMARK_SECONDS"  # the variable that tells the stand-ins how long to beat
 
 
@@ -64,6 +64,7 @@ class Parent:
         self.settings = NodeSettings([*names], None, machines, machines, 1, "sh -c", None, 30.0, 300.0, 100, names)
         line, origin = resolve_origin(CommandLine.of(["parallel=ddp", "trainer.device=cpu"], None))
         run = RunFolder(folder)
+        run.logs.mkdir(parents=True)
         run.write_config(run_config(line.overrides, line, origin).written)
         environment = {KEPT: f"{seconds:g}", "PYTHONPATH": os.environ["PYTHONPATH"]}
         self.job = Job(run, machines, environment, Heartbeat(None, ranks=machines), [])
