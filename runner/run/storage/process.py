@@ -65,7 +65,7 @@ class Server:
             if answer is not None:
                 job.waiting.append(answer)
             if request["again"] and not is_new:
-                job.request = job.request | {"again": True}
+                job.request = {**job.request, "again": True}
         if is_new or (answer is not None and not job.has_begun):
             self._put(AHEAD if answer is None else NOW, lambda: self._fetch(job))
 
