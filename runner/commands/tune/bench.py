@@ -138,7 +138,7 @@ class Bench:
 
     def is_costly(self, candidate: Variant) -> bool:
         """Whether a run of it is expected to take more than COSTLY of the budget; if so, record it as refused."""
-        seconds = self.budget.seconds_of(candidate)
+        seconds = self.budget.seconds_of(candidate, like_first=True)
         if seconds <= COSTLY * self.budget.total:
             return False
         needed = math.ceil(seconds / COSTLY / 60)

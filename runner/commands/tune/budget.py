@@ -41,13 +41,14 @@ class Budget:
         """The seconds that are left; negative if it is overspent."""
         return self.total - sum(self.by_purpose().values())
 
-    def seconds_of(self, variant: Variant) -> float:
+    def seconds_of(self, variant: Variant, *, like_first: bool = False) -> float:
         """The expected seconds of a timed run of a configuration, including its start.
 
         Before its first run, they are those of the user's own configuration, plus the most that any of its settings
-        adds: the least that the setting added to another configuration, or what the option declares.
+        adds: the least that the setting added to another configuration, or what the option declares. ``like_first``: if
+        first runs tell what later ones take.
         """
-        took = self._taken()
+        took = self._taken(math.inf if like_first else FIRST_SLOWER)
         if variant in took or variant == BASE:
             return fmean(took[variant][-RECENT:] or [0.0])
         own = fmean(took[BASE][-RECENT:] or [0.0])
@@ -57,11 +58,11 @@ class Budget:
         ]
         return own + max([0.0, *least])
 
-    def _taken(self) -> dict[Variant, list[float]]:
+    def _taken(self, slower: float) -> dict[Variant, list[float]]:
         """By configuration, the seconds of its timed runs.
 
         Its first run may have started a server that its later ones find, so it counts as one that starts at most
-        FIRST_SLOWER times as slowly as the user's own configuration, unless its options declare a slow start.
+        ``slower`` times as slowly as the user's own configuration, unless its options declare a slow start.
         """
         took: dict[Variant, list[float]] = defaultdict(list)
         usual = math.inf
@@ -70,7 +71,7 @@ class Budget:
                 variant, seconds = variant_of(row.arm), row.findings["seconds"]
                 usual = row.duration - seconds if variant == BASE else usual
                 is_first = variant != BASE and variant not in took
-                most = seconds + FIRST_SLOWER * usual + sum(map(startup_of, variant)) if is_first else math.inf
+                most = seconds + slower * usual + sum(map(startup_of, variant)) if is_first else math.inf
                 took[variant].append(min(row.duration, most))
         return took
 

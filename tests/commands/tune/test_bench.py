@@ -229,6 +229,8 @@ def test_a_slow_first_run_is_not_expected_again(tmp_path):
     runs.startup = 20.0
     made.round(SCREEN, [ON_DEVICE])
     assert made.budget.seconds_of(ON_DEVICE) == pytest.approx(3, abs=0.2)
+    made.budget.total = 200.0
+    assert made.is_costly((*ON_DEVICE, *PARTS))  # whatever takes 21 s each time must not be tried again
     assert made.budget.seconds_of((*ON_DEVICE, *PARTS)) == pytest.approx(3, abs=0.2)
     made.round(SCREEN, [ON_DEVICE])
     assert made.budget.seconds_of(ON_DEVICE) == pytest.approx((3 + 21) / 2, abs=0.2)
