@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from manyheads.runner.data.data_option import Data, Dataset
+from manyheads.runner.data.data_option import HOW_TO_TEST, Data, Dataset
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import call
 
 
@@ -21,7 +22,7 @@ class Custom(Data):
     def __init__(self, build: Callable[..., Dataset], *, root: str | None, num_classes: int | None, **options: Any):
         if root is not None and "root" in inspect.signature(build).parameters:
             options["root"] = root
-        target = f"{build.__module__}.{build.__qualname__}"
+        self._target = target = f"{build.__module__}.{build.__qualname__}"
         self._test = partial(call, "data", target, build, split="test", **options)
         self._splits = {
             train: call("data", target, build, split="train" if train else "val", **options) for train in (True, False)
@@ -33,4 +34,13 @@ class Custom(Data):
         return self._splits[train]
 
     def test(self) -> Dataset:
-        return self._test()
+        try:
+            return self._test()
+        except ConfigurationError:
+            raise
+        except ValueError as error:
+            raise ConfigurationError.at(
+                "trainer.test",
+                True,
+                f': {self._target} has no samples for split="test": ValueError: {error}. {HOW_TO_TEST}',
+            ) from error

@@ -333,6 +333,10 @@ class DataOption(Option):
 
 
 Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Dataset
+HOW_TO_TEST = (
+    "Set data.val_fraction, for example to 0.1: validation samples are then taken from the training samples, and the "
+    "data set's own validation samples are used for the test."
+)
 
 
 class Data:

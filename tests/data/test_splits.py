@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -94,6 +95,36 @@ def test_mistakes_are_told(overrides, message):
 def test_without_test_samples_the_error_says_how_to_get_some(tmp_path):
     with pytest.raises(ConfigurationError, match=r"data=synthetic has no samples to test on. Set data.val_fraction"):
         train(tmp_path, small("trainer.test=true"))
+
+
+class TwoWays(torch.utils.data.Dataset):
+    """Returns the same samples for all splits but one, like many functions that are given the name of a split."""
+
+    def __init__(self, split: str, alone: str):
+        if alone == split == "test":
+            raise ValueError(split)
+        self.images = torch.rand(32, 3, 8, 8, generator=torch.Generator().manual_seed(int(split == alone)))
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.images[index], index % 3
+
+
+@pytest.mark.parametrize(
+    ("alone", "message"),
+    [
+        ("train", "trainer.test=true: data=custom returns its validation samples as test samples"),
+        ("val", "trainer.test=true: data=custom returns its training samples as test samples"),
+        ("test", 'TwoWays has no samples for split="test": ValueError: test. Set data.val_fraction'),
+    ],
+)
+def test_samples_of_another_split_are_not_tested_on(tmp_path, alone, message):
+    own = ("data=custom", f"data._target_={__name__}.TwoWays", f"+data.alone={alone}", "data.num_classes=3")
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
+        train(tmp_path, small(*own, "trainer.test=true", "model.width=2"))
+    assert caught.value.key == "trainer.test"
 
 
 def test_the_best_weights_are_tested_once_at_the_end(tmp_path):

@@ -12,7 +12,7 @@ HELP = "prove that a run took each sample exactly once per epoch, and that no va
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run_folder", metavar="run", help=A_RUN)
-    about = "check the run's records only, without reading data, so samples in both splits are not found"
+    about = "check the run's records only, without reading data, so samples in several splits are not found"
     parser.add_argument("--records", action="store_true", help=about)
 
 

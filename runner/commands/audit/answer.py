@@ -24,12 +24,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Samples with equal content in both splits."""
+    """Samples with equal content in several splits."""
 
     common: Annotated[int, "validation samples whose content is also a training sample's, of those that were read"]
     train: Annotated[int, "training samples"]
     val: Annotated[int, "validation samples"]
     read: Annotated[int, "the most samples of a split that are read, evenly spaced"]
+    test: Annotated[int | None, "test samples; null without trainer.test"] = None
+    tested: Annotated[int, "test samples whose content is also a training or validation sample's"] = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,13 @@ class Audit(Answer):
     def _of_overlap(self) -> list[str]:
         if (found := self.overlap) is None:
             return []
-        read = f" (at most {found.read:,} of each split were read)" if found.read < max(found.train, found.val) else ""
-        if found.common:
-            return [f"{found.common:,} validation samples have the content of a training sample{read}"]
-        return [f"no validation sample has the content of a training sample{read}"]
+        most = max(found.train, found.val, found.test or 0)
+        read = f" (at most {found.read:,} of each split were read)" if found.read < most else ""
+        lines = [f"{_shared(found.common, 'validation')} the content of a training sample{read}"]
+        if found.test is not None:
+            lines.append(f"{_shared(found.tested, 'test')} the content of a training or validation sample{read}")
+        return lines
+
+
+def _shared(count: int, split: str) -> str:
+    return f"{count:,} {split} samples have" if count else f"no {split} sample has"

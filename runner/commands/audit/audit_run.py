@@ -33,7 +33,7 @@ ALONE = ("parallel=single", "launcher=inline", "checkpoint.resume=null", "checkp
 
 
 def audit(path: str, *, reads_data: bool = True) -> Audit:
-    """Audit a run. ``reads_data``: also compare the contents of both splits. Raises ConfigurationError, RunFailed."""
+    """Audit a run. ``reads_data``: also compare the contents of all splits. Raises ConfigurationError, RunFailed."""
     folder = RunFolder(path)
     config = folder.read_config()
     taken, seen = read_taken(folder)
@@ -45,7 +45,11 @@ def audit(path: str, *, reads_data: bool = True) -> Audit:
         findings += _skipped_otherwise(skipped, Due(config, taken[-1].size))
     overlap = _overlap(path) if reads_data else None
     if overlap is not None and overlap.common:
-        findings.append(Finding("overlap", None, None, None, f"{overlap.common:,} samples are in both splits"))
+        text = f"{overlap.common:,} validation samples are training samples"
+        findings.append(Finding("overlap", None, None, None, text))
+    if overlap is not None and overlap.tested:
+        text = f"{overlap.tested:,} test samples are training or validation samples"
+        findings.append(Finding("overlap", None, None, None, text))
     return _answer(folder, config, taken, skipped, findings, overlap)
 
 
@@ -144,12 +148,12 @@ def _unrecorded(taken: Sequence[TakenRow], config: Section, steps: int) -> Itera
 
 
 def _overlap(path: str) -> Overlap:
-    """What both splits have in common, found by a separate process. Raises ConfigurationError, RunFailed."""
+    """What the splits have in common, found by a separate process. Raises ConfigurationError, RunFailed."""
     composed, folders, trust = PastConfig.authorized(path, []).composed(*ALONE)
     run = checked(composed, trust=trust, folders=folders)
     with scratch.folder() as place:
         folder = RunFolder(place / "run")
         folder.write_config(run.written)
-        with handled_by(interrupt), log_file(folder.log), working("reading the samples of both splits"):
+        with handled_by(interrupt), log_file(folder.log), working("reading the samples of all splits"):
             launch(prepare(folder, apart=True), main=RANK)
         return Overlap(**(folder.read_result() or {})["overlap"])  # type: ignore[typeddict-item]

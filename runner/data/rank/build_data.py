@@ -4,11 +4,12 @@ import inspect
 from typing import Any, NamedTuple
 
 from manyheads.runner.data.custom import Custom
-from manyheads.runner.data.data_option import Data, DataOption, Dataset
+from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption, Dataset
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import build_order
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
+from manyheads.runner.data.rank.digests import are_same
 from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.mixing import Mixing, build_mixing
 from manyheads.runner.data.rank.resizing import build_resizing
@@ -82,7 +83,7 @@ def build_loaders(
     """Build the loaders of this rank's training and evaluation batches. Raises ConfigurationError."""
     train, *evaluated = (build_split(data, split, option) for split in ("train", "val"))
     if trainer.test and not trainer.evaluate_only:
-        evaluated.append(build_split(data, "test", option))
+        evaluated.append(_test_split(data, option, train=train, val=evaluated[0]))
     if option.on_device:
         for each in (train, *evaluated):
             each.to(parallel.device)  # type: ignore[attr-defined]
@@ -124,6 +125,23 @@ def build_loaders(
     ]
     batches = BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading)
     return Loaders(Loader(batches, order, **place), *evaluation)
+
+
+def _test_split(data: Data, option: DataOption, *, train: Dataset, val: Dataset) -> Dataset:
+    """The test split. Raises ConfigurationError if it is another split once more, or if there is none.
+
+    A user's function that distinguishes only "train" and the rest would return its validation samples.
+    """
+    test = build_split(data, "test", option)
+    for name, other in (("validation", val), ("training", train)):
+        if are_same(test, other):
+            raise ConfigurationError.at(
+                "trainer.test",
+                True,
+                f": data={option.name} returns its {name} samples as test samples. Let it return others for "
+                f'split="test", or raise ValueError if it has none. {HOW_TO_TEST}',
+            )
+    return test
 
 
 def _mixing(trainer: TrainerSection, task: Task, *, seed: int) -> Mixing | None:

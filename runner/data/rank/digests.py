@@ -31,10 +31,26 @@ def split_digest(dataset: Dataset) -> str:
     return whole.hexdigest()
 
 
-def overlap(train: Dataset, val: Dataset) -> int:
-    """The number of validation samples that have the content of a training sample, among the samples that are read."""
-    known = set(sample_digests(train))
-    return sum(one in known for one in sample_digests(val))
+def overlap(split: Dataset, *others: Dataset) -> int:
+    """The number of samples with the content of a sample of ``others``, among the samples that are read."""
+    known = {one for other in others for one in sample_digests(other)}
+    return sum(one in known for one in sample_digests(split))
+
+
+def are_same(one: Dataset, other: Dataset) -> bool:
+    """Whether both splits have as many samples, with the same inputs in the same order, as far as MOST_SAMPLES.
+
+    Stops at the first difference. False if a sample cannot be read.
+    """
+    if len(one) != len(other):
+        return False
+    state = get_state()
+    try:
+        return all(_bytes_of(one, index) == _bytes_of(other, index) for index in _indices(len(one)))
+    except Exception:  # of the user's own data set; the run reports it when it takes the sample
+        return False
+    finally:
+        set_state(state)
 
 
 def sample_digests(dataset: Dataset) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.data.data_option import (
+    HOW_TO_TEST,
     Data,
     DataOption,
     Dataset,
@@ -82,9 +83,7 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
             raise ConfigurationError.at(
                 "trainer.test",
                 True,
-                f": data={name} has no samples to test on. Set data.val_fraction, for example to "
-                "0.1: validation samples are then taken from the training samples, and the data set's own "
-                "validation samples are used for the test.",
+                f": data={name} has no samples to test on. {HOW_TO_TEST}",
             )
         return found
     samples = data.split(train=True)

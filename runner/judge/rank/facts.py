@@ -71,7 +71,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
                 "train": split_digest(train),
                 "val": split_digest(val),
                 "evaluated": _evaluated(trainer),
-                "overlap": overlap(train, val),
+                "overlap": overlap(val, train),
             }
         )
 

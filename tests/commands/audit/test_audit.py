@@ -183,6 +183,16 @@ def test_samples_that_both_splits_hold_are_counted(tmp_path):
     assert "5 validation samples have the content of a training sample" in answer.lines()
 
 
+def test_test_samples_that_other_splits_hold_are_counted(tmp_path):
+    odd = ("data=custom", "data._target_=tests.commands.audit.test_audit.Shared", "data.num_classes=3")
+    train(tmp_path, small(*odd, "model.width=2", "trainer.epochs=1", "trainer.test=true"))
+    answer = audit(str(tmp_path))
+    assert answer.overlap is not None
+    assert (answer.overlap.test, answer.overlap.tested, answer.exit_code) == (48, 3, ExitCode.NO)
+    assert "3 test samples have the content of a training or validation sample" in answer.lines()
+    assert answer.findings[-1].text == "3 test samples are training or validation samples"
+
+
 def test_the_order_of_a_computed_run_is_recomputed(tmp_path):
     train(tmp_path, small("data.order=feistel", "trainer.epochs=1"))
     with open(tmp_path / "samples.csv", newline="") as file:
@@ -223,9 +233,11 @@ class Spoilt(Plain):
 
 
 class Shared(Plain):
-    """Five validation samples are training samples too."""
+    """Five validation samples are training samples too; two test samples are, and a third is a validation sample."""
 
     def __init__(self, split: str):
         super().__init__(split)
         if split == "val":
             self.images[:5] = Plain("train").images[20:25]
+        if split == "test":
+            self.images[:2], self.images[2] = Plain("train").images[:2], Plain("val").images[-1]

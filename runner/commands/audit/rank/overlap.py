@@ -1,4 +1,4 @@
-"""A rank that reads both splits of a run's data, and counts the samples that they have in common."""
+"""A rank that reads all splits of a run's data, and counts the samples that they have in common."""
 
 from typing import NoReturn
 
@@ -18,9 +18,14 @@ def main(path: str) -> NoReturn:
 
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Write ``overlap`` to result.json: common samples, the size of both splits, and how many were read at most."""
+    """Write ``overlap`` to result.json: common samples, the size of each split, and how many were read at most.
+
+    The test split is read if the run uses it.
+    """
     data = build_data(run.data)
     train, val = (build_split(data, split, run.data) for split in ("train", "val"))
-    sizes = len(train), len(val)
-    found = {"common": overlap(train, val), "train": sizes[0], "val": sizes[1], "read": MOST_SAMPLES}
+    found = {"common": overlap(val, train), "train": len(train), "val": len(val), "read": MOST_SAMPLES}
+    if run.trainer.test:
+        test = build_split(data, "test", run.data)
+        found |= {"test": len(test), "tested": overlap(test, train, val)}
     folder.write_json(folder.result, {"status": "completed", "steps": 0, "overlap": found})
