@@ -22,6 +22,10 @@ class Result(Answer):
     samples_seen: int
     metrics: Annotated[dict[str, float | None], "of the last evaluation"]
     best: Annotated[dict[str, float | None] | None, "of the evaluation that was best by checkpoint.monitor"]
+    test: Annotated[
+        dict[str, float | str | None] | None,
+        "of the best weights on the test samples, and their checkpoint; null without trainer.test",
+    ]
     objective: Annotated[float | None, "the monitored metric of the best epoch, which sweeps compare"]
     train_seconds: Annotated[float | None, "of the slowest rank's updates, without startup, evaluation and checkpoints"]
     wall_seconds: Annotated[float | None, "from the launch of the ranks to their end"]
@@ -46,7 +50,7 @@ class Result(Answer):
         result = right(found, ResultJson)
         known: dict[str, Any] = {name: result.get(name) or 0 for name in ("epochs", "steps", "samples_seen")}
         known |= {name: result.get(name) or "" for name in ("device", "parallel", "precision", "launcher")}
-        same = ("best", "objective", "train_seconds", "wall_seconds", "samples_per_second", "peak_memory_mb")
+        same = ("best", "test", "objective", "train_seconds", "wall_seconds", "samples_per_second", "peak_memory_mb")
         known |= {name: result.get(name) for name in same}
         return cls(
             folder=run.path,

@@ -20,6 +20,7 @@ from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.data.rank.splits import Transformed, build_split
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.report.run_result import Result
 from tests.data.conftest import save_photos
 from tests.in_process import config, rows, small, train, typed
 from tests.zoo import Noise
@@ -144,6 +145,7 @@ def test_the_best_weights_are_tested_once_at_the_end(tmp_path):
     assert result["test"]["test_samples"] == 37
     assert result["test"]["test_acc1"] == pytest.approx(100 * right / 37)
     assert result["test"]["checkpoint"] == "best.pt"
+    assert (Result.of(run.folder.path).test, Result.of(other.folder.path).test) == (result["test"], None)
     assert "test_loss" not in rows(run.folder.epochs)[0]
 
 
