@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--session", metavar="FILE", type=Path, help="divide alpha among all changes judged with this file"
     )
     parser.add_argument("--rate", action="store_true", help="with --session: bound the fraction of false keeps instead")
-    parser.add_argument("--budget", default="10m", help="how long it may take: seconds, or 90s, 30m, 8h (10m)")
+    about = "how long this call may take: seconds, or 90s, 30m, 8h (10m); the same call again continues"
+    parser.add_argument("--budget", default="10m", help=about)
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     parser.add_argument(
         "--again", metavar="judgement.json", type=Path, help="judge the change of somebody's judgement on this machine"

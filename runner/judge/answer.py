@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 from manyheads.runner.errors import ExitCode
@@ -26,12 +27,14 @@ class Judged(Answer):
     least: Annotated[float, "the smallest gain worth having"]
     alpha: Annotated[float, "the error rate"]
     claims: Annotated[Claims, "the verdict, and what it follows from"]
+    gains: Annotated[dict[str, float], "the median gain of the rounds so far, by aim, in the unit of its interval"]
     question: Annotated[Question, TEXT_ONLY]
 
     @classmethod
     def of(cls, path: Path, question: Question, claims: Claims) -> "Judged":
         """The answer from a judgement's file, question and claims."""
-        return cls(path, question.change, question.on, question.least, question.alpha, claims, question)
+        gains = {each.on: median(each.differences) for each in claims.effects if each.differences}
+        return cls(path, question.change, question.on, question.least, question.alpha, claims, gains, question)
 
     @property
     def exit_code(self) -> ExitCode:

@@ -16,13 +16,15 @@ class Verdict:
     """The verdict on a change. It is true if the change should be kept.
 
     ``verdict``: keep, discard or undecided. ``low``, ``high``: the interval of the gain in the first aim, in its unit;
-    for seconds, of the logarithm of base's divided by the change's; None while it is unbounded. ``claims``: everything
-    that follows from the rounds, as in judgement.json. ``path``: that file.
+    for seconds, of the logarithm of base's divided by the change's; None while it is unbounded. ``gain``: its median
+    over the rounds; None without any. ``claims``: everything that follows from the rounds, as in judgement.json.
+    ``path``: that file.
     """
 
     verdict: str
     low: float | None
     high: float | None
+    gain: float | None
     path: Path
     claims: dict[str, Any] = field(repr=False)
 
@@ -45,4 +47,5 @@ def judge(overrides: Sequence[str] = (), *, change: str, conf: str | Path | None
         raise ended.error()
     path, claims = Path(ended.result["path"]).absolute(), ended.result["claims"]
     first = claims["effects"][0] if claims["effects"] else {}
-    return Verdict(claims["verdict"], first.get("low"), first.get("high"), path, claims)
+    gain = ended.result["gains"].get(first.get("on"))
+    return Verdict(claims["verdict"], first.get("low"), first.get("high"), gain, path, claims)

@@ -47,7 +47,7 @@ class Claims:
     largest: Annotated[float | None, "largest relative difference over the compared steps"] = None
     exact: Annotated[float | None, "largest relative difference in double precision; null if not compared"] = None
     effects: Annotated[tuple[Effect, ...], "one for each aim"] = ()
-    lost: Annotated[tuple[int, int], "rounds in which only base, or only the change, failed"] = (0, 0)
+    lost: Annotated[tuple[int, int], "how many rounds base alone failed in, and how many the change"] = (0, 0)
     interrupted: Annotated[int, "runs that never ended, whose rounds were repeated"] = 0
 
     def to_json(self) -> Mapping[str, Any]:

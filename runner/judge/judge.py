@@ -13,7 +13,7 @@ from manyheads.runner.judge.answer import CheckedJudgement, Judged
 from manyheads.runner.judge.arms import Arms, compose_arms, recorded_arms
 from manyheads.runner.judge.audit import faults, read
 from manyheads.runner.judge.draw import new_draw
-from manyheads.runner.judge.judgement import FILE, Judgement
+from manyheads.runner.judge.judgement import FILE, BudgetTooSmall, Judgement
 from manyheads.runner.judge.numerics import tolerances_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.revision import Revision
@@ -25,6 +25,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import exclusive, in_turn, make_folder
+from manyheads.runner.run.frozen import Flat, flatten
 from manyheads.runner.run.progress import keeping, say
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -155,7 +156,14 @@ def _decide(
     code = nullcontext() if revision is None else revision.files()
     kept = f"the runs that have ended are kept in {RunFolder(folder)}; the same command continues"
     with exclusive(runs.ledger.path, of=folder), keeping("judge", kept), handled_by(interrupt), code as base:
-        claims = Judgement(Runs(runs.folder, base), asked, terms.seconds).decide()
+        try:
+            claims = Judgement(Runs(runs.folder, base), asked, terms.seconds).decide()
+        except BudgetTooSmall:
+            if session is not None and asked is question:  # begun by this call
+                runs.discard()
+                session.withdraw(asked.draw)
+                say(f"the session {terms.session} does not count this change")
+            raise
     if session is not None:
         session.answer(asked.draw, claims.verdict)
     return Judged.of(runs.folder / FILE, asked, claims)
@@ -179,10 +187,17 @@ def _asked(runs: Runs, question: Question, session: JudgementSession | None, ter
 
 
 def _show_differences(arms: Arms, files: Sequence[str]) -> None:
-    found = [f"{key}: {one} -> {other}" for key, (one, other) in arms.differences().items()]
+    both = [flatten(arm.written) for arm in (arms.base, arms.change)]
+    found = [f"{key}: {' -> '.join(_value(key, one) for one in both)}" for key in arms.differences()]
     found += [f"{name}: not as in the revision" for name in files]
     print("What differs:" if found else "The configs are the same.")
     for line in found[:MOST_SHOWN]:
         print(printable(f"  {line}"))
     if len(found) > MOST_SHOWN:
         print(f"  and {len(found) - MOST_SHOWN} more")
+
+
+def _value(key: str, config: Flat) -> str:
+    """The value of a key as text; a config may lack it."""
+    value = config.get(key, "unset")
+    return "null" if value is None else str(value)

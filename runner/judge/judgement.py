@@ -47,6 +47,10 @@ CHANGED_NUMERICS = (
 )
 
 
+class BudgetTooSmall(ConfigurationError):
+    """A budget in which nothing can be decided, noticed before the first round."""
+
+
 def remove_steps(runs: Runs) -> None:
     """Remove the recorded steps of base, including those of attempts that were killed."""
     with blocked_signals():
@@ -75,8 +79,8 @@ class Judgement:
     def decide(self) -> Claims:
         """Run rounds until there is a verdict or the budget is spent, and write judgement.json.
 
-        Raises ConfigurationError if the arms cannot be compared or nothing can be decided within the budget, and
-        RunFailed if base fails.
+        Raises ConfigurationError if the arms cannot be compared, BudgetTooSmall if nothing can be decided within the
+        budget, and RunFailed if base fails.
         """
         until = time.monotonic() + self.budget
         self.examine()
@@ -158,7 +162,7 @@ class Judgement:
             self._run(purposes.pace(TRIAL, TRIAL_UPDATES), BASE)
 
     def _floor(self, until: float) -> None:
-        """Run base against base. Raises ConfigurationError once it is clear that no verdict fits before ``until``."""
+        """Run base against base. Raises BudgetTooSmall once it is clear that no verdict fits before ``until``."""
         for number in range(self.count(FLOOR), FLOOR_ROUNDS):
             say(f"base against base, {number + 1} of {FLOOR_ROUNDS}")
             self.round(FLOOR, number)
@@ -216,19 +220,20 @@ class Judgement:
     # -- the budget ----------------------------------------------------------------------------------
 
     def _announce(self, left: float) -> None:
-        """Print how many rounds fit into ``left`` seconds. Raises ConfigurationError if a verdict needs more."""
+        """Print how many rounds fit into ``left`` seconds. Raises BudgetTooSmall if a verdict needs more."""
         seconds, done = self._seconds_per_round(), self.count(ROUND)
         before = FLOOR_ROUNDS - self.count(FLOOR)
         least = max(0, rounds_needed(self.question) - done)
         fits = max(0, min(int(left / seconds) - before, MOST_ROUNDS - done))
         if fits < least:
             needed = math.ceil(self.budget - left + (before + least) * seconds)
-            raise ConfigurationError(
+            raise BudgetTooSmall(
                 f"--budget: {fits} rounds of {seconds:.1f} s fit, but a verdict needs at least {least}. Allow at "
                 f"least {needed} s.",
                 key="--budget",
             )
-        say(f"a round takes {seconds:.1f} s: {fits} fit into the budget, a verdict needs at least {least}")
+        needs = f", a verdict needs at least {least}" if least else ""
+        say(f"a round takes {seconds:.1f} s: {fits} fit into the budget{needs}")
 
     def _fits(self, until: float) -> bool:
         return time.monotonic() + self._seconds_per_round() <= until

@@ -18,9 +18,11 @@ from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.report.claims import machine_of
 from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.files import remove
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
 
+RUNS = "runs"  # the folder of all runs
 AT_REVISION = "manyheads.runner.judge.rank.at_revision"
 
 
@@ -44,6 +46,11 @@ class Runs:
     def __init__(self, folder: Path, base: BaseCode | None = None):
         self.folder, self.ledger, self._base = folder, RunLedger(folder), base
 
+    def discard(self) -> None:
+        """Remove all runs, and the ledger last, so that the question can be asked afresh."""
+        remove(self.folder / RUNS)
+        remove(self.ledger.path)
+
     def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> RunRow:
         """Run a config to its end and record its row, also if it failed.
 
@@ -51,7 +58,7 @@ class Runs:
         Interrupted.
         """
         number = len(self.ledger.rows())
-        folder = f"runs/{number:04d}-{purpose.name}"  # without the arm's name, so that nothing but the config differs
+        folder = f"{RUNS}/{number:04d}-{purpose.name}"  # without the arm's name, so that nothing but the config differs
         began, signature = time.time(), config_digest(config)
         row = RunRow(number, purpose.name, round, place, arm, config["seed"], folder, began, signature=signature)
         self.ledger.write(row)

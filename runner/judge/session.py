@@ -1,7 +1,7 @@
 """A session of many judgements that share one error rate over all changes that were ever judged in it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from manyheads.runner.judge.claims import KEEP
 from manyheads.runner.run.data_files import no_link, parse_json, read_text
 from manyheads.runner.run.files import in_turn, make_folder
 
+WITHDRAWN = "withdrawn"  # in place of a verdict
+
 
 @dataclass(frozen=True)
 class JudgementSession:
-    """The file ``path``, with a line for each judgement that is begun, and one for each verdict.
+    """The file ``path``, with a line for each judgement that is begun, and one for each verdict or withdrawal.
 
     ``is_rate``: alpha bounds the expected fraction of false keeps among all keeps; otherwise the probability of any
     wrong verdict.
@@ -37,8 +39,8 @@ class JudgementSession:
         make_folder(self.path.resolve().parent)
         with in_turn(self.path):
             lines = self._lines()
-            asked = [line for line in lines if "alpha" in line]
-            known = next((line for line in asked if line["draw"] == draw), None)
+            asked = _counted(lines)
+            known = asked.get(draw)
             if known is None:
                 number = len(asked) + 1
                 kept = len({line["draw"] for line in lines if line.get("verdict") == KEEP}) if self.is_rate else 0
@@ -52,6 +54,16 @@ class JudgementSession:
         with in_turn(self.path):
             if not any(line.get("verdict") == verdict for line in self._lines() if line["draw"] == draw):
                 self._append({"draw": draw, "verdict": verdict})
+
+    def withdraw(self, draw: str) -> None:
+        """No longer count a judgement, of whose change nothing has been measured; its number is free again.
+
+        That keeps the sum of all error rates below alpha: of those that still count, the k-th was asked while at least
+        k - 1 others counted. Raises ConfigurationError as ``ask`` does.
+        """
+        with in_turn(self.path):
+            if draw in _counted(self._lines()):
+                self._append({"draw": draw, "verdict": WITHDRAWN})
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with open(self.path, "a", opener=no_link) as file:
@@ -71,6 +83,17 @@ class JudgementSession:
             bound = "the chance of any wrong verdict" if self.is_rate else "the rate of false keeps"
             raise ConfigurationError.at("--session", self.path, f" bounds {bound}. Name another, or ask as before.")
         return lines
+
+
+def _counted(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The line of each judgement that counts, by its draw."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for line in lines:
+        if "alpha" in line:
+            found[line["draw"]] = line
+        elif line["verdict"] == WITHDRAWN:
+            found.pop(line["draw"], None)
+    return found
 
 
 def _is_sound(line: Mapping[str, Any]) -> bool:

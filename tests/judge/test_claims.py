@@ -73,6 +73,8 @@ def test_the_answer_over_several_metrics_is_of_its_schema(change):
     reply = to_json(Reply("0.1.0", "judge", int(answer.exit_code), answer, None))
     assert [*Draft202012Validator(schema_of_command("judge")).iter_errors(reply)] == []
     assert reply["result"]["on"] == ON
+    gains = {"val_acc1": change[0], "val_loss": change[1]} if change and any(change) else {}
+    assert change is None or reply["result"]["gains"] == pytest.approx(gains)
 
 
 def test_a_lower_loss_is_better():

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -23,6 +24,7 @@ from manyheads.runner.judge.arms import recorded_arms
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rows import NAME, digest
+from manyheads.runner.judge.session import JudgementSession
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.progress import EVENT
 from tests.conftest import ROOT, execute
@@ -122,7 +124,9 @@ def test_from_python_it_gives_the_same_answer(judged, content, monkeypatch):
     verdict = manyheads.judge(overrides, change=flags[1], budget=flags[3])
     assert verdict
     assert (verdict.verdict, verdict.path) == ("keep", place / "judged" / "judgement.json")
-    assert verdict.low == content["claims"]["effects"][0]["low"] > 0
+    effect = content["claims"]["effects"][0]
+    assert verdict.low == effect["low"] > 0
+    assert verdict.gain == pytest.approx(median(effect["differences"]))
 
 
 def test_of_a_judgement_by_somebody_else_nothing_untrusted_is_run(content, tmp_path):
@@ -170,6 +174,17 @@ def test_a_change_that_computes_something_else_is_judged_by_whole_trainings(tmp_
     assert done.code == 0, done.out + done.err
     assert re.search(r"keep: .* % fewer seconds of training .*\nval_loss: ", done.out), done.out
     assert judge("--check", "trained/judgement.json", cwd=tmp_path).code == 0
+
+
+def test_a_session_does_not_count_a_change_that_is_refused_for_its_budget(tmp_path):
+    words = (*BASE, "trainer.epochs=1", "--change", "optimizer.lr=0.2", "--on", "val_loss", "--session", "night.jsonl")
+    refused = judge(*words, "--budget", "1s", "--json", cwd=tmp_path)
+    assert refused.code == 2, refused.err
+    assert json.loads(refused.out)["error"]["key"] == "--budget"
+    assert "change 1 of the session night.jsonl" in refused.err
+    assert "does not count this change" in refused.err
+    assert not [*(tmp_path / "judged").glob("r*"), *(tmp_path / "judged").glob(NAME)]
+    assert JudgementSession(tmp_path / "night.jsonl").ask("another", "", 0.05)[0] == 1
 
 
 @pytest.mark.tail

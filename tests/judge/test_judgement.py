@@ -7,12 +7,12 @@ import pytest
 
 from manyheads.runner.errors import ConfigurationError, Interrupted
 from manyheads.runner.judge import purposes
-from manyheads.runner.judge.judgement import Judgement
+from manyheads.runner.judge.judgement import BudgetTooSmall, Judgement
 from manyheads.runner.judge.rows import BASE, CHANGE, FACTS, FLOOR
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.run.run_folder import RunFolder
-from tests.judge.test_claims import SAME, question, row, trained
+from tests.judge.test_claims import SAME, question, row, rows, trained
 
 
 class Played(Runs):
@@ -59,6 +59,21 @@ def test_what_a_killed_attempt_left_is_removed_if_nothing_is_compared_anymore(tm
         )
     Judgement(runs, asked, 60).examine()
     assert not [*tmp_path.rglob("step_0.pt")]
+
+
+@pytest.mark.parametrize(("rounds", "said"), [(0, ", a verdict needs at least 6"), (3, "least 3"), (6, "budget")])
+def test_a_continued_judgement_says_how_many_rounds_it_still_needs(tmp_path, capsys, rounds, said):
+    """Of two seconds each; six are the fewest."""
+    asked = question(on="val_loss")
+    runs = Played(tmp_path)
+    runs.ledger.create(asked.to_json())
+    for each in rows([(0, 0.1)] * rounds):
+        runs.ledger.write(each)
+    Judgement(runs, asked, 100)._announce(100)
+    assert capsys.readouterr().err.rstrip().endswith(said)
+    if rounds < 6:
+        with pytest.raises(BudgetTooSmall, match="--budget: 1 rounds of 2.0 s fit, but a verdict needs at least"):
+            Judgement(runs, asked, 3)._announce(3)
 
 
 def test_a_judgement_is_not_continued_with_other_data(tmp_path, monkeypatch):

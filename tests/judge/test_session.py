@@ -24,6 +24,18 @@ def test_a_judgement_that_is_continued_keeps_its_number_and_one_that_starts_over
     assert session.ask("d", "same", 0.05)[0] == 4
 
 
+def test_the_number_of_a_withdrawn_judgement_is_free_again(tmp_path):
+    session = JudgementSession(tmp_path / "session.jsonl")
+    first = [session.ask(draw, "same", 0.05) for draw in "abc"]
+    session.withdraw("c")
+    session.withdraw("c")
+    assert session.ask("d", "same", 0.05) == first[2]
+    session.withdraw("a")
+    rates = [session.ask(draw, "same", 0.05)[1] for draw in ("b", "d", *map(str, range(50)))]
+    assert sum(rates) <= 0.05
+    assert session.ask("a", "same", 0.05)[0] == 53  # it counts as another
+
+
 def test_a_rate_grows_with_what_was_kept(tmp_path):
     session = JudgementSession(tmp_path / "session.jsonl", is_rate=True)
     rates = []
