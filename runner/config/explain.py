@@ -9,8 +9,10 @@ from manyheads.runner.config.lookup import (
     NAMED,
     OWN,
     Folders,
+    keys_beside,
     no_such_option,
     options,
+    owners,
     package_of,
     read,
     unknown_key,
@@ -21,6 +23,10 @@ from manyheads.runner.option.declared import GROUPS
 
 NOT_OVER_SAVED = (
     "experiment=... can't be applied to a saved config. Leave out --config-path, or set its keys one by one."
+)
+OF_ANOTHER = (
+    "Leave it out with any other option. If it is part of a judgement's base, and the change chooses another option, "
+    "write ++{key}=... in base, and ~{key} in the change."
 )
 QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
 
@@ -59,8 +65,14 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
             section = key.rpartition(".")[0]
             listing = f"`{invocation.command('train')} --cfg hydra -p {section}` lists them."
             return UnknownName(f"{key}: there is no such key. {listing}", key=key)
+        if known := owners(key, folders):
+            return UnknownName(f"{unknown_key(key, folders)} {OF_ANOTHER.format(key=key)}", key=key, allowed=known)
         listing = f"`{invocation.command('train')} --cfg job` lists them all."
-        return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key)
+        return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key, allowed=keys_beside(key, folders))
+    if found := re.search(r"Could not append to config\. An item is already at '([^']+)'.*: '\+(\+[^=]+=.*)'$", text):
+        key, typed = found.groups()
+        message = f"{typed}: {key} is already set. Write +{typed}, which sets a key whether or not it is already set."
+        return ConfigurationError(message, key=key, value=typed.partition("=")[2])
     if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
         group, name = found.groups()
         message = f"+{group}={name}: {group} already has an option. Write {group}={name}, without the plus."

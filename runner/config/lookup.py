@@ -171,23 +171,32 @@ def _unread(group: str, name: str) -> str:
     return f" {where} was not read, since its folder is not trusted as your own."
 
 
+def owners(key: str, folders: Folders = OWN) -> list[str]:
+    """The options that have this key, as they are typed; none if it is not a key of any option's group."""
+    group, _, name = key.rpartition(".")
+    if group not in GROUPS:
+        return []
+    return [f"{group}={option}" for option in options(group, folders) if name in read_option(group, option, folders)]
+
+
+def keys_beside(key: str, folders: Folders = OWN) -> list[str]:
+    """The keys of the section in which this key would be, of any of its options."""
+    section = key.rpartition(".")[0]
+    return [known for known in known_keys(folders) if known.rpartition(".")[0] == section]
+
+
 def unknown_key(key: str, folders: Folders = OWN, allowed: Iterable[str] | None = None) -> str:
     """The error message for an unknown key: which options have it, or which keys have the same or a similar name.
 
     allowed: the names of its section's keys, if the options are known; then nothing else is suggested.
     """
     section, dot, name = key.rpartition(".")
-    if section in GROUPS and key in known_keys(folders):
-        owners = [
-            f"{section}={option}"
-            for option in options(section, folders)
-            if name in read_option(section, option, folders)
-        ]
-        return f"{key} is a key of {', '.join(owners)} only."
+    if found := owners(key, folders):
+        return f"{key} is a key of {', '.join(found)} only."
     if allowed is not None:
         found = [f"{section}{dot}{each}" for each in similar(name, allowed)]
         return f"{key} is not a key of the run config.{suggest(found)}"
-    siblings = [known.rpartition(".")[2] for known in known_keys(folders) if known.rpartition(".")[0] == section]
+    siblings = [known.rpartition(".")[2] for known in keys_beside(key, folders)]
     found = [f"{section}{dot}{sibling}" for sibling in similar(name, siblings)]
     leaves = {known: known.rpartition(".")[2] for known in known_keys(folders)}
     found = found or [known for known, leaf in leaves.items() if leaf == name]

@@ -19,6 +19,7 @@ from manyheads.runner.config.lookup import (
     entry_option,
     option_of,
     options,
+    owners,
     read,
     read_option,
     refuse_hidden,
@@ -232,7 +233,8 @@ def _check_names(prefix: str, section: Section, allowed: list[str], folders: Fol
     for key in section:
         if key not in allowed and not (prefix in GROUPS and key == OPTION):
             listed = [dot + name for name in allowed]
-            message = f"{unknown_key(dot + key, folders, allowed)} Allowed: {', '.join(listed)}."
+            hint = f" Leave it out, or remove it: ~{dot}{key}." if owners(dot + key, folders) else ""
+            message = f"{unknown_key(dot + key, folders, allowed)} Allowed: {', '.join(listed)}.{hint}"
             raise UnknownName(message, key=dot + key, value=section[key], allowed=listed)
 
 
