@@ -1,12 +1,12 @@
 """``manyheads init``: write an experiment for the model and the data set of an existing repository."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.commands.new import SCHEMA
-from manyheads.runner.commands.new.draft_experiment import commands, draft
+from manyheads.runner.commands.new.draft_experiment import Draft, commands, draft, find, named
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
@@ -21,11 +21,15 @@ HELP = "in an existing repository: find models and data sets, and write an exper
 class Initialized(Answer):
     """An experiment for an existing repository."""
 
-    experiment: Annotated[str, "its name"]
-    is_written: Annotated[bool, "false if the user declined"]
-    files: Annotated[list[str], "the paths of its files"]
-    notes: Annotated[list[str], "what is still to be done"]
-    commands: Annotated[list[str], "what to try"]
+    models: Annotated[list[str], "the models that were found, as file.py:Class; the most likely first"]
+    data_sets: Annotated[list[str], "likewise the data sets"]
+    scripts: Annotated[list[str], "training scripts"]
+    experiment: Annotated[str | None, "its name; null if a model or a data set is still to be chosen"] = None
+    is_written: Annotated[bool, "false if the user declined, or was not asked"] = False
+    files: Annotated[list[str], "the paths of its files"] = field(default_factory=list)
+    texts: Annotated[dict[str, str], "their content by path, without the JSON Schema"] = field(default_factory=dict)
+    notes: Annotated[list[str], "what is still to be done"] = field(default_factory=list)
+    commands: Annotated[list[str], "what to try"] = field(default_factory=list)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -49,28 +53,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Initialized:
-    """Show the files, write them if the user agrees, and ask whether they are trusted. Raises ConfigurationError."""
+    """Show the files, write them if the user agrees, and ask whether they are trusted.
+
+    Raises ConfigurationError, with what was found and drafted so far as its answer.
+    """
     folder = Path(arguments.folder).resolve()
     if not folder.is_dir():
         raise ConfigurationError(f"{arguments.folder} is not a folder. Name the folder of a repository.")
-    drafted = draft(folder, model=arguments.model, data=arguments.data)
+    found = find(folder)
+    scripts = [str(path.relative_to(folder)) for path in found.scripts]
+    answer = Initialized([*named(found.models, folder)], [*named(found.data_sets, folder)], scripts)
+    try:
+        drafted = draft(folder, found, model=arguments.model, data=arguments.data)
+        _show(drafted, folder)
+        files = {str(path): text for path, text in drafted.files.items()}
+        texts = {path: text for path, text in files.items() if not path.endswith(SCHEMA)}
+        answer = replace(answer, experiment=drafted.name, files=[*files], texts=texts, notes=[*drafted.notes])
+        if not arguments.yes and not is_confirmed("\nWrite this?"):
+            return answer
+    except ConfigurationError as error:
+        error.answer = answer
+        raise
+    _write(drafted)
+    notes = [*drafted.notes, *_trust(folder, may_ask=not arguments.yes)]
+    return replace(answer, is_written=True, notes=notes, commands=commands(drafted))
+
+
+def _show(drafted: Draft, folder: Path) -> None:
     for path, text in drafted.files.items():
         print(f"\n{printable(path.relative_to(folder))}:")
         shown = ["the JSON Schema of experiments, for editors"] if path.name == SCHEMA else text.splitlines()
         print("".join(f"  {printable(line)}\n" for line in shown), end="")
     for note in drafted.notes:
         tell(f"\n{note}")
-    names = [str(path) for path in drafted.files]
-    if not arguments.yes and not is_confirmed("\nWrite this?"):
-        return Initialized(drafted.name, False, names, list(drafted.notes), [])
+
+
+def _write(drafted: Draft) -> None:
+    """Write the files. Raises ConfigurationError."""
     try:
         for path, text in drafted.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, text)
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from None
-    notes = [*drafted.notes, *_trust(folder, may_ask=not arguments.yes)]
-    return Initialized(drafted.name, True, names, notes, commands(drafted))
 
 
 def _trust(folder: Path, *, may_ask: bool) -> list[str]:

@@ -176,6 +176,19 @@ def test_what_init_and_trust_answer_in_a_repository(tmp_path):
     assert trusted
 
 
+def test_what_init_finds_is_answered_although_it_cannot_ask(tmp_path):
+    nets = "".join(f"class {name}(torch.nn.Module): ...\n" for name in "AB")
+    (tmp_path / "nets.py").write_text(f"import torch\n{nets}")
+    found = answered("init", cwd=tmp_path, code=2)
+    assert (found["error"]["key"], found["result"]["models"]) == ("--model", ["nets.py:A", "nets.py:B"])
+    assert (found["result"]["experiment"], found["result"]["texts"]) == (None, {})
+    drafted = answered("init", "--model", "nets.py:A", cwd=tmp_path, code=2)
+    assert (drafted["error"]["key"], drafted["result"]["experiment"]) == ("--yes", "a")
+    ((path, text),) = drafted["result"]["texts"].items()
+    assert (Path(path).name, "_target_: nets.py:A" in text) == ("a.yaml", True)
+    assert [each.name for each in tmp_path.iterdir()] == ["nets.py"]
+
+
 def test_what_predict_answers(finished_run, tmp_path):
     PIL.Image.fromarray(np.full((8, 8), 99, np.uint8)).save(tmp_path / "digit.png")
     reply, events = heard("predict", str(finished_run.path), "digit.png", "--out", "found.csv", cwd=tmp_path)

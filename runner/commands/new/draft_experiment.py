@@ -1,11 +1,13 @@
 """``manyheads init``: drafts an experiment for the model and the data of an existing repository."""
 
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.runner.commands.new import SCHEMA, schema_of_files
 from manyheads.runner.commands.new.repository import FoundClass, Repository, explore
+from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import yaml_text
@@ -20,7 +22,9 @@ SPLIT = "manyheads_data.py"
 MOST_SHOWN = 12
 TODO = "# TODO: give each split its own samples; it is train, val or test"
 SETTINGS = (
-    "The script's optimizer, learning rate, batch size and length are not read: set optimizer=..., optimizer.lr, ..."
+    "The script's settings are not read, except the class of its optimizer: set optimizer.lr, data.batch_size, "
+    "trainer.epochs, ..., also what it leaves at torch's defaults, which differ: optimizer.momentum=0 and "
+    "optimizer.weight_decay=0 for SGD, data.drop_last=false, and scheduler=constant without a schedule."
 )
 
 
@@ -33,18 +37,28 @@ class Draft:
     notes: tuple[str, ...]
 
 
-def draft(folder: Path, *, model: str | None = None, data: str | None = None) -> Draft:
-    """Draft an experiment for a model and a data set; ask on the terminal which, if there are several.
-
-    folder: of the repository. model, data: as typed, file.py:Class; data may be "none". Raises ConfigurationError if
-    there is no model, a class does not exist, or there is no terminal to ask on.
-    """
+def find(folder: Path) -> Repository:
+    """What is in the repository. Raises ConfigurationError if there is no model."""
     with working("reading the repository"):
         found = explore(folder)
     if not found.models:
         raise ConfigurationError(f"{folder}: no file below it defines a torch.nn.Module. Name the folder of your code.")
     for path in found.scripts:
         print(f"training script: {printable(path.relative_to(folder))}")
+    return found
+
+
+def named(found: list[FoundClass], folder: Path) -> dict[str, FoundClass]:
+    """The classes by file.py:Class, as --model and --data take them."""
+    return {f"{each.path.relative_to(folder)}:{each.name}": each for each in found}
+
+
+def draft(folder: Path, found: Repository, *, model: str | None = None, data: str | None = None) -> Draft:
+    """Draft an experiment for a model and a data set; ask on the terminal which, if there are several.
+
+    folder: of the repository. model, data: as typed, file.py:Class; data may be "none". Raises ConfigurationError if a
+    class or a file does not fit, or if there is no terminal to ask on.
+    """
     net = _choose("model", found.models, folder, typed=model)
     assert net is not None
     samples = None if data == "none" or not found.data_sets else _choose("data", found.data_sets, folder, typed=data)
@@ -52,7 +66,7 @@ def draft(folder: Path, *, model: str | None = None, data: str | None = None) ->
 
 
 def _choose(what: str, found: list[FoundClass], folder: Path, *, typed: str | None) -> FoundClass | None:
-    names = {f"{each.path.relative_to(folder)}:{each.name}": each for each in found}
+    names = named(found, folder)
     if typed is not None:
         if typed not in names:
             rest = f": there is no such class.{nearest(typed, names)}"
@@ -96,9 +110,10 @@ def _draft(folder: Path, found: Repository, net: FoundClass, samples: FoundClass
     overrides = [{f"override /{group}": OWN} for group in groups]
     if net.has_own_loss:
         overrides.append({"override /task": "own_loss"})
-    overrides.append({"override /optimizer": "adamw"})
+    overrides.append({"override /optimizer": _optimizer(found.optimizers)})
     config = {"defaults": overrides, **groups, "trainer": {"epochs": 10}}
-    text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{yaml_text.dump(config)}"
+    remarks = "".join(f"# {line}\n" for line in textwrap.wrap(SETTINGS, 118)) if found.scripts else ""
+    text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{remarks}{yaml_text.dump(config)}"
     path = conf / "experiment" / f"{name}.yaml"
     for each in (path, *files):
         if each.exists():
@@ -132,17 +147,23 @@ def _section(found: FoundClass, folder: Path, repository: Repository, *, without
     return section
 
 
+def _optimizer(found: set[str]) -> str:
+    """The option with the script's class of torch.optim; adamw if it has none, or several."""
+    known = {str(read_option("optimizer", each)["_target_"]): each for each in options("optimizer")}
+    return known.get(f"torch.optim.{next(iter(found))}", "adamw") if len(found) == 1 else "adamw"
+
+
 def _data(samples: FoundClass, folder: Path) -> tuple[str, dict[Path, str]]:
     """The target of the data set. If its class has no argument ``split``, that is a function in a file to write."""
     if "split" in samples.arguments:
         return f"{samples.path.relative_to(folder)}:{samples.name}", {}
     module = ".".join(samples.path.relative_to(folder).with_suffix("").parts)
-    chosen = ', train=split == "train"' if "train" in samples.arguments else ""
-    note = "" if chosen else f"  {TODO}"
-    content = (
-        f"from {module} import {samples.name}\n\n\n"
-        f"def data(split, **options):{note}\n    return {samples.name}(**options{chosen})\n"
-    )
+    head = f"from {module} import {samples.name}\n\n\ndef data(split, **options):"
+    if "train" in samples.arguments:
+        body = '    if split not in ("train", "val"):\n        raise ValueError(split)\n'
+        content = f'{head}\n{body}    return {samples.name}(**options, train=split == "train")\n'
+    else:
+        content = f"{head}  {TODO}\n    return {samples.name}(**options)\n"
     return f"{SPLIT}:data", {folder / SPLIT: content}
 
 

@@ -15,6 +15,7 @@ MOST_FILES, MOST_BYTES = 2000, 2**20
 PASSED_OVER = {"outputs", "build", "dist", "node_modules", "site-packages", "__pycache__"}  # folders to skip
 MODELS = {"Module", "LightningModule", "PreTrainedModel"}
 DATA_SETS = {"Dataset", "IterableDataset"}
+OPTIM = {"torch.optim", "optim"}
 LABELS = {"targets", "target", "labels", "label"}  # arguments of a forward that computes its own loss
 
 
@@ -81,6 +82,7 @@ class Repository:
     data_sets: list[FoundClass]
     configs: list[FoundClass]  # dataclasses, which models may take as arguments
     scripts: list[Path]  # training scripts
+    optimizers: set[str]  # the classes of torch.optim that they call
 
 
 def explore(folder: Path) -> Repository:
@@ -95,7 +97,8 @@ def explore(folder: Path) -> Repository:
     data_sets = [each for each in classes if each not in models and _is_data(each, by_name)]
     for kind in (models, data_sets):
         kind.sort(key=lambda each: (-each.uses, "test" in each.path.parts, str(each.path), each.node.lineno))
-    return Repository(models, data_sets, [each for each in classes if each.fields], scripts)
+    configs, optimizers = [each for each in classes if each.fields], {n for p in scripts for n in _optimizers(trees[p])}
+    return Repository(models, data_sets, configs, scripts, optimizers)
 
 
 def _parsed(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
@@ -151,6 +154,18 @@ def _trains(tree: ast.Module) -> bool:
     """Whether the file calls backward."""
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return any(isinstance(each, ast.Attribute) and each.attr == "backward" for each in calls)
+
+
+def _optimizers(tree: ast.Module) -> set[str]:
+    """The classes of torch.optim that the file calls, as torch.optim.SGD(...), optim.SGD(...) or SGD(...)."""
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "torch.optim")
+    own = {each.name for node in imports for each in node.names if each.asname is None}
+    called = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {
+        name
+        for place, _, name in (each.rpartition(".") for each in called)
+        if place in OPTIM or (not place and name in own)
+    }
 
 
 def _note_uses(tree: ast.Module, by_name: dict[str, FoundClass], *, is_script: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.commands.new.draft_experiment import SETTINGS, draft
+from manyheads.runner.commands.new.draft_experiment import SETTINGS, Draft, draft, find
 from manyheads.runner.commands.new.repository import explore
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -63,6 +63,10 @@ def repository(tmp_path) -> Path:
     return tmp_path
 
 
+def drafted_for(folder: Path, **chosen: str) -> Draft:
+    return draft(folder, find(folder), **chosen)
+
+
 def test_what_is_found(repository):
     found = explore(repository)
     assert [each.name for each in found.models] == ["Net", "Base", "Layer"]  # as used in scripts, alone, within others
@@ -75,7 +79,7 @@ def test_what_is_found(repository):
 
 
 def test_the_experiment(repository):
-    drafted = draft(repository, model="net.py:Net")
+    drafted = drafted_for(repository, model="net.py:Net")
     (experiment, text), (module, function), (schema, _) = drafted.files.items()
     assert experiment == repository / "conf/experiment/net.yaml"
     assert text.startswith("# @package _global_\n")
@@ -90,34 +94,52 @@ def test_the_experiment(repository):
     assert {"override /task": "own_loss"} in config["defaults"]
     assert (module, schema) == (repository / "manyheads_data.py", repository / "conf/schema.json")
     assert 'return Images(**options, train=split == "train")' in function
+    assert "raise ValueError(split)" in function
+    assert "not read, except the class of its optimizer" in text
     assert drafted.notes == (SETTINGS,)
     assert not experiment.exists()
 
 
+@pytest.mark.parametrize(
+    ("lines", "option"),
+    [
+        ("torch.optim.SGD(p, lr=0.1)\ntorch.optim.lr_scheduler.StepLR(o, 1)", "sgd"),
+        ("from torch import optim\noptim.Adam(p)", "adam"),
+        ("from torch.optim import SGD\nSGD(p)\nown.Adam(p)", "sgd"),
+        ("torch.optim.RMSprop(p)", "adamw"),
+        ("torch.optim.SGD(p) if plain else torch.optim.Adam(p)", "adamw"),
+    ],
+)
+def test_the_class_of_the_optimizer_is_read(repository, lines, option):
+    (repository / "train.py").write_text(f"{TRAIN}{lines}\n")
+    config = yaml.safe_load(next(iter(drafted_for(repository, model="net.py:Net").files.values())))
+    assert config["defaults"][-1] == {"override /optimizer": option}
+
+
 def test_a_data_set_without_splits_is_noted(repository):
     (repository / "data.py").write_text(DATA.replace("train, ", ""))
-    drafted = draft(repository, model="net.py:Net")
+    drafted = drafted_for(repository, model="net.py:Net")
     assert drafted.notes[1].startswith("Every split has all samples")
     assert "# TODO" in drafted.files[repository / "manyheads_data.py"]
 
 
 def test_what_is_wrong_is_said(repository, tmp_path_factory):
     with pytest.raises(ConfigurationError, match="no terminal to ask on. Choose with --model"):
-        draft(repository)
+        drafted_for(repository)
     with pytest.raises(ConfigurationError, match=r"no such class. Did you mean net.py:Net"):
-        draft(repository, model="net.py:Nett")
+        drafted_for(repository, model="net.py:Nett")
     with pytest.raises(ConfigurationError, match="defines a torch.nn.Module"):
-        draft(tmp_path_factory.mktemp("empty"))
+        drafted_for(tmp_path_factory.mktemp("empty"))
     (repository / "conf/experiment").mkdir(parents=True)
     (repository / "conf/experiment/net.yaml").touch()
     with pytest.raises(ConfigurationError, match="already exists"):
-        draft(repository, model="net.py:Net")
+        drafted_for(repository, model="net.py:Net")
 
 
 def test_what_is_still_to_be_done_is_noted(repository):
     (repository / "net.py").write_text(NET.replace("class Layer", "parser.parse_args()\nclass Layer"))
     (repository / "train.py").unlink()
-    notes = draft(repository, model="net.py:Net", data="none").notes
+    notes = drafted_for(repository, model="net.py:Net", data="none").notes
     assert notes[0].startswith("Importing net.py runs its script: move Net to another file")
     assert notes[1] == "Replace ??? above: model.config.width, model.rate."
     assert notes[2].startswith("Choose the data")

@@ -8,7 +8,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from manyheads.runner.commands.new import write_project
-from manyheads.runner.commands.new.draft_experiment import draft
+from manyheads.runner.commands.new.draft_experiment import draft, find
 
 LINE = "# yaml-language-server: $schema="
 
@@ -22,7 +22,7 @@ def of_new(folder: Path) -> Path:
 def of_init(folder: Path) -> Path:
     """The experiment drafted for a repository."""
     (folder / "net.py").write_text("import torch\nclass Net(torch.nn.Module):\n    def __init__(self, width): ...\n")
-    drafted = draft(folder, data="none")
+    drafted = draft(folder, find(folder), data="none")
     for path, text in drafted.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
