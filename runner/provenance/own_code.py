@@ -53,7 +53,8 @@ def own_files(config: Any) -> list[Path]:
 def own_origin(config: Any) -> dict[str, object] | None:
     """The folder of the user's code, with its commit, and whether its files are unchanged; None if there is no code.
 
-    ``commit`` and ``clean`` are None outside git, and for files that git does not track.
+    ``commit`` and ``clean`` are None outside git, and if git tracks none of the files; one that it does not track is a
+    change.
     """
     files = [path for path in own_files(config) if path.suffix == ".py" and not path.is_relative_to(ROOT)]
     if not files:
@@ -69,7 +70,7 @@ def _commit_of(folder: Path, files: tuple[Path, ...]) -> dict[str, object]:
     names = [os.path.relpath(path.resolve(), folder) for path in files]
     commit = git(folder, "rev-parse", "HEAD").decode().strip()
     tracked = git(folder, "--literal-pathspecs", "ls-files", "-z", "--", *names).split(b"\0")
-    if not commit or not {*map(os.fsencode, names)} <= {*tracked}:
+    if not commit or not {*map(os.fsencode, names)} & {*tracked}:
         return {"commit": None, "clean": None}
     known = blobs(folder, commit, *names)
     return {"commit": commit, "clean": len(known) == len({*names}) and not edited(folder, known)}

@@ -145,11 +145,14 @@ class TestWhoseCommit:
         assert own["commit"] is not None
         assert own["clean"] is False
 
-    def test_one_that_git_does_not_track(self, here):
+    @pytest.mark.parametrize(("tracked", "clean"), [("net.py", False), ("notes.txt", None)])
+    def test_one_that_git_does_not_track_is_a_change_unless_it_tracks_none(self, here, tracked, clean):
+        (here / "notes.txt").touch()
         git(here, "init", "-q")
-        git(here, "add", "net.py")
+        git(here, "add", tracked)
         git(here, "commit", "-qm", "first")
-        assert own_origin(of(f"{here}/net.py:Net"))["commit"] is None
+        own = own_origin(of(f"{here}/net.py:Net"))
+        assert (own["commit"] is None, own["clean"]) == (clean is None, clean)
 
     def test_no_own_code(self, here):
         assert own_origin(of("torch.nn.Linear")) is None
