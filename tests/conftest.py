@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 # Tests share the cores with each other, so idle threads must not spin. OpenMP reads this when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.pop("OMP_NUM_THREADS", None)  # a run warns that it does not use it
 # scikit-learn sets them when it is imported, and a process that ranks are forked from is restarted for new values.
 os.environ |= {"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"  # one of them imports trio, for half a second in each worker

@@ -3,6 +3,7 @@
 This happens without torch, before any process of the run starts.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,11 @@ def checked(
     run = completed(RunConfig.of(config))
     if config["trainer"]["device"] == "auto" and not run.on_gpus and (why := hardware.unused_gpus()):
         warn(f"trainer.device=auto: this run trains on the CPU. {why}. Set trainer.device=cpu if that is meant.")
+    given, threads = os.environ.get("OMP_NUM_THREADS"), run.launcher.threads_per_rank
+    if config["launcher"].get("threads_per_rank") == "auto" and given not in (None, str(threads)):
+        warn(
+            f"OMP_NUM_THREADS={given} is not used: a rank has {threads} threads. Set launcher.threads_per_rank instead."
+        )
     return run.changed(launcher={"timeout": timeout}) if run.launcher.timeout is None else run
 
 

@@ -83,6 +83,17 @@ def test_a_reason_is_told_once(machine, told):
     assert len(short) == sum("does not run" in line for line in lines) - 1 > 0
 
 
+def test_programs_get_each_reason_once(machine):
+    machine(gpus=0)
+    found = examine().options
+    reasons = [each.reason for each in found if each.reason and not each.reason.startswith("as ")]
+    assert len({*reasons}) == len(reasons)
+    known = {each.words: each.reason for each in found}
+    others = [each for each in found if each.reason.startswith("as ")]
+    assert others
+    assert all(known[each.reason.removeprefix("as ")] == unavailable(each.group, each.name) for each in others)
+
+
 @pytest.mark.parametrize("words", ["apex", "parallel=apex"])
 def test_an_option_is_explained_by_its_name(machine, capsys, words):
     machine(gpus=0)

@@ -73,3 +73,13 @@ def test_a_run_on_the_cpu_beside_a_driver_is_said_aloud_once(monkeypatch, tmp_pa
     begins = "warning: trainer.device=auto: this run trains on the CPU. NVIDIA's driver 999.9 has Some GPU, but CUDA_"
     assert (err.count("warning"), err.startswith(begins)) == ((1, True) if says else (0, False))
     warn.cache_clear()
+
+
+@pytest.mark.parametrize(("threads", "says"), [("auto", True), ("2", False)])
+def test_a_number_of_threads_that_is_not_used_is_said(monkeypatch, capsys, threads, says):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1000")
+    warn.cache_clear()
+    checked(composed(f"launcher.threads_per_rank={threads}"))
+    warn.cache_clear()
+    begins = "warning: OMP_NUM_THREADS=1000 is not used: a rank has "
+    assert capsys.readouterr().err.startswith(begins) == says

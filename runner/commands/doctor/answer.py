@@ -18,7 +18,7 @@ class ExaminedOption:
     group: str
     name: str
     runs_here: Annotated[bool | None, "null if it was not checked, since its code may not be imported"]
-    reason: Annotated[str, "why it does not run here, and how to get it"]
+    reason: Annotated[str, "why it does not run here, and how to get it; as an earlier option, if it is the same"]
     note: Annotated[str, "how it runs here; may be empty"]
     package: Annotated[str | None, "the installed package that provides it, if it was not imported"] = None
 
@@ -64,16 +64,13 @@ class ExplainedOptions(Answer):
 
     def show(self) -> None:
         console = Console(highlight=False, markup=False)
-        told: dict[str, str] = {}  # the first option with each reason
         for each in self.options:
             if each.package is not None:
                 text = f"{each.words} is installed with {each.package}, and not imported until you choose it"
             elif each.runs_here:
                 text = f"{each.words} runs here{f': {each.note}' if each.note else ''}"
             else:
-                reason = f"as {told[each.reason]}" if each.reason in told else each.reason
-                text = f"{each.words} does not run here: {reason}"
-                told.setdefault(each.reason, each.words)
+                text = f"{each.words} does not run here: {each.reason}"
             console.print(f"{text}.", soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import metadata
 
 from manyheads.runner.commands.doctor.answer import ExaminedMachine, ExaminedOption, ExplainedOptions
@@ -29,7 +30,8 @@ def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust =
     """
     found = [(group, name) for group, names in listed(folders).items() for name in names]
     examined = each(found, "examining options")
-    return ExaminedMachine(describe_machine(), [_examined(*one, folders, trust, trusted) for one in examined])
+    options_here = [_examined(*one, folders, trust, trusted) for one in examined]
+    return ExaminedMachine(describe_machine(), _each_reason_once(options_here))
 
 
 def explain(
@@ -53,7 +55,18 @@ def explain(
                 explained.append(_examined(group, name, folders, trust, trusted))
             else:  # the user named the option itself
                 explained.append(_asked(group, name, folders, trust))
-    return ExplainedOptions(explained)
+    return ExplainedOptions(_each_reason_once(explained))
+
+
+def _each_reason_once(found: Sequence[ExaminedOption]) -> list[ExaminedOption]:
+    """The options; one with the reason of an earlier option names that instead, since reasons may be long."""
+    first: dict[str, str] = {}
+    once = []
+    for option in found:
+        known = first.setdefault(option.reason, option.words)
+        is_repeated = option.reason and known != option.words
+        once.append(replace(option, reason=f"as {known}") if is_repeated else option)
+    return once
 
 
 def _examined(group: str, name: str, folders: Folders, trust: Trust | None, trusted: Trust) -> ExaminedOption:
