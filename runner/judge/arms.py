@@ -29,6 +29,8 @@ from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.plain_content import refuse_content
 from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
 
+UNSET = "unset"
+
 
 @dataclass(frozen=True)
 class Arms:
@@ -50,10 +52,11 @@ class Arms:
 
 
 def config_differences(base: Section, change: Section) -> dict[str, list[Any]]:
-    """The values in two run configs, by key, for keys in which they differ; None if a config lacks the key."""
+    """The values in two run configs, by key, for keys in which they differ; UNSET if a config lacks the key."""
     one, other = flatten(base), flatten(change)
     keys = [*one, *(key for key in other if key not in one)]
-    return {key: [one.get(key), other.get(key)] for key in keys if one.get(key) != other.get(key)}
+    differing = [key for key in keys if one.get(key) != other.get(key)]
+    return {key: [one.get(key, UNSET), other.get(key, UNSET)] for key in differing}
 
 
 def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: str | None = None) -> Arms:

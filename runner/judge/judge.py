@@ -25,7 +25,6 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import exclusive, in_turn, make_folder
-from manyheads.runner.run.frozen import Flat, flatten
 from manyheads.runner.run.progress import keeping, say
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -187,17 +186,13 @@ def _asked(runs: Runs, question: Question, session: JudgementSession | None, ter
 
 
 def _show_differences(arms: Arms, files: Sequence[str]) -> None:
-    both = [flatten(arm.written) for arm in (arms.base, arms.change)]
-    found = [f"{key}: {' -> '.join(_value(key, one) for one in both)}" for key in arms.differences()]
+    found = [
+        f"{key}: {' -> '.join('null' if value is None else str(value) for value in values)}"
+        for key, values in arms.differences().items()
+    ]
     found += [f"{name}: not as in the revision" for name in files]
     print("What differs:" if found else "The configs are the same.")
     for line in found[:MOST_SHOWN]:
         print(printable(f"  {line}"))
     if len(found) > MOST_SHOWN:
         print(f"  and {len(found) - MOST_SHOWN} more")
-
-
-def _value(key: str, config: Flat) -> str:
-    """The value of a key as text; a config may lack it."""
-    value = config.get(key, "unset")
-    return "null" if value is None else str(value)

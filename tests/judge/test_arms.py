@@ -3,7 +3,7 @@
 import pytest
 
 from manyheads.runner.errors import UnknownName
-from manyheads.runner.judge.arms import compose_arms
+from manyheads.runner.judge.arms import UNSET, compose_arms
 
 BASE = ("model=mlp", "optimizer=sgd", "optimizer.lr=0.1", "trainer.device=cpu")
 
@@ -24,3 +24,4 @@ def test_an_argument_that_base_adds_is_changed_with_two_plus_signs():
     own = ("model=custom", "model._target_=torch.nn.Flatten", "+model.start_dim=1", "trainer.device=cpu")
     arms = compose_arms(own, "++model.start_dim=2")
     assert arms.differences() == {"model.start_dim": [1, 2]}
+    assert compose_arms(own, "++model.end_dim=2").differences() == {"model.end_dim": [UNSET, 2]}
