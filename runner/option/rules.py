@@ -138,15 +138,15 @@ def rule_for(rules: Mapping[str, Rule], key: str, default: Any) -> Rule | None:
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_TEXT = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(UNITS)}])")
+_TEXT = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(UNITS)}]?)")
 
 
 def seconds(value: Any) -> float | None:
-    """The seconds of a duration such as 90, "90s", "1.5h" or "2d"; None for anything else."""
+    """The seconds of a duration such as 90, "90" (of a flag), "90s", "1.5h" or "2d"; None for anything else."""
     if number(above=0).accepts(value):
         return float(value)
     found = _TEXT.fullmatch(value) if isinstance(value, str) else None
-    return (float(found[1]) * UNITS[found[2]] or None) if found else None
+    return (float(found[1]) * UNITS[found[2] or "s"] or None) if found else None
 
 
 DURATION = Rule(

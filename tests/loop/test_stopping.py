@@ -19,7 +19,18 @@ from tests.loop.test_trainer import assert_same, synthetic, weights
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"), [(90, 90), (0.5, 0.5), ("90s", 90), ("1.5h", 5400), ("2d", 172800), ("h", None), (0, None)]
+    ("written", "meant"),
+    [
+        (90, 90),
+        (0.5, 0.5),
+        ("90", 90),
+        ("90s", 90),
+        ("1.5h", 5400),
+        ("2d", 172800),
+        ("h", None),
+        ("0", None),
+        (0, None),
+    ],
 )
 def test_durations(written, meant):
     assert seconds(written) == meant
