@@ -41,6 +41,7 @@ MACHINES = (8, 32, 128)
 SECONDS = 10.0  # for which the stand-ins beat
 LOST = 0.05  # of the machines, in each wave of a storm
 WAVE = 6.0  # seconds between waves, less than a run takes
+ROOT = Path(__file__).parents[2]
 KEPT = "BENCHMARK_SECONDS"  # the variable that tells the stand-ins how long to beat
 
 
@@ -66,8 +67,7 @@ class Parent:
         run = RunFolder(folder)
         run.logs.mkdir(parents=True)
         run.write_config(run_config(line.overrides, line, origin).written)
-        environment = {KEPT: f"{seconds:g}", "PYTHONPATH": os.environ["PYTHONPATH"]}
-        self.job = Job(run, machines, environment, Heartbeat(None, ranks=machines), [])
+        self.job = Job(run, machines, {KEPT: f"{seconds:g}"}, Heartbeat(None, ranks=machines), [])
         self.started: list[float] = []  # of each attempt
         self.threads = self.messages = 0
 
@@ -145,7 +145,8 @@ def one(machines: int, waves: int, seconds: float) -> None:
 def measured_apart(machines: int, waves: int, seconds: float) -> dict[str, float]:
     """The measures of a run whose parent is a process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.engines", "--one", str(machines), str(waves), str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # agents inherit it, and import the stand-in
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
