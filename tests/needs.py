@@ -23,6 +23,7 @@ from manyheads.runner.parallel import horovod_installation as horovod
 
 LIBRARIES = {  # with what pip is given for them
     "accelerate": "--group bench",
+    "aiohttp": "mlflow",
     "datasets": "--editable '.[hf]'",
     "flask": "mlflow",
     "lightning": "--group bench",

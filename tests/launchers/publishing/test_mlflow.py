@@ -25,7 +25,7 @@ from tests.in_process import rows, small
 from tests.launchers.publishing.conftest import resume_to_the_end
 
 # The mechanism is tested without it, in test_publisher.py and test_process.py.
-pytestmark = [pytest.mark.tail, pytest.mark.needs("mlflow", "flask", "sqlalchemy")]
+pytestmark = [pytest.mark.tail, pytest.mark.needs("mlflow", "flask", "sqlalchemy", "aiohttp")]
 
 
 class Server:
