@@ -22,7 +22,7 @@ Found = tuple[str, list[ListedTensor], list[CheckpointFile]]
 
 
 def _folder(path: Path) -> Found:
-    """What the index says; the files' digests are compared only when the checkpoint is loaded."""
+    """The content of the index; the files' digests are compared only when the checkpoint is loaded."""
     try:
         index = index_file.read(path)
     except (ValueError, OSError) as error:

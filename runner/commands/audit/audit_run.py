@@ -148,7 +148,7 @@ def _unrecorded(taken: Sequence[TakenRow], config: Section, steps: int) -> Itera
 
 
 def _overlap(path: str) -> Overlap:
-    """What the splits have in common, found by a separate process. Raises ConfigurationError, RunFailed."""
+    """The samples that splits share, counted by a separate process. Raises ConfigurationError, RunFailed."""
     composed, folders, trust = PastConfig.authorized(path, []).composed(*ALONE)
     run = checked(composed, trust=trust, folders=folders)
     with scratch.folder() as place:

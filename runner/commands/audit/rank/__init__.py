@@ -1,1 +1,1 @@
-"""What the rank of an audit does."""
+"""The audit's own rank, which reads the samples of all splits."""
