@@ -2,12 +2,14 @@
 
 The logarithm of an update's seconds is modelled as the sum of an effect of its round, one of each setting, and one of
 the configuration itself. The prior of the last two is normal, around 0 except for strategies that save memory: they
-rarely save time. So the posterior mean is linear in the measurements (Gaussian process regression: Rasmussen and
-Williams 2006, https://gaussianprocess.org/gpml).
+rarely save time. With normal noise the posterior mean is linear in the measurements (Gaussian process regression:
+Rasmussen and Williams 2006, https://gaussianprocess.org/gpml). The noise has the heavier tails of Student's t, since a
+machine stalls at times: each measurement gets a weight that falls with its distance from what is expected, in a few
+passes (iteratively reweighted least squares: Lange, Little and Taylor 1989, https://doi.org/10.2307/2290063).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -20,6 +22,8 @@ from manyheads.runner.judge.sequential import BISECTIONS, spread
 # Prior standard deviations of effects on the logarithm of seconds.
 OF_SETTING, OF_CONFIGURATION = 0.2, 0.1
 USUAL_NOISE = 0.1  # of a run; the actual noise may well differ by a factor of e
+FREEDOM = 4.0  # degrees of freedom of the noise's distribution
+PASSES = 4
 DIGITS = 9  # further digits depend on the order of summation
 
 
@@ -43,24 +47,36 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
     """The expected gain of each candidate, measured or not. ``noise``: the standard deviation of a run in its round."""
     prior = {each: -OF_SETTING if saves_memory(each) else 0.0 for each in {*candidates, *chain(*rounds)}}
     measured = [*dict.fromkeys(each for times in rounds for each in times)]
-    place = {each: number for number, each in enumerate(measured)}
-    precision, seconds = np.zeros((len(measured), len(measured))), np.zeros(len(measured))
-    for times in rounds:  # only differences within a round count
-        own, found = (
-            [place[each] for each in times],
-            np.array([seconds + prior[each] for each, seconds in times.items()]),
-        )
-        precision[np.ix_(own, own)] += (np.eye(len(own)) - 1 / len(own)) / noise**2
-        seconds[own] += (found - found.mean()) / noise**2
-    with_measured = _covariance(candidates, measured)
-    system = np.eye(len(measured)) + precision @ _covariance(measured, measured)
-    solved = np.linalg.solve(system, np.column_stack([seconds, precision @ with_measured.T]))
+    runs = [(number, each) for number, times in enumerate(rounds) for each in times]
+    seconds = np.array([rounds[number][each] + prior[each] for number, each in runs])
+    of_variant = _one_hot([each for _, each in runs], measured)
+    of_round = _one_hot([number for number, _ in runs], range(len(rounds)))
+    among_measured, with_measured = _covariance(measured, measured), _covariance(candidates, measured)
+    weights = np.ones(len(runs))
+    for _ in range(PASSES):
+        weighted = weights[:, None] * of_round
+        within = np.diag(weights) - weighted @ (weighted / weighted.sum(axis=0)).T  # only differences within a round
+        precision = of_variant.T @ within @ of_variant / noise**2
+        system = np.eye(len(measured)) + precision @ among_measured
+        explained = of_variant.T @ within @ seconds / noise**2
+        rest = seconds - of_variant @ among_measured @ np.linalg.solve(system, explained)
+        rest -= of_round @ (weighted.T @ rest / weighted.sum(axis=0))
+        weights = (FREEDOM + 1) / (FREEDOM + (rest / noise) ** 2)
+    solved = np.linalg.solve(system, np.column_stack([explained, precision @ with_measured.T]))
     means = with_measured @ solved[:, 0]
     variances = np.diag(_covariance(candidates, candidates)) - (with_measured * solved[:, 1:].T).sum(axis=1)
     return {
         each: Gain(round(prior[each] - float(mean), DIGITS), round(math.sqrt(max(0.0, variance)), DIGITS))
         for each, mean, variance in zip(candidates, means, variances, strict=True)
     }
+
+
+def _one_hot(some: Sequence[Hashable], among: Sequence[Hashable]) -> np.ndarray:
+    """A matrix, (some, among), with a 1 where both are equal."""
+    place = {each: number for number, each in enumerate(among)}
+    found = np.zeros((len(some), len(among)))
+    found[np.arange(len(some)), np.array([place[each] for each in some], dtype=int)] = 1
+    return found
 
 
 def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarray:

@@ -17,6 +17,7 @@ COMPARING = 8
 SCREENED = 0.35  # fraction of the budget that is left when screening ends, if that suffices for a decision
 AT_ONCE = 3  # candidates in a round, beside the user's own configuration
 SURE, CLOSE = 2.0, 0.03  # screening ends if no mean gain plus SURE deviations exceeds the best's by more than CLOSE
+EARLY = 0.5  # fraction of the budget that is left when the leader is compared, if its gain is at least SURE deviations
 COSTLY = 0.1  # fraction of the budget above which a run is too long to be tried
 
 
@@ -88,7 +89,9 @@ class Screening:
 
     First, each single change of the user's own configuration is measured, in the order of the space, except strategies
     that save memory. Then each round takes the candidates with the highest optimistic gain (mean plus deviation) among
-    all single changes and the neighbours, in one setting, of every candidate that is expected to be faster.
+    all single changes and the neighbours, in one setting, of every candidate that is expected to be faster. Once half
+    of the budget is spent, the leader is compared with the user's own configuration, so that there is something to
+    choose even if a run stalls for the rest of it.
 
     ``own``: the class of numerics of the user's configuration. ``deciding``: the number of rounds that can decide
     between two candidates.
@@ -102,6 +105,7 @@ class Screening:
     failed: set[Variant] = field(default_factory=set)
     _pool: dict[Variant, None] = field(default_factory=dict)  # candidates that may be measured next
     _around: set[Variant] = field(default_factory=set)  # candidates whose neighbours are in the pool
+    _compared: dict[Variant, str | None] = field(default_factory=dict)
 
     def run(self) -> None:
         """Screen until nothing else may be faster, or the rest of the budget is needed for a decision."""
@@ -111,6 +115,8 @@ class Screening:
                 self._measure(picked)
                 for faster in self.fastest(len(self.once)).values():
                     self._add_around(*faster)
+                if self.bench.left <= EARLY and not any(self._compared.values()):
+                    self._compare_leader()
 
     @property
     def noise(self) -> float:
@@ -139,6 +145,24 @@ class Screening:
             if name is not None and len(found.setdefault(name, [])) < count:
                 found[name].append(each)
         return found
+
+    def compared(self, candidate: Variant) -> str | None:
+        """The class of the candidate's numerics, once it is compared with the user's own, and proved.
+
+        None if it may not be chosen; then it is rejected. Raises BudgetSpent.
+        """
+        if candidate not in self._compared:
+            found = self.bench.numerics(candidate)
+            self._compared[candidate] = found if found is not None and self.bench.is_proved(candidate) else None
+            if self._compared[candidate] is None:
+                self.reject(candidate)
+        return self._compared[candidate]
+
+    def _compare_leader(self) -> None:
+        for leader in self.fastest(1)[self.own]:
+            gain = self.gains([leader])[leader]
+            if gain.mean >= SURE * gain.deviation:
+                self.compared(leader)
 
     def _leaves_enough(self, picked: Sequence[Variant]) -> bool:
         """Whether a round of these leaves time for a decision or, if the budget is too small for one, for comparing."""

@@ -19,8 +19,7 @@ FINALISTS = 4  # of each class
 FRESH_ROUNDS = 5
 MOST_ROUNDS = 60
 SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can reach one
-LIKELY = 1.3  # an expected gain of at least this many deviations (90 %) counts as one unless the race contradicts
-CONTRADICTED = 3.0  # the race contradicts if it lies this many standard errors below the expected gain
+LIKELY = 1.3  # an expected gain of at least this many deviations (90 %) counts as one
 
 
 @dataclass
@@ -99,19 +98,16 @@ class Search:
         """The candidates by the class that comparing found; one that is refused is replaced by the next fastest."""
         found: dict[str, list[Variant]] = {self.own: []}
         others = self.screening.fastest(len(self.screening.once))
-        with suppress(BudgetSpent):
-            for name, wanted in alive.items():
-                queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
-                while queue and count:
-                    each = queue.pop(0)
-                    if self.bench.expected(each) is None:  # one with the same signature was refused
-                        continue
-                    actual = self.bench.numerics(each)
-                    if actual is not None and self.bench.is_proved(each):
+        for name, wanted in alive.items():
+            queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
+            while queue and count:
+                each = queue.pop(0)
+                if self.bench.expected(each) is None:  # one with the same signature was refused
+                    continue
+                with suppress(BudgetSpent):  # another one may have been compared before
+                    if (actual := self.screening.compared(each)) is not None:
                         found.setdefault(actual, []).append(each)
                         count -= 1
-                    else:
-                        self.screening.reject(each)
         return found
 
     # -- deciding ----------------------------------------------------------------------------------------
@@ -160,7 +156,9 @@ class Search:
     def _choice(self, name: str, candidates: Sequence[Variant]) -> Choice:
         race, works = self._race, [each for each in candidates if each not in {BASE, *self.screening.failed}]
         expected = {BASE: Gain(0.0, 0.0), **self.screening.gains(works, later=race.rounds)}
-        faster = [each for each in works if race.shows(each, BASE) or self._is_likely(each, expected[each])]
+        faster = [
+            each for each in works if race.shows(each, BASE) or expected[each].mean >= LIKELY * expected[each].deviation
+        ]
         ahead, chosen = (
             max(among, key=lambda each: worth(each, expected[each])) for among in (expected, [BASE, *faster])
         )
@@ -178,12 +176,6 @@ class Search:
             decided,
             None if ahead == chosen else ahead,
         )
-
-    def _is_likely(self, candidate: Variant, expected: Gain) -> bool:
-        """Whether it is expected to be faster, and the race does not contradict, as it does if a run stalled before."""
-        race, gains = self._race, self._race.gains(candidate, BASE)
-        least = expected.mean - CONTRADICTED * race.scale / math.sqrt(len(gains)) if gains else -math.inf
-        return expected.mean >= LIKELY * expected.deviation and median(gains or [0.0]) >= least
 
     def _in_other_precisions(self, candidate: Variant) -> Mapping[Variant, float]:
         others = [each for each in self.space.in_other_precisions(candidate) if each not in self.screening.once]

@@ -5,10 +5,12 @@ import random
 import numpy as np
 import pytest
 
+from manyheads.runner.commands.tune import effects
 from manyheads.runner.commands.tune.effects import OF_CONFIGURATION, OF_SETTING, USUAL_NOISE, gains, noise_of, worth
 from manyheads.runner.commands.tune.race import BASE
 
 A, B, BOTH = ("a=1",), ("b=1",), ("a=1", "b=1")
+NORMAL = 1e12  # degrees of freedom
 PRIOR = (OF_SETTING**2 + OF_CONFIGURATION**2) ** 0.5
 
 
@@ -27,11 +29,21 @@ def test_what_was_measured_often_is_expected_again_whatever_its_rounds_have_in_c
     assert found.deviation < 0.02
 
 
-def test_a_single_noisy_round_is_believed_in_part():
+def test_a_single_noisy_round_is_believed_in_part(monkeypatch):
+    monkeypatch.setattr(effects, "FREEDOM", NORMAL)
     found = gains([{BASE: 0.0, A: -0.3}], [A], noise=0.2)[A]
     weight = PRIOR**2 / (PRIOR**2 + 2 * 0.2**2)
     assert found.mean == pytest.approx(0.3 * weight)
     assert found.deviation == pytest.approx(PRIOR * (1 - weight) ** 0.5)
+
+
+@pytest.mark.parametrize("stalled", [BASE, A])
+def test_a_run_that_stalls_counts_little(stalled):
+    rounds = [{BASE: 0.0, A: -0.1, B: -0.2} for _ in range(4)]
+    calm = gains(rounds, [A, B], noise=0.05)
+    found = gains([*rounds, {**rounds[0], stalled: 3.0}], [A, B], noise=0.05)
+    for each in (A, B):
+        assert found[each].mean == pytest.approx(calm[each].mean, abs=0.03)
 
 
 def test_settings_that_gain_alone_are_expected_to_gain_together():
@@ -42,8 +54,9 @@ def test_settings_that_gain_alone_are_expected_to_gain_together():
     assert found[BOTH].deviation > found[A].deviation
 
 
-def test_it_is_the_posterior_of_the_model():
+def test_it_is_the_posterior_of_the_model(monkeypatch):
     """Compared with conditioning on all runs at once."""
+    monkeypatch.setattr(effects, "FREEDOM", NORMAL)
     drawn = random.Random(1)
     rounds = [{each: drawn.gauss(0, 1) for each in drawn.sample([BASE, A, B, BOTH], 3)} for _ in range(6)]
     runs = [(number, each) for number, times in enumerate(rounds) for each in times]

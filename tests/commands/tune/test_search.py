@@ -48,6 +48,7 @@ class Bench:
     def __init__(self, truth, *, noise=0.003, runs=400, seed=0, failing=(), classes=lambda variant: SAME):
         self.truth, self.noise, self.runs, self.failing, self.classes = truth, noise, runs, failing, classes
         self.random, self.done, self.asked, self.unproved = random.Random(seed), 0, [], set()
+        self.comparing = 0  # runs that it takes to compare a candidate
         floor = sorted(abs(self.random.gauss(0, noise * math.sqrt(2))) for _ in range(5))
         self.scale = max(1.4826 * floor[2], 1e-9)
 
@@ -74,6 +75,9 @@ class Bench:
         return self.classes(variant) or SAME
 
     def numerics(self, variant):
+        if self.done + self.comparing > self.runs:
+            raise BudgetSpent
+        self.done += self.comparing
         return self.classes(variant)
 
     def is_costly(self, variant):
@@ -126,6 +130,21 @@ def test_each_class_of_numerics_has_its_own_answer():
     same, shares = found(bench).choices
     assert (same.numerics, same.candidate) == (SAME, ("workers=1",))
     assert (shares.numerics, shares.candidate) == (SHARES, ("parallel=ddp", "workers=1"))
+
+
+def test_a_run_that_uses_up_the_rest_of_the_budget_does_not_lose_what_was_found():
+    bench = Bench(gains(parallel_ddp=0.5, workers_1=0.2), runs=60)
+    bench.comparing = 6
+    inner = bench.round
+
+    def round(purpose, candidates):
+        bench.done += 25 if bench.left < 0.5 else 0
+        return inner(purpose, candidates)
+
+    bench.round = round
+    [choice] = found(bench).choices
+    assert bench.left < 0.1
+    assert choice.candidate == ("parallel=ddp", "workers=1")
 
 
 def test_what_fails_is_not_chosen():
