@@ -3,9 +3,10 @@
 The logarithm of an update's seconds is modelled as the sum of an effect of its round, one of each setting, and one of
 the configuration itself. The prior of the last two is normal, around 0 except for strategies that save memory: they
 rarely save time. With normal noise the posterior mean is linear in the measurements (Gaussian process regression:
-Rasmussen and Williams 2006, https://gaussianprocess.org/gpml). The noise has the heavier tails of Student's t, since a
-machine stalls at times: each measurement gets a weight that falls with its distance from what is expected, in a few
-passes (iteratively reweighted least squares: Lange, Little and Taylor 1989, https://doi.org/10.2307/2290063).
+Rasmussen and Williams 2006, https://gaussianprocess.org/gpml). Machines stall at times, so runs that were slower than
+expected have the heavier tail of Student's t: their weight falls with the distance, in a few passes (iteratively
+reweighted least squares: Lange, Little and Taylor 1989, https://doi.org/10.2307/2290063). Nothing makes a run faster by
+mistake, so those that were faster count in full.
 """
 
 import math
@@ -22,7 +23,7 @@ from manyheads.runner.judge.sequential import BISECTIONS, spread
 # Prior standard deviations of effects on the logarithm of seconds.
 OF_SETTING, OF_CONFIGURATION = 0.2, 0.1
 USUAL_NOISE = 0.1  # of a run; the actual noise may well differ by a factor of e
-FREEDOM = 4.0  # degrees of freedom of the noise's distribution
+FREEDOM = 4.0  # degrees of freedom of the tail of slow runs
 PASSES = 4
 DIGITS = 9  # further digits depend on the order of summation
 
@@ -61,7 +62,7 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
         explained = of_variant.T @ within @ seconds / noise**2
         rest = seconds - of_variant @ among_measured @ np.linalg.solve(system, explained)
         rest -= of_round @ (weighted.T @ rest / weighted.sum(axis=0))
-        weights = (FREEDOM + 1) / (FREEDOM + (rest / noise) ** 2)
+        weights = 1 / (1 + np.maximum(rest / noise, 0) ** 2 / FREEDOM)
     solved = np.linalg.solve(system, np.column_stack([explained, precision @ with_measured.T]))
     means = with_measured @ solved[:, 0]
     variances = np.diag(_covariance(candidates, candidates)) - (with_measured * solved[:, 1:].T).sum(axis=1)

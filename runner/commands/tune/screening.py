@@ -14,7 +14,7 @@ SCREEN = "screen"  # the purpose of a round
 # Runs for which time is reserved to compare a candidate's updates with the user's own, and to prove it. It takes 6 runs
 # if they are as long as expected.
 COMPARING = 8
-SCREENED = 0.35  # fraction of the budget that is left when screening ends, if that suffices for a decision
+SCREENED = 0.25  # fraction of the budget that is left when screening ends, if that suffices for a decision
 AT_ONCE = 3  # candidates in a round, beside the user's own configuration
 SURE, CLOSE = 2.0, 0.03  # screening ends if no mean gain plus SURE deviations exceeds the best's by more than CLOSE
 EARLY = 0.5  # fraction of the budget that is left when the leader is compared, if its gain is at least SURE deviations
