@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-GROUPS = Path("/sys/fs/cgroup")
+from manyheads.runner.machine.control_groups import cpu_hierarchies
 
 
 class CoreTime(NamedTuple):
@@ -39,15 +39,11 @@ def _ready() -> float:
 
 def _throttled() -> float:
     """Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, and the cpu controller of version 1."""
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            mount = GROUPS / controllers if controllers else GROUPS
-            if not controllers or "cpu" in controllers.split(","):
-                with suppress(OSError):
-                    found = dict(row.split() for row in (mount / path.strip("/") / "cpu.stat").read_text().splitlines())
-                    if "throttled_usec" in found:
-                        return int(found["throttled_usec"]) / 1e6
-                    if "throttled_time" in found:
-                        return int(found["throttled_time"]) / 1e9
+    for hierarchy in cpu_hierarchies():
+        with suppress(OSError, ValueError):
+            found = dict(row.split() for row in (hierarchy.own / "cpu.stat").read_text().splitlines())
+            if "throttled_usec" in found:
+                return int(found["throttled_usec"]) / 1e6
+            if "throttled_time" in found:
+                return int(found["throttled_time"]) / 1e9
     return 0.0

@@ -4,6 +4,7 @@ Each group has the largest possible weight, so that other programs do not take a
 """
 
 import ctypes
+import math
 import os
 import platform
 import struct
@@ -15,17 +16,20 @@ from pathlib import Path
 
 from manyheads.launchers.environment import variables_set
 from manyheads.runner.errors import Unavailable
+from manyheads.runner.machine.control_groups import cpu_hierarchies
+from manyheads.runner.run.program import Program
 
 VARIABLE = "MANYHEADS_QUOTA"  # tells ranks the prefix of their groups' names, and the quota in CPUs
-MOUNTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/cpu,cpuacct"), Path("/sys/fs/cgroup"))
 PERIOD = 10_000  # microseconds, at least; with the kernel's default of 100 ms, ranks would be throttled for long
+LEAST, MOST = 1_000, 1_000_000  # microseconds: the smallest quota and the longest period that the kernel allows
 TURN = 100_000  # nanoseconds: the shortest time slice that the kernel allows
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call
 SPREAD = 1_000  # microseconds by which periods differ, so that ranks do not stay in or out of phase by chance
+OFFERED = "cgroup.subtree_control"  # the file that lists the controllers of the groups below, in version 2
 PATIENCE = 5.0  # seconds to wait until the group of a rank that ended can be removed
 REMEDY = (
     "a CPU quota for each rank cannot be set here: that needs a control group with the cpu controller in which this "
-    "user may create groups. Run it as root, outside of a container or in a privileged one."
+    "user may create groups and put processes into them. Run it as root, outside of a container or in a privileged one."
 )
 
 
@@ -34,12 +38,21 @@ def quotas(cpus: float) -> Iterator[None]:
     """A context in which each rank that calls ``enter`` has this quota. Raises Unavailable if it cannot be set."""
     prefix = f"manyheads-{os.getpid()}-"
     _remove("manyheads-*", ended=True)
+    changed: list[Path] = []
     try:
-        _place(f"{prefix}trial", cpus)
+        try:
+            group = _place(f"{prefix}trial", cpus)
+        except Unavailable:
+            changed += filter(_offer, reversed(_parents()))  # the topmost first: a group can only pass on what it has
+            group = _place(f"{prefix}trial", cpus)
+        _try(group)
         with variables_set({VARIABLE: f"{prefix} {cpus}"}):
             yield
     finally:
         _remove(f"{prefix}*")
+        for parent in reversed(changed):
+            with suppress(OSError):  # others may have begun to use it
+                (parent / OFFERED).write_text("-cpu")
 
 
 def enter(rank: int) -> None:
@@ -96,10 +109,31 @@ def _place(name: str, cpus: float) -> Path:
     raise Unavailable.at("--validate", True, f": {REMEDY}")
 
 
+def _offer(parent: Path) -> bool:
+    """Give the groups below ``parent`` the cpu controller where version 2 requires that; return whether it changed.
+
+    The kernel refuses it, unless ``parent`` is the root, if processes are in ``parent`` itself, or if its own parent
+    does not offer the controller.
+    """
+    with suppress(OSError):
+        known, offered = ((parent / name).read_text().split() for name in ("cgroup.controllers", OFFERED))
+        if "cpu" in known and "cpu" not in offered:
+            (parent / OFFERED).write_text("+cpu")
+            return True
+    return False
+
+
+def _try(group: Path) -> None:
+    """Put a process into the group. Raises Unavailable if this user may not do that."""
+    tried = Program(("sh", "-c", 'echo 0 > "$0"', str(group / "cgroup.procs"))).ask()
+    if tried.code:
+        raise Unavailable.at("--validate", True, f": {REMEDY} The system says: {tried.errors.strip()}")
+
+
 def _limit(group: Path, cpus: float) -> bool:
     """Set the quota of a group; return False if it has no cpu controller."""
-    period = PERIOD + zlib.crc32(group.name.encode()) % SPREAD
-    quota = round(cpus * period)
+    period = min(MOST, max(PERIOD, math.ceil(LEAST / cpus)) + zlib.crc32(group.name.encode()) % SPREAD)
+    quota = max(LEAST, round(cpus * period))
     second = {"cpu.max": f"{quota} {period}", "cpu.weight": "10000"}
     first = {"cpu.cfs_period_us": str(period), "cpu.cfs_quota_us": str(quota), "cpu.shares": "262144"}
     for settings in (second, first):
@@ -110,21 +144,14 @@ def _limit(group: Path, cpus: float) -> bool:
     return False
 
 
-def _parents() -> Iterator[Path]:
+def _parents() -> list[Path]:
     """Groups in which new ones may be created: the parent of this process's group, then those above."""
-    with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers == "" or "cpu" in controllers.split(","):
-                mount = MOUNTS[-1] if controllers == "" else MOUNTS[0].with_name(controllers)
-                own = mount / path.lstrip("/")
-                yield from (each for each in own.parents if each.is_relative_to(mount))
-    yield from MOUNTS
+    return [parent for hierarchy in cpu_hierarchies() for parent in hierarchy.above]
 
 
 def _remove(pattern: str, *, ended: bool = False) -> None:
     """Remove groups that match. ``ended``: only those of programs that no longer run; otherwise wait for the ranks."""
-    found = {group for parent in {*_parents()} for group in parent.glob(pattern)}
+    found = {group for parent in _parents() for group in parent.glob(pattern)}
     until = time.monotonic() + PATIENCE
     for group in found:
         if ended and Path("/proc", group.name.split("-")[1]).exists():

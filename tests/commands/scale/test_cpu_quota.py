@@ -11,6 +11,7 @@ import pytest
 from manyheads.runner.commands.scale import cpu_quota
 from manyheads.runner.commands.scale.cpu_quota import VARIABLE, enter, quotas
 from manyheads.runner.errors import Unavailable
+from tests.commands.scale.unified_groups import CONTROL, PROCESSES, UnifiedGroups
 from tests.needs import cannot
 
 SECONDS = 0.4  # of spinning
@@ -69,17 +70,68 @@ def test_groups_that_a_killed_process_left_are_removed() -> None:
 
 
 def test_where_none_can_be_set_the_sentence_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_quota, "_parents", lambda: iter([tmp_path, tmp_path / "nowhere"]))
+    monkeypatch.setattr(cpu_quota, "_parents", lambda: [tmp_path, tmp_path / "nowhere"])
     with pytest.raises(Unavailable, match="Run it as root") as refused, quotas(0.5):
         raise AssertionError
     assert refused.value.key == "--validate"
     assert not [*tmp_path.iterdir()]
 
 
-def test_the_files_of_the_second_version_are_written(tmp_path: Path) -> None:
-    for name in ("cpu.max", "cpu.weight"):
-        (tmp_path / name).touch()
-    assert cpu_quota._limit(tmp_path, 0.25)
-    quota, period = map(int, (tmp_path / "cpu.max").read_text().split())
-    assert quota == pytest.approx(0.25 * period, abs=1)
-    assert 10_000 <= period < 11_000
+def test_a_process_that_may_not_be_moved_is_found_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = UnifiedGroups(tmp_path, "a", monkeypatch, open=False)
+    groups.write_text(groups.root / CONTROL, "+cpu")
+    with pytest.raises(Unavailable, match="The system says: .*cgroup.procs") as refused, quotas(0.5):
+        raise AssertionError
+    assert refused.value.key == "--validate"
+
+
+@pytest.mark.parametrize(("cpus", "least"), [(0.25, 10_000), (0.02, 50_000), (0.0001, 1_000_000)])
+def test_the_second_version_has_quotas_within_the_kernels_bounds(
+    cpus: float, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = UnifiedGroups(tmp_path, "user.slice/session.scope", monkeypatch)
+    groups.write_text(groups.root / CONTROL, "+cpu")
+    with quotas(cpus):
+        group = cpu_quota.group("0")
+        assert group.parent == groups.root  # user.slice does not pass the controller on
+        quota, period = map(int, (group / "cpu.max").read_text().split())
+        assert least <= period <= min(1.1 * least, 1_000_000)
+        assert quota == pytest.approx(max(1000, cpus * period), abs=1)
+        assert (group / "cpu.weight").read_text() == "10000"
+        if (child := os.fork()) == 0:
+            enter(0)
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert (group / PROCESSES).read_text() == "0"
+    assert not [*groups.root.glob("manyheads-*")]
+    assert (groups.root / CONTROL).read_text() == "cpu"
+
+
+def test_a_controller_that_no_group_passes_on_is_passed_on_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = UnifiedGroups(tmp_path, "user.slice/app.slice/session.scope", monkeypatch)
+    above = [groups.root, groups.root / "user.slice", groups.own.parent]
+    with quotas(0.25):
+        assert cpu_quota.group("0").parent == groups.own.parent
+        assert [(each / CONTROL).read_text() for each in above] == ["cpu"] * 3
+    assert [(each / CONTROL).read_text() for each in above] == [""] * 3
+    assert not [*groups.root.rglob("manyheads-*")]
+
+
+def test_a_group_with_processes_does_not_pass_it_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = UnifiedGroups(tmp_path, "user.slice/session.scope", monkeypatch)
+    (groups.own.parent / PROCESSES).write_text("12\n")
+    with quotas(0.25):
+        assert cpu_quota.group("0").parent == groups.root
+
+
+def test_without_the_controller_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, or with version 1 for the cpu beside version 2."""
+    groups = UnifiedGroups(tmp_path, "a", monkeypatch)
+    (groups.root / "cgroup.controllers").write_text("hugetlb\n")
+    with pytest.raises(Unavailable, match="Run it as root"), quotas(0.5):
+        raise AssertionError
+    assert not [*groups.root.glob("manyheads-*")]
