@@ -96,6 +96,7 @@ ALLOWED = {
     },
     "a folder that this process has created for itself, or for the ranks of its own run": {
         "runner/run/scratch.py": 8,
+        "runner/commands/scale/fillers.py: what trainings print": 2,
         "runner/run/answer.py": 1,
         "runner/respond.py": 1,
         "launchers/agent_program.py": 2,
@@ -130,12 +131,13 @@ ALLOWED = {
         "runner/commands/scale/simulator/catalog.py: those that come with it": 1,
     },
     "the machine: /proc, /sys, terminals, the folder that this process stands in": {
-        "runner/commands/scale/cpu_quota.py": 9,
+        "runner/commands/scale/cpu_quota.py": 11,
         "runner/commands/scale/fillers.py": 3,
         "runner/machine/hardware.py": 3,
         "runner/machine/memory.py": 1,
         "runner/machine/numa.py": 2,
-        "runner/machine/core_time.py": 3,
+        "runner/machine/core_time.py": 2,
+        "runner/machine/control_groups.py": 2,
         "runner/loop/rank_main.py": 1,
         "runner/loop/preflight.py": 1,
         "runner/machine/import_apart.py": 1,

@@ -23,6 +23,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 ENDLESS = 10**6  # epochs
 POLL = 0.05  # seconds
+LINES = 3  # of what a training printed that are shown if it fails
 PATIENCE = 300.0  # seconds to wait until all of them train
 
 
@@ -104,7 +105,8 @@ def _started(folder: RunFolder, group: Path) -> Process:
     """Start the run in a process that joins the group first."""
     enter = 'echo 0 > "$0" && exec "$@"', str(group / "cgroup.procs")
     resume = sys.executable, "-m", "manyheads.runner", "resume", str(folder.path)
-    return Program(("sh", "-c", *enter, *resume)).start(stdout=DISCARD, stderr=DISCARD)
+    with open(_errors(folder), "wb") as errors:
+        return Program(("sh", "-c", *enter, *resume)).start(stdout=DISCARD, stderr=errors)
 
 
 def _wait(folders: Sequence[RunFolder], started: Sequence[Process]) -> None:
@@ -112,6 +114,21 @@ def _wait(folders: Sequence[RunFolder], started: Sequence[Process]) -> None:
     for folder, process in zip(folders, started, strict=True):
         while not (folder.steps.exists() and folder.steps.read_text().count("\n") > 1):
             if process.poll() is not None or time.monotonic() > until:
-                message = "a training that uses the quota of an absent rank did not start"
+                message = f"a training that uses the quota of an absent rank did not start: {_reason(folder, process)}"
                 raise RunFailed(Failure(type="RuntimeError", message=message))
             time.sleep(0.1)
+
+
+def _reason(folder: RunFolder, process: Process) -> str:
+    """Why a training does not train: what it recorded, else the last lines that it printed."""
+    if process.returncode is None:
+        return f"it took more than {PATIENCE:.0f} s"
+    if error := (folder.read_result() or {}).get("error"):
+        return str(error.get("message"))
+    said = [line for line in _errors(folder).read_text(errors="replace").splitlines() if line.strip()]
+    return " ".join(said[-LINES:]) or f"it ended with exit code {process.returncode}"
+
+
+def _errors(folder: RunFolder) -> Path:
+    """The file of what a training prints on standard error, beside its folder."""
+    return folder.path.with_suffix(".errors")

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -73,5 +74,23 @@ def _rank(number: int) -> int:
 def test_one_that_does_not_begin_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     alone = typed("parallel=single", "data=digits", "trainer.device=cpu")
-    with quota_or_skip(0.5), pytest.raises(RunFailed, match="did not start"), fillers(alone, 1):
+    with quota_or_skip(0.5), pytest.raises(RunFailed, match="did not start: .* exit code 1"), fillers(alone, 1):
+        raise AssertionError
+
+
+def test_its_error_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    alone = typed("parallel=single", "data=digits", "trainer.device=cpu")
+    with quota_or_skip(0.5), pytest.raises(RunFailed, match="did not start: no such module"), fillers(alone, 1):
+        raise AssertionError
+
+
+@pytest.mark.tail
+@pytest.mark.processes
+def test_what_a_run_recorded_is_said(tmp_path: Path) -> None:
+    alone = typed("parallel=single", "data=digits", "trainer.device=cpu", "parameters.freeze=[nowhere]")
+    with quota_or_skip(0.5), pytest.raises(RunFailed, match="did not start: .*nowhere"), fillers(alone, 1):
         raise AssertionError
