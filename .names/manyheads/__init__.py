@@ -8,7 +8,8 @@ from manyheads.runner.machine.import_apart import Finder
 
 if TYPE_CHECKING:
     from manyheads.runner.api import Row, Sweep, run, sweep
-    from manyheads.runner.commands.scale.api import scale
+    from manyheads.runner.commands.scale.api import scale, validate_scale
+    from manyheads.runner.commands.scale.validated import Validated
     from manyheads.runner.commands.tune.api import Tuning, tune
     from manyheads.runner.errors import ConfigurationError, RunFailed
     from manyheads.runner.judge.api import Verdict, judge
@@ -25,6 +26,7 @@ __all__ = [
     "RunFailed",
     "Sweep",
     "Tuning",
+    "Validated",
     "Verdict",
     "__version__",
     "judge",
@@ -33,6 +35,7 @@ __all__ = [
     "scale",
     "sweep",
     "tune",
+    "validate_scale",
 ]
 
 # Imported when they are asked for, so that importing this package costs nothing.
@@ -47,6 +50,8 @@ _PLACES = {
     "tune": "runner.commands.tune.api",
     "Tuning": "runner.commands.tune.api",
     "scale": "runner.commands.scale.api",
+    "validate_scale": "runner.commands.scale.api",
+    "Validated": "runner.commands.scale.validated",
     "load": "runner.serve.rank.trained",
     "ConfigurationError": "runner.errors",
     "RunFailed": "runner.errors",

@@ -31,10 +31,14 @@ RANK = "manyheads.runner.commands.explain.rank.floors"
 
 
 class Subject(NamedTuple):
-    """The run to measure. ``overrides``: from which it was composed; None for a recorded run."""
+    """The run to measure. ``overrides``: from which it was composed; None for a recorded run.
+
+    ``folder``: of a recorded run, if nothing of it is changed.
+    """
 
     run: RunConfig
     overrides: list[str] | None
+    folder: Path | None = None
 
 
 def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str | None = None) -> Explanation:
@@ -88,7 +92,7 @@ def _composed(overrides: Sequence[str], config_dir: str | None) -> Subject:
 
 def _recorded(path: str, overrides: Sequence[str]) -> Subject:
     composed, folders, trust = PastConfig.authorized(path, overrides).composed("checkpoint.resume=null")
-    return Subject(checked(composed, trust=trust, folders=folders), None)
+    return Subject(checked(composed, trust=trust, folders=folders), None, None if overrides else Path(path))
 
 
 def measured(run: RunConfig) -> RunConfig:

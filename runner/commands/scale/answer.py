@@ -11,13 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands.explain.limits import BUSY
-from manyheads.runner.commands.scale.simulator.replay import Parts
+from manyheads.runner.commands.scale.recorded import Checkpoints
+from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.estimate.print_estimate import readable
 from manyheads.runner.provenance.predicted import LEDGER, Record
 from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
 
+HELD = "of 64 rows of published series, 51 were in such intervals."
 OWN = "#222222"  # the color of the run in the picture
 NAMES = {
     "computing": "computing",
@@ -51,7 +53,8 @@ class Scaled:
     parts: Annotated[Parts, "seconds of an update by what a rank is doing"]
     limit: Annotated[str, "what takes the most of an update: computing, optimizer, exchange, stragglers, data or idle"]
     help: Help
-    device_hours: Annotated[float, "device hours for a million samples"]
+    checkpoint: Annotated[float | None, "seconds of checkpoints per update, besides; null if the run recorded none"]
+    device_hours: Annotated[float, "device hours for a million samples, checkpoints included"]
     cost: Annotated[float | None, "the cost of a million samples; null without a price"]
     memory: Annotated[int | None, "bytes on the device that needs most; null if it can't be estimated"]
     fits: Annotated[bool | None, "whether that fits into the device's memory; null if it is unknown"]
@@ -81,6 +84,8 @@ class Scale(Answer):
     others: list[OtherStrategy]
     unpredicted: Annotated[dict[str, str], "strategies that cannot be predicted, and why"]
     earlier: Annotated[Record | None, "how earlier predictions compare with later runs; null if there are none"]
+    checkpoints: Annotated[Checkpoints | None, "those that the recorded run wrote; null if there are none"]
+    spread: Annotated[float, "how much longer one in e ranks takes, as a fraction of its passes"]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -117,11 +122,17 @@ class Scale(Answer):
                 f"Measured updates took up to {100 * self.varied:.0f} % longer in one round than in another: the "
                 "machine was busy, and this prediction is worth little."
             )
-        yield "Predicted, not measured: of published series, half to four fifths of the rows were in such intervals."
+        yield f"Predicted, not measured: {HELD}"
         if self.earlier is not None:
             runs = f"{self.earlier.runs} predicted run{'s' if self.earlier.runs > 1 else ''}"
             error = f"the mean error is {100 * self.earlier.mean_error:.1f} %"
             yield f"Of {runs} in {LEDGER}, {self.earlier.within} were within their intervals; {error}."
+        if self.checkpoints is not None:
+            size = readable(self.checkpoints.bytes)
+            who = "of which each rank writes its part" if self.checkpoints.sharded else "which one rank writes"
+            yield f"Checkpoints, {who}, have {size}; their time follows from the recorded run's."
+        if self.spread > Assumptions.spread:
+            yield f"The slowest ranks take {100 * self.spread:.1f} % longer, as in the recorded run."
         for each in self.rows:
             spent = ", ".join(
                 f"{NAMES[name]} {100 * value / each.seconds:.0f} %"
@@ -129,6 +140,8 @@ class Scale(Answer):
                 if value >= 0.005 * each.seconds
             )
             yield f"{each.devices} devices: {spent}."
+            if each.checkpoint is not None:
+                yield f"  Checkpoints take {1000 * each.checkpoint:.3g} ms more for each update."
             yield f"  What would help most is {each.help.what}: {each.help.factor:.2f} times as fast."
             cost = "" if each.cost is None else f", which cost {each.cost:.3g}"
             yield f"  A million samples take {each.device_hours:.3g} device hours{cost}."

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 from manyheads.runner.commands.explain.explain_run import measure
 from manyheads.runner.commands.explain.limits import BATCH, LOADER, OPTIMIZER, PASSES, UPDATE, Seconds, variation
+from manyheads.runner.commands.scale.repeats import median_error
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
@@ -22,18 +25,34 @@ RANK = "manyheads.runner.commands.scale.rank.units"
 UPDATES = "manyheads.runner.commands.scale.rank.updates"
 
 
+class Updates(NamedTuple):
+    """Measured updates. ``seconds``: per update, of the slowest rank; ``varied``: see ``limits.variation``.
+
+    ``error``: the relative standard error of the seconds, as the rounds of their launch say.
+    """
+
+    seconds: float
+    varied: float = 0.0
+    error: float = 0.0
+
+    @classmethod
+    def of(cls, result: ResultJson) -> "Updates":
+        """The updates that ranks measured."""
+        rounds = result["floors"][UPDATE]
+        found = Seconds.of(rounds)
+        return cls(found.median, variation({UPDATE: found}), median_error(rounds))
+
+
 @dataclass(frozen=True)
 class MeasuredStep:
     """The measurement of an update on one device.
 
-    ``step``: the update as data; ``seconds``: its duration; ``folder``: of the measurement; ``varied``: see
-    ``limits.variation``.
+    ``step``: the update as data; ``updates``: its duration; ``folder``: of the measurement.
     """
 
     step: Step
-    seconds: float
+    updates: Updates
     folder: Path
-    varied: float = 0.0
 
     @property
     def samples(self) -> float:
@@ -45,13 +64,12 @@ def measured_step(run: RunConfig, *, samples: int, threads: int | str = "auto") 
     """Measure an update on one device, with micro-batches of ``samples``. Raises ConfigurationError, RunFailed."""
     alone = alone_run(run, samples=samples, threads=threads)
     folder, result = measure(alone, rank=RANK)
-    found = {name: Seconds.of(rounds) for name, rounds in result["floors"].items()}
-    seconds = {name: each.median for name, each in found.items()}
-    return MeasuredStep(_step(alone, result, seconds), seconds[UPDATE], folder, variation(found))
+    seconds = {name: median(rounds) for name, rounds in result["floors"].items()}
+    return MeasuredStep(_step(alone, result, seconds), Updates.of(result), folder)
 
 
-def wrapped_seconds(run: RunConfig, *, samples: int, threads: int | str = "auto") -> float | None:
-    """Seconds of the same update with the run's own strategy on one rank: its wrapper takes time without any exchange.
+def wrapped_updates(run: RunConfig, *, samples: int, threads: int | str = "auto") -> Updates | None:
+    """The same update with the run's own strategy on one rank: its wrapper takes time without any exchange.
 
     None if the strategy needs more ranks, or always has one process.
     """
@@ -65,7 +83,7 @@ def wrapped_seconds(run: RunConfig, *, samples: int, threads: int | str = "auto"
     except ConfigurationError:
         return None
     _, result = measure(one, rank=UPDATES)
-    return Seconds.of(result["floors"][UPDATE]).median
+    return Updates.of(result)
 
 
 def alone_run(run: RunConfig, *, samples: int, threads: int | str) -> RunConfig:

@@ -1,9 +1,11 @@
 """The network between this machine's ranks (latency, start, bandwidths), from the seconds of all-reduces by payload."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
+from manyheads.runner.commands.scale.repeats import median_error
 from manyheads.runner.commands.scale.simulator.network import Link
 
 PAYLOADS = tuple(2**power for power in (12, 16, 18, 20, 22, 24))  # bytes
@@ -14,17 +16,23 @@ CLEAR = 0.3  # a bandwidth can be computed from an all-reduce if its bytes take 
 
 @dataclass(frozen=True)
 class Sums:
-    """Measured all-reduces over ``ranks``. ``seconds``: by bytes; ``slowdown``: as in the simulator's assumptions."""
+    """Measured all-reduces over ``ranks``. ``seconds``: by bytes; ``slowdown``: as in the simulator's assumptions.
+
+    ``error``: the relative standard error of the seconds, as the rounds say: its root mean square over payloads.
+    """
 
     ranks: int
     seconds: Mapping[int, float]
     slowdown: float
+    error: float = 0.0
 
     @classmethod
     def of(cls, ranks: int, rounds: Mapping[str, Sequence[float]]) -> "Sums":
         """The medians over ``rounds``, which have the form in which the ranks wrote them."""
-        seconds = {int(size): median(found) for size, found in rounds.items() if size != BESIDE}
-        return cls(ranks, seconds, median(rounds[BESIDE]))
+        sizes = {int(size): found for size, found in rounds.items() if size != BESIDE}
+        squares = [median_error(found) ** 2 for found in sizes.values()]
+        seconds = {size: median(found) for size, found in sizes.items()}
+        return cls(ranks, seconds, median(rounds[BESIDE]), math.sqrt(fmean(squares)))
 
 
 def link_of(few: Sums, many: Sums, *, cycle: float) -> Link:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from manyheads.runner.commands.scale.answer import Help, OtherStrategy, Scaled
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
+from manyheads.runner.commands.scale.recorded import Checkpoints
 from manyheads.runner.commands.scale.simulator.network import Cluster
 from manyheads.runner.commands.scale.simulator.predict import Exchanged, Measured, Prediction, fitted, predict, replayed
 from manyheads.runner.commands.scale.simulator.replay import Assumptions
@@ -27,8 +28,8 @@ class Plan:
     """The inputs of predictions.
 
     ``available``: bytes of a device's memory. ``small``, ``large``: the steps with the smallest and the largest
-    micro-batches of all targets. ``memory``: bytes that each target needs. ``measured_on``: what predictions start
-    from; None for ``large``, on one device.
+    micro-batches of all targets. ``memory``: bytes that each target needs. ``measured``: what predictions start from.
+    ``checkpoints``: those that the run wrote; None if it is not known.
     """
 
     run: RunConfig
@@ -39,13 +40,9 @@ class Plan:
     large: MeasuredStep
     memory: list[int | None]
     price: float | None
+    measured: Measured
     assumptions: Assumptions = field(default_factory=Assumptions)
-    measured_on: Measured | None = None
-
-    @property
-    def measured(self) -> Measured:
-        """The measurement from which predictions start."""
-        return self.measured_on or Measured(1, self.large.seconds, self.large.step)
+    checkpoints: Checkpoints | None = None
 
     def step(self, fitted: Step, devices: int) -> Step:
         """The step of one of so many devices, if ``fitted`` is the step of the measured device."""
@@ -70,28 +67,36 @@ class Plan:
         return [self._row(*each) for each in zip(self.targets, found, self.memory, strict=True)]
 
     def _row(self, target: Target, found: Prediction, memory: int | None) -> Scaled:
-        speed = target.batch / found.seconds
-        hours = found.devices * MILLION / speed / HOUR
+        checkpoint = self._checkpoint(target)
+        hours = found.devices * MILLION / target.batch * (found.seconds + (checkpoint or 0.0)) / HOUR
         return Scaled(
             devices=found.devices,
             seconds=found.seconds,
             low=found.low,
             high=found.high,
-            samples_per_second=speed,
+            samples_per_second=target.batch / found.seconds,
             efficiency=self._efficiency(target, found.seconds),
             batch=target.batch,
             parts=found.parts,
             limit=max(vars(found.parts), key=lambda name: getattr(found.parts, name)),
             help=self._help(target),
+            checkpoint=checkpoint,
             device_hours=hours,
             cost=None if self.price is None else hours * self.price,
             memory=memory,
             fits=None if memory is None else memory <= self.available,
         )
 
+    def _checkpoint(self, target: Target) -> float | None:
+        """Seconds of checkpoints per update; None if the run recorded none."""
+        if self.checkpoints is None:
+            return None
+        per_machine = self.cluster.per_machine
+        return self.checkpoints.per_update(devices=target.devices, per_machine=per_machine, batch=target.batch)
+
     def _efficiency(self, target: Target, seconds: float) -> float:
         """Samples per second and device, relative to the measured device."""
-        measured = self.large.samples * self.large.step.micro_batches / self.large.seconds
+        measured = self.large.samples * self.large.step.micro_batches / self.large.updates.seconds
         return target.batch / seconds / target.devices / measured
 
     def _help(self, target: Target) -> Help:
@@ -133,7 +138,7 @@ class Plan:
 
     def _other(self, option: ParallelOption) -> OtherStrategy:
         """The efficiency of a strategy with the same batch and micro-batch sizes; the micro-batches' number follows."""
-        fitted_step, found = self._fitted(Measured(1, self.large.seconds, self.large.step)), []
+        fitted_step, found = self._fitted(Measured(1, self.large.updates.seconds, self.large.step)), []
         for each in self.targets:
             exchanges = _exchanged(option)(each.devices)
             count = each.batch // (exchanges.layout.data_size * each.samples)

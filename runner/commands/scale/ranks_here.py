@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from manyheads.runner.commands.explain.explain_run import measure
-from manyheads.runner.commands.explain.limits import UPDATE, Seconds, variation
 from manyheads.runner.commands.scale.cpu_quota import quotas
 from manyheads.runner.commands.scale.fillers import Fillers, fillers
-from manyheads.runner.commands.scale.measured_step import MeasuredStep, alone_run, measured_step, wrapped_seconds
+from manyheads.runner.commands.scale.measured_step import (
+    MeasuredStep,
+    Updates,
+    alone_run,
+    measured_step,
+    wrapped_updates,
+)
 from manyheads.runner.commands.scale.network_here import Sums
 from manyheads.runner.commands.scale.targets import Target
 from manyheads.runner.config import saved
@@ -20,13 +24,6 @@ from manyheads.runner.run.json_types import ResultJson
 
 RANK = "manyheads.runner.commands.scale.rank"
 USED = 0.9  # fraction of the cores for all ranks together: the launcher and the system need the rest
-
-
-class Updates(NamedTuple):
-    """Measured updates. ``seconds``: per update, of the slowest rank; ``varied``: see ``limits.variation``."""
-
-    seconds: float
-    varied: float
 
 
 @dataclass
@@ -76,17 +73,15 @@ class RanksHere:
         with self._beside(1):
             return measured_step(self.run, samples=samples, threads=self.threads)
 
-    def wrapped(self, samples: int) -> float | None:
-        """Seconds of an update on one rank with the run's strategy; None if it needs more. See ``wrapped_seconds``."""
+    def wrapped(self, samples: int) -> Updates | None:
+        """Updates on one rank with the run's strategy; None if it needs more. See ``wrapped_updates``."""
         with self._beside(1):
-            return wrapped_seconds(self.run, samples=samples, threads=self.threads)
+            return wrapped_updates(self.run, samples=samples, threads=self.threads)
 
     def updates(self, target: Target) -> Updates:
         """Measure updates on several ranks."""
         run = self.started_on(target.devices, batch=target.batch)
-        result = self._measure(run, target.devices, rank="updates")
-        found = {UPDATE: Seconds.of(result["floors"][UPDATE])}
-        return Updates(found[UPDATE].median, variation(found))
+        return Updates.of(self._measure(run, target.devices, rank="updates"))
 
     def sums(self, target: Target) -> Sums:
         """Measure all-reduces between these ranks, by the library that the run's strategy uses."""

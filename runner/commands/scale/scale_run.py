@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from manyheads.runner.commands.explain.explain_run import subject_of
 from manyheads.runner.commands.scale.answer import Scale, Scaled
-from manyheads.runner.commands.scale.measured_step import measured_step, wrapped_seconds
+from manyheads.runner.commands.scale.measured_step import MeasuredStep, measured_step, wrapped_updates
 from manyheads.runner.commands.scale.plan import Plan
+from manyheads.runner.commands.scale.recorded import Recorded
+from manyheads.runner.commands.scale.repeats import between_launches
 from manyheads.runner.commands.scale.simulator import catalog
 from manyheads.runner.commands.scale.simulator.predict import Measured
 from manyheads.runner.commands.scale.targets import OF_RUN, Target, counts, memory_of, target_of
 from manyheads.runner.errors import ConfigurationError, not_allowed
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance import predicted
 from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.json_types import PredictedJson
@@ -46,7 +49,8 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
     chosen = None if terms.device is None else catalog.device(terms.device)
     if terms.price is not None and not 0 < terms.price < math.inf:
         raise not_allowed("--price", terms.price, "a number above 0")
-    run = subject_of(words, config_dir=config_dir).run
+    subject = subject_of(words, config_dir=config_dir)
+    run, recorded = subject.run, Recorded.of(subject.folder, subject.run)
     if chosen is None and run.on_gpus:
         raise ConfigurationError(
             f"{catalog.DEVICE} is not set: it says how GPUs are connected within a machine. Allowed: "
@@ -56,15 +60,12 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
     name = terms.device or CPU
     device = chosen or catalog.device(name)
     targets = [target_of(run, count, terms.batch) for count in devices]
-    sizes = sorted({each.samples for each in targets})
-    large = measured_step(run, samples=sizes[-1])
-    small = large if sizes[0] == sizes[-1] else measured_step(run, samples=sizes[0])
-    wrapped = wrapped_seconds(run, samples=sizes[-1])
-    start = Measured(1, wrapped or large.seconds, large.step)
+    small, large, start = _measured(run, targets)
     memory = memory_of(targets, device.memory, name)  # last: it runs torch in this process, which forks ranks
     price = terms.price if terms.price is not None else device.price or None
     cluster = catalog.cluster(device, link)
-    plan = Plan(run, targets, cluster, device.memory, small, large, memory, price, measured_on=start)
+    usual, checkpoints = recorded.assumptions, recorded.checkpoints
+    plan = Plan(run, targets, cluster, device.memory, small, large, memory, price, start, usual, checkpoints)
     others, unpredicted = plan.others()
     earlier = predicted.record()
     found = Scale(
@@ -72,12 +73,14 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
         parallel=run.parallel.name,
         network=terms.network,
         device=name,
-        measured=large.seconds,
-        varied=max(small.varied, large.varied),
+        measured=large.updates.seconds,
+        varied=max(small.updates.varied, large.updates.varied),
         rows=plan.rows(),
         others=others,
         unpredicted=unpredicted,
         earlier=earlier,
+        checkpoints=checkpoints,
+        spread=usual.spread,
     )
     predicted.keep(
         _kept(each, row, terms.network, name, device.per_machine) for each, row in zip(targets, found.rows, strict=True)
@@ -86,6 +89,16 @@ def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, 
         image.write(found.picture(form=image.form))
         print(f"wrote {image.path}", file=sys.stderr)
     return found
+
+
+def _measured(run: RunConfig, targets: Sequence[Target]) -> tuple[MeasuredStep, MeasuredStep, Measured]:
+    """The steps with the smallest and with the largest micro-batch, and what predictions start from."""
+    sizes = sorted({each.samples for each in targets})
+    large = measured_step(run, samples=sizes[-1])
+    small = large if sizes[0] == sizes[-1] else measured_step(run, samples=sizes[0])
+    alone = wrapped_updates(run, samples=sizes[-1]) or large.updates
+    launches = between_launches(on_gpus=run.on_gpus)
+    return small, large, Measured(1, alone.seconds, large.step, error=alone.error, launches=launches)
 
 
 def _kept(target: Target, row: Scaled, network: str, device: str, per_machine: int) -> PredictedJson:

@@ -1,7 +1,8 @@
 """The answer of ``manyheads scale --validate``: predictions, and what was measured afterwards."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -49,6 +50,14 @@ class Validated(Answer):
     slowdown: Annotated[float, "measured seconds that computing loses for each second of a concurrent exchange"]
     varied: Annotated[float, "the largest fraction by which updates took longer in one round than in another"]
     rows: list[Compared]
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> "Validated":
+        """From the command's JSON."""
+        found, rows = result["network"], [Compared(**each) for each in result["rows"]]
+        curve = tuple((size, part) for size, part in found["curve"])
+        network = Link(**{**found, "curve": curve, "algorithms": tuple(found["algorithms"])})
+        return cls(**{**result, "network": network, "rows": rows})
 
     @property
     def mean_error(self) -> float:

@@ -1,8 +1,9 @@
 """Predictions of runs on this machine, and what they then took: ``python -m tests.commands.scale.here predict [case]``.
 
-``predict`` measures one rank, two ranks and the network of each case, and writes predictions into here.json; committed
-before ``compare`` runs them; ``table`` prints both for docs/scale.md. Cases of machines with a limited bandwidth run in
-network namespaces (``tests/launchers/nodes/cluster.py``), as root. Needs a machine that does nothing else.
+``predict`` measures one rank, two ranks and the network of each case of CASES, and writes predictions into
+here_held_out.json; committed before ``compare`` runs them; ``table`` prints both for docs/scale.md. here.json has the
+runs to which the intervals were fitted since (``fitted.py``). Cases of machines with a limited bandwidth run in network
+namespaces (``tests/launchers/nodes/cluster.py``), as root. Needs a machine that does nothing else.
 """
 
 import json
@@ -28,26 +29,30 @@ from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.option.run_config import RunConfig
+from tests.commands.scale.fitted import renewed
 from tests.launchers.nodes.cluster import Cluster, started
 
-FILE = Path(__file__).with_suffix(".json")
+DEVELOPMENT, HELD_OUT = (Path(__file__).with_name(f"{name}.json") for name in ("here", "here_held_out"))
 RANKS = (2, 3, 4)
 DIGITS, GPT = "data=digits", "experiment=gpt_nano"
 CNN, MLP, NANO = "small_cnn", "mlp of 4.2 million weights", "gpt nano"
+CNN_ADAM, NANO_ADAM = f"{CNN} with Adam", f"{NANO} with AdamW"
 MODELS = {
     CNN: (DIGITS, "model=small_cnn", "data.batch_size=64"),
     MLP: (DIGITS, "model=mlp", "model.width=1024", "data.batch_size=64"),
     NANO: (GPT, "data.batch_size=4"),
 }
+MODELS[CNN_ADAM] = (*MODELS[CNN], "optimizer=adam")
+MODELS[NANO_ADAM] = (*MODELS[NANO], "optimizer=adamw", "parameters.groups=[]")
 STRATEGIES = {
     "DDP": ("parallel=ddp",),
     "Horovod over Gloo": ("parallel=horovod", "launcher=horovodrun", "launcher.controller=gloo"),
     "Horovod over MPI": ("parallel=horovod", "launcher=mpirun"),
     "FSDP": ("parallel=fsdp",),
-    "ZeRO-1": ("parallel=zero1", "optimizer=adam"),
+    "ZeRO-1": ("parallel=zero1",),  # with optimizer=adam in here.json
+    "local SGD": ("parallel=local_sgd", "parallel.start=0"),
     "pipeline": ("parallel=pipeline", "trainer.grad_accumulation=8", "data.batch_size=128", "model.depth=6"),
 }
-LEFT_OUT = {("FSDP", CNN), ("ZeRO-1", CNN), ("FSDP", NANO), ("ZeRO-1", NANO), ("pipeline", CNN), ("pipeline", NANO)}
 RATES = {"100 Mb/s": "100mbit", "1 Gb/s": "1gbit"}  # between machines that are network namespaces
 HERE = ("here", "elsewhere")  # in place of a rate: all cases of one machine, or of several
 # As the namespaces' own /sys has no control groups.
@@ -69,8 +74,11 @@ class Case(NamedTuple):
         return (*MODELS[self.model], *STRATEGIES[self.strategy], "trainer.device=cpu")
 
 
-CASES = [Case(strategy, model) for model in MODELS for strategy in STRATEGIES if (strategy, model) not in LEFT_OUT] + [
-    Case("DDP", model, rate) for rate in RATES for model in (CNN, NANO)
+CASES = [
+    *(Case(strategy, NANO_ADAM) for strategy in ("FSDP", "ZeRO-1", "Horovod over Gloo", "Horovod over MPI")),
+    *(Case(strategy, CNN_ADAM) for strategy in ("FSDP", "ZeRO-1")),
+    Case("local SGD", MLP),
+    Case("DDP", MLP, "1 Gb/s"),
 ]
 
 
@@ -117,10 +125,11 @@ def predict(here: Here) -> dict[str, Any]:
     found = predictions(here.run, targets(here.run), basis)
     rows = [{"start": start, **asdict(each)} for start, several in found.items() for each in several]
     return {
-        "alone": basis.large.seconds,
-        "wrapped": basis.wrapped,
+        "alone": basis.large.updates.seconds,
+        "wrapped": basis.wrapped and basis.wrapped.seconds,
         "two": basis.two.seconds,
-        "varied": max(basis.large.varied, basis.two.varied),
+        "again": basis.again.seconds,
+        "varied": basis.varied,
         "slowdown": basis.slowdown,
         "link": asdict(basis.link(here.run)),
         "predictions": [{key: row[key] for key in ("start", "devices", "seconds", "low", "high")} for row in rows],
@@ -140,23 +149,25 @@ def rows_of(content: dict[str, Any]) -> list[Compared]:
     return [Compared(**each, measured=content["measured"][str(each["devices"])]) for each in content["predictions"]]
 
 
-def table(found: dict[str, Any]) -> str:
-    """Errors of the predicted times in per cent, in Markdown."""
+def table(found: dict[str, Any], now: dict[str, list[Compared]] | None = None) -> str:
+    """Errors of the predicted times in per cent, in Markdown. ``now``: with intervals fitted since, by name."""
     columns = [(1, 2), (1, 3), (1, 4), (FEW, 3), (FEW, 4)]
-    lines = ["| run | " + " | ".join(f"{a} to {b}" for a, b in columns) + " | mean | within |"]
-    lines.append("|---|" + "---|" * (len(columns) + 2))
+    ends = ["mean", "within", *([] if now is None else ["within, fitted"])]
+    titles = ["run", *(f"{a} to {b}" for a, b in columns), *ends]
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for name, content in found.items():
         if "measured" in content:
             rows = {(each.start, each.devices): each for each in rows_of(content)}
             errors = [100 * rows[key].error for key in columns]
             mean, within = sum(map(abs, errors)) / len(errors), sum(each.is_within for each in rows.values())
             cells = " | ".join(f"{each:+.1f}" for each in errors)
-            lines.append(f"| {name} | {cells} | {mean:.1f} | {within} of {len(rows)} |")
+            since = "" if now is None else f" {sum(each.is_within for each in now[name])} of {len(now[name])} |"
+            lines.append(f"| {name} | {cells} | {mean:.1f} | {within} of {len(rows)} |{since}")
     return "\n".join(lines)
 
 
-def read() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+def read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     return found
 
 
@@ -189,15 +200,16 @@ def do(what: str, cases: list[Case], hosts: tuple[str, ...], extra: tuple[str, .
             except (ConfigurationError, RunFailed):
                 traceback.print_exc()  # the other cases remain
                 continue
-            before = read()
+            before = read(HELD_OUT)
             content = {**(before.get(str(case), {}) if what == "compare" else {}), **found}
-            FILE.write_text(json.dumps({**before, str(case): content}, indent=1) + "\n")
+            HELD_OUT.write_text(json.dumps({**before, str(case): content}, indent=1) + "\n")
             print(case, json.dumps(found), file=sys.stderr)
 
 
 def main(what: str, chosen: str = "", rate: str = "", hosts: str = "", *extra: str) -> None:
     if what == "table":
-        sys.stdout.write(table(read()) + "\n")
+        known = read(DEVELOPMENT)
+        sys.stdout.write(f"{table(known, renewed(known))}\n\n{table(read(HELD_OUT))}\n")
         return
     wanted = [each for each in CASES if chosen in str(each) and rate in (each.rate, "", HERE[bool(each.rate)])]
     common: dict[Any, Any] = {}

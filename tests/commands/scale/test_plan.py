@@ -10,10 +10,13 @@ import manyheads
 from manyheads.runner.commands.explain.explain_run import Subject
 from manyheads.runner.commands.scale import api, scale_run
 from manyheads.runner.commands.scale.answer import Scale
-from manyheads.runner.commands.scale.measured_step import MeasuredStep, between
+from manyheads.runner.commands.scale.measured_step import MeasuredStep, Updates, between
 from manyheads.runner.commands.scale.plan import Plan
+from manyheads.runner.commands.scale.recorded import Checkpoints
 from manyheads.runner.commands.scale.scale_run import Terms, scale
 from manyheads.runner.commands.scale.simulator import catalog
+from manyheads.runner.commands.scale.simulator.predict import Measured
+from manyheads.runner.commands.scale.simulator.replay import Assumptions
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.commands.scale.targets import counts, memory_of, target_of
 from manyheads.runner.errors import ConfigurationError
@@ -24,8 +27,8 @@ from manyheads.runner.run.json_schema import to_json
 from tests.in_process import small, typed
 
 UNITS = tuple(Unit(2.5e7, 0.25, 1e5) for _ in range(4))
-LARGE = MeasuredStep(Step(UNITS, 0.05, 0.1, optimizer=0.01, samples=8), 0.16, Path("large"))
-SMALL = MeasuredStep(Step(UNITS, 0.02, 0.04, optimizer=0.01, samples=2), 0.07, Path("small"))
+LARGE = MeasuredStep(Step(UNITS, 0.05, 0.1, optimizer=0.01, samples=8), Updates(0.16), Path("large"))
+SMALL = MeasuredStep(Step(UNITS, 0.02, 0.04, optimizer=0.01, samples=2), Updates(0.07), Path("small"))
 EARLIER = Record(4, 0.062, 3)
 DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
 
@@ -34,17 +37,25 @@ def run_of(*overrides: str) -> RunConfig:
     return RunConfig.of(small(*overrides))
 
 
-def plan(*devices: int, network: str = "10gbe", price: float | None = None, batch: str = "run") -> Plan:
+def plan(
+    *devices: int,
+    network: str = "10gbe",
+    price: float | None = None,
+    batch: str = "run",
+    checkpoints: Checkpoints | None = None,
+) -> Plan:
     run = run_of(*DDP)
     targets = [target_of(run, count, batch) for count in devices]
     cluster = catalog.cluster(catalog.device("cpu"), catalog.network(network))
     memory: list[int | None] = [10**9 * count for count in devices]
-    return Plan(run, targets, cluster, 3.5e9, SMALL, LARGE, memory, price)
+    start = Measured(1, 0.16, LARGE.step)
+    return Plan(run, targets, cluster, 3.5e9, SMALL, LARGE, memory, price, start, checkpoints=checkpoints)
 
 
 def answer(found: Plan) -> Scale:
     others, unpredicted = found.others()
-    return Scale(Path("x"), "ddp", "10gbe", "cpu", 0.16, 0.5, found.rows(), others, unpredicted, EARLIER)
+    known = found.rows(), others, unpredicted, EARLIER, found.checkpoints, found.assumptions.spread
+    return Scale(Path("x"), "ddp", "10gbe", "cpu", 0.16, 0.5, *known)
 
 
 def test_one_device_takes_what_was_measured() -> None:
@@ -89,6 +100,15 @@ def test_cost_and_memory() -> None:
     assert answer(plan(2)).exit_code == 0
 
 
+def test_checkpoints_add_to_the_cost_alone() -> None:
+    wrote = Checkpoints(10**9, sharded=False, seconds=0.05, batch=8, by_epoch=True, share=1.0)
+    (plain,), (row,) = plan(2, price=3.0).rows(), plan(2, price=3.0, checkpoints=wrote).rows()
+    assert (plain.checkpoint, row.checkpoint) == (None, 0.05)
+    assert (row.seconds, row.low, row.high) == (plain.seconds, plain.low, plain.high)
+    assert row.device_hours - plain.device_hours == pytest.approx(2 * 1e6 / 8 * 0.05 / 3600)
+    assert row.cost == pytest.approx(3.0 * row.device_hours)
+
+
 def test_other_strategies_are_predicted_or_it_is_said_why_not() -> None:
     others, unpredicted = plan(2, 4).others()
     assert {"zero1", "fsdp", "horovod", "tensor"} <= {each.parallel for each in others}
@@ -96,6 +116,15 @@ def test_other_strategies_are_predicted_or_it_is_said_why_not() -> None:
     assert unpredicted.keys() == {"single", "replicated"}
     slow, _ = plan(2, 4, batch="device").others()
     assert all(0 < value <= 1.001 for each in slow for value in each.efficiency)
+
+
+def test_checkpoints_and_slow_ranks_of_the_run_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    wrote = Checkpoints(10**9, sharded=True, seconds=0.05, batch=8, by_epoch=False, share=1.0)
+    answer(replace(plan(2, checkpoints=wrote), assumptions=Assumptions(spread=0.04))).show()
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Checkpoints, of which each rank writes its part, have 1.00 GB" in text
+    assert "Checkpoints take 25 ms more for each update" in text
+    assert "The slowest ranks take 4.0 % longer, as in the recorded run" in text
 
 
 def test_what_is_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import manyheads
 from manyheads.runner.commands import scale as command
-from manyheads.runner.commands.scale import validation
-from manyheads.runner.commands.scale.measured_step import MeasuredStep
+from manyheads.runner.commands.scale import api, validation
+from manyheads.runner.commands.scale.measured_step import MeasuredStep, Updates
 from manyheads.runner.commands.scale.network_here import BESIDE, PAYLOADS, Sums, link_of
-from manyheads.runner.commands.scale.ranks_here import RanksHere, Updates
+from manyheads.runner.commands.scale.ranks_here import RanksHere
 from manyheads.runner.commands.scale.simulator.network import Cluster, Group, Link
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.commands.scale.targets import Target, target_of
@@ -24,8 +26,10 @@ from manyheads.runner.commands.scale.validation import measured_basis, predictio
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.answer import ChildEnd
 from manyheads.runner.run.json_schema import to_json
 from tests.commands.scale import here
+from tests.commands.scale.fitted import renewed
 from tests.commands.scale.test_cpu_quota import quota_or_skip
 from tests.conftest import ROOT, execute
 from tests.in_process import small
@@ -49,15 +53,15 @@ class Given(RanksHere):
 
     def alone(self, samples: int) -> MeasuredStep:
         self.asked.append("alone")
-        return MeasuredStep(replace(STEP, samples=samples), 0.16, Path("alone"))
+        return MeasuredStep(replace(STEP, samples=samples), Updates(0.16), Path("alone"))
 
-    def wrapped(self, samples: int) -> float | None:
+    def wrapped(self, samples: int) -> Updates | None:
         self.asked.append("wrapped")
         return None
 
     def updates(self, target: Target) -> Updates:
         self.asked.append(f"updates {target.devices}")
-        return Updates(0.2, 0.02)
+        return Updates(0.2, 0.02, 0.01)
 
     def sums(self, target: Target) -> Sums:
         self.asked.append(f"sums {target.devices}")
@@ -102,6 +106,7 @@ def test_a_network_without_any_clear_bandwidth_is_one_of_latency() -> None:
 def test_rounds_become_medians() -> None:
     found = Sums.of(2, {"4096": [3.0, 1.0, 2.0], BESIDE: [0.1, 0.9, 0.5]})
     assert (found.seconds, found.slowdown) == ({4096: 2.0}, 0.5)
+    assert found.error == pytest.approx(math.sqrt(math.pi / 2) / math.sqrt(3) / 2)
 
 
 def test_more_ranks_are_predicted_from_one_and_from_two() -> None:
@@ -118,9 +123,19 @@ def test_more_ranks_are_predicted_from_one_and_from_two() -> None:
 
 def test_everything_that_predictions_follow_from_is_measured_before_the_runs(given: list[str]) -> None:
     found = validate([*DDP, "trainer.device=cpu"], devices="2,4", batch="device")
-    assert given == ["alone", "sums 2", "wrapped", "updates 2", "sums 4", "updates 2", "updates 4"]
+    assert given == ["alone", "sums 2", "wrapped", "updates 2", "updates 2", "sums 4", "updates 2", "updates 4"]
     assert [(each.start, each.devices, each.measured) for each in found.rows] == [(1, 2, 0.2), (1, 4, 0.2), (2, 4, 0.2)]
     assert found.cpus == pytest.approx(0.9 * hardware.cpu_cores() / 4)
+
+
+def test_launches_that_differ_widen_the_intervals() -> None:
+    run = RunConfig.of(small(*DDP))
+    targets = [target_of(run, count, "device") for count in (2, 3)]
+    basis = measured_basis(Given(run, 3), targets)
+    near, far = (predictions(run, targets, replace(basis, again=Updates(seconds))) for seconds in (0.2, 0.3))
+    for start in (1, 2):
+        assert [each.seconds for each in near[start]] == [each.seconds for each in far[start]]
+        assert all(one.high < other.high for one, other in zip(near[start], far[start], strict=True))
 
 
 def test_what_is_shown(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,6 +159,17 @@ def test_runs_without_ranks_on_this_machine_are_refused(words: list[str], key: s
     with pytest.raises(ConfigurationError) as refused:
         validate([*words, "trainer.device=cpu"], devices="2", batch="device")
     assert refused.value.key == key
+    assert not given
+
+
+@pytest.mark.parametrize(("devices", "words"), [("1", "above 1"), ("2,64", "up to"), ("two", "whole numbers")])
+def test_numbers_of_ranks_that_cannot_be_compared_here_are_refused(
+    devices: str, words: str, given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "cpu_cores", lambda: 2)
+    with pytest.raises(ConfigurationError, match=words) as refused:
+        validate([*DDP, "trainer.device=cpu"], devices=devices, batch="device")
+    assert refused.value.key == "--devices"
     assert not given
 
 
@@ -190,5 +216,37 @@ def test_the_table_has_errors_and_how_many_are_within() -> None:
     ]
 
 
+def test_intervals_that_were_fitted_since_are_a_column_of_their_own() -> None:
+    known = here.read(here.DEVELOPMENT)
+    name = "DDP, small_cnn"
+    now = renewed({name: known[name]})
+    assert [each.seconds for each in now[name]] == [each.seconds for each in here.rows_of(known[name])]
+    assert all(new.low < old.low for new, old in zip(now[name], here.rows_of(known[name]), strict=True))
+    (row,) = here.table({name: known[name]}, now).splitlines()[2:]
+    assert row.endswith(f"| 1 of 5 | {sum(each.is_within for each in now[name])} of 5 |")
+
+
 def test_the_documentation_has_what_was_reached() -> None:
-    assert here.table(here.read()) in (ROOT / "docs" / "scale.md").read_text()
+    text = (ROOT / "docs" / "scale.md").read_text()
+    known, later = here.read(here.DEVELOPMENT), here.read(here.HELD_OUT)
+    assert here.table(known, renewed(known)) in text
+    assert not later or here.table(later) in text
+
+
+def test_python_gets_what_was_compared(given: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = validate([*DDP, "trainer.device=cpu"], devices="3", batch="device")
+    asked: list[str] = []
+
+    def call(*words: str) -> ChildEnd:
+        asked.extend(words)
+        return ChildEnd(found.exit_code, json.loads(json.dumps({"result": to_json(found)})))
+
+    monkeypatch.setattr(api, "call", call)
+    assert manyheads.validate_scale(["parallel=ddp"], devices=[3], batch="device") == found
+    assert asked == ["scale", "parallel=ddp", "--validate", "--devices", "3", "--batch", "device"]
+
+
+def test_python_gets_why_it_was_refused() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        manyheads.validate_scale(["parallel=single", "trainer.device=cpu"])
+    assert refused.value.key == "parallel"

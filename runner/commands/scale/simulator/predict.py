@@ -4,8 +4,8 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
+from manyheads.runner.commands.scale.simulator.interval import Range, middle, model_error, widened
 from manyheads.runner.commands.scale.simulator.network import Cluster
 from manyheads.runner.commands.scale.simulator.pipeline import pipelined
 from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts, Replay
@@ -13,33 +13,42 @@ from manyheads.runner.commands.scale.simulator.step import Step
 from manyheads.runner.parallel.exchanges import Exchanges
 
 DRAWS = 60  # random variations of the assumptions, for an interval
-COVERED = 0.8  # fraction of measured times that should be within their intervals
 CLOSE_ENOUGH = 1e-4  # relative difference allowed between the measured time and the replayed one
 # How far the assumptions may be off, as the standard deviation of their logarithms.
 UNCERTAIN = {"spread": 0.7, "slowdown": 0.7, "rate": 0.25, "latency": 0.4}
-PER_DOUBLING = 0.012  # relative standard deviation of unmodelled effects, for each doubling of the devices
 
 Exchanged = Callable[[int], Exchanges]  # returns what a strategy exchanges on a number of devices
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured seconds of an update on a number of devices. ``step``: the update of one of them."""
+    """The measured seconds of an update on a number of devices. ``step``: the update of one of them.
+
+    Relative standard deviations: ``error``, of the measured seconds in their launch; ``launches``, from one launch of
+    the same run to another; ``network``, of measured bandwidths and latencies, beyond those of UNCERTAIN.
+    """
 
     devices: int
     seconds: float
     step: Step
+    error: float = 0.0
+    launches: float = 0.0
+    network: float = 0.0
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted update on ``devices``. ``low``, ``high``: the interval of its seconds; ``parts``: its parts."""
+    """The predicted update on ``devices``. ``low``, ``high``: the interval of its seconds; ``parts``: its parts.
+
+    ``replays``: the part of the interval that follows from the assumptions alone.
+    """
 
     devices: int
     seconds: float
     low: float
     high: float
     parts: Parts
+    replays: Range
 
 
 def replayed(step: Step, exchanges: Exchanges, cluster: Cluster, assumptions: Assumptions) -> Parts:
@@ -80,33 +89,28 @@ def predict(
 
     ``target``: returns the step of one of so many devices, from the fitted step, if their batches differ.
     """
-    middle = assumptions or Assumptions()
+    usual = assumptions or Assumptions()
     numbers = random.Random(0)  # the same interval each time
-    draws = [_drawn(middle, numbers) for _ in range(DRAWS)]
-    steps = [fitted(measured, exchanged, cluster, each) for each in (middle, *draws)]
+    draws = [_drawn(usual, numbers, measured.network) for _ in range(DRAWS)]
+    steps = [fitted(measured, exchanged, cluster, each) for each in (usual, *draws)]
     found = []
     for count in devices:
-        times = [
+        best, *times = (
             replayed(target(step, count), exchanged(count), cluster, each)
-            for step, each in zip(steps, (middle, *draws), strict=True)
-        ]
-        best = times[0]
-        unknown = PER_DOUBLING * abs(math.log2(count / measured.devices))
-        low, high = _interval(best.seconds, [each.seconds for each in times[1:]], unknown)
-        found.append(Prediction(count, best.seconds, low, high, best))
+            for step, each in zip(steps, (usual, *draws), strict=True)
+        )
+        replays = middle([each.seconds for each in times])
+        model = model_error(exchanged(count), devices=count, measured_on=measured.devices)
+        # Both launches vary: the measured one, and the one that is predicted.
+        errors = model, measured.error, measured.launches, measured.launches
+        low, high = widened(best.seconds, replays, *errors)
+        found.append(Prediction(count, best.seconds, low, high, best, replays))
     return found
 
 
-def _drawn(middle: Assumptions, numbers: random.Random) -> Assumptions:
-    factors = {name: math.exp(numbers.gauss(0, sigma)) for name, sigma in UNCERTAIN.items()}
-    return replace(middle, **{name: getattr(middle, name) * factor for name, factor in factors.items()})
-
-
-def _interval(best: float, draws: list[float], unknown: float) -> tuple[float, float]:
-    """The interval of COVERED of the draws, widened by unmodelled effects, which are assumed to be independent."""
-    tail = (1 - COVERED) / 2
-    ordered = sorted(draws)
-    low, high = ordered[int(tail * len(ordered))], ordered[math.ceil((1 - tail) * len(ordered)) - 1]
-    own = best * unknown * NormalDist().inv_cdf(1 - tail)
-    below, above = math.hypot(max(0.0, best - low), own), math.hypot(max(0.0, high - best), own)
-    return best - below, best + above
+def _drawn(usual: Assumptions, numbers: random.Random, network: float) -> Assumptions:
+    factors = {}
+    for name, sigma in UNCERTAIN.items():
+        own = math.hypot(sigma, network) if name in ("rate", "latency") else sigma
+        factors[name] = math.exp(numbers.gauss(0, own))
+    return replace(usual, **{name: getattr(usual, name) * factor for name, factor in factors.items()})

@@ -14,8 +14,8 @@ from manyheads.runner.parallel.exchanges import Exchanges
 class Assumptions:
     """What is assumed for all runs, unless it is measured. docs/scale.md has the reasons.
 
-    ``spread``: the Step.spread of a run that did not measure it. ``slowdown``: seconds that computing loses for each
-    second of a concurrent exchange. ``rate``, ``latency``: factors for all links.
+    ``spread``: one in e ranks takes longer than the mean rank by this fraction of its passes or more. ``slowdown``:
+    seconds that computing loses for each second of a concurrent exchange. ``rate``, ``latency``: factors for all links.
     """
 
     spread: float = 0.018
@@ -170,8 +170,7 @@ class Replay:
         replicas = layout.replicate if self.exchanges.shards_optimizer else 1
         optimizer = self.step.optimizer / (layout.tensor * layout.shard * layout.pipeline * replicas) + self.step.rest
         waited = exchanged - passes + self._after_step()
-        spread = self.assumptions.spread if self.step.spread is None else self.step.spread
-        slowest = passes * spread * (harmonic(self.devices) - 1) / self.exchanges.period
+        slowest = passes * self.assumptions.spread * (harmonic(self.devices) - 1) / self.exchanges.period
         worked = passes + waited + optimizer + slowest
         return Parts(passes, optimizer, waited, slowest, self._missing_data(worked))
 

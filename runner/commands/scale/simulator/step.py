@@ -28,7 +28,6 @@ class Step:
     ``loading``: seconds in which one process loads a sample.
     ``loaders``: processes that load for each rank; 0 if the rank itself loads.
     ``cores``: of a machine; 0 if unknown.
-    ``spread``: one in e ranks takes longer than the mean rank by this fraction or more; None if not measured.
     """
 
     units: tuple[Unit, ...]
@@ -41,7 +40,6 @@ class Step:
     loading: float = 0.0
     loaders: int = 0
     cores: int = 0
-    spread: float | None = None
 
     @property
     def bytes(self) -> float:

@@ -1,13 +1,17 @@
 """Predictions of published series from their smallest row: ``python -m tests.commands.scale.simulator.series``."""
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
+from manyheads.runner.commands.scale.repeats import ON_GPUS
 from manyheads.runner.commands.scale.simulator import catalog
+from manyheads.runner.commands.scale.simulator.interval import PER_DOUBLING, TAIL, Range
 from manyheads.runner.commands.scale.simulator.predict import Measured, Prediction, predict
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config.lookup import read_option
@@ -21,13 +25,17 @@ PUBLISHED = Path(__file__).parent / "published"
 
 @dataclass(frozen=True)
 class Score:
-    """Of a series: relative errors, and how many rows are within their intervals."""
+    """Of a series: relative errors, and how many rows are within their intervals.
+
+    ``within_before``: in the intervals before the launches' variation and the model's own error were counted.
+    """
 
     mean: float
     largest: float
     linear_mean: float
     linear_largest: float
     within: int
+    within_before: int
     rows: int
 
     @property
@@ -86,13 +94,13 @@ class Series:
         def target(step: Step, devices: int) -> Step:
             return replace(step, micro_batches=self.step(devices).micro_batches)
 
-        measured = Measured(smallest, self.seconds(smallest), self.step(smallest))
+        measured = Measured(smallest, self.seconds(smallest), self.step(smallest), launches=ON_GPUS)
         return predict(measured, self.exchanges, cluster, devices=others, target=target)
 
     @cached_property
     def score(self) -> Score:
         smallest = min(self.rows)
-        errors, linear, within = [], [], 0
+        errors, linear, within, before = [], [], 0, 0
         for each in self.predictions:
             step = self.step(each.devices)
             batch = each.devices * step.samples * step.micro_batches
@@ -100,8 +108,16 @@ class Series:
             errors.append(abs(batch / each.seconds / truth - 1))
             linear.append(abs(self.rows[smallest] / smallest * each.devices / truth - 1))
             within += batch / each.high <= truth <= batch / each.low
+            low, high = _interval_before(each, smallest)
+            before += batch / high <= truth <= batch / low
         count = len(errors)
-        return Score(sum(errors) / count, errors[-1], sum(linear) / count, linear[-1], within, count)
+        return Score(sum(errors) / count, errors[-1], sum(linear) / count, linear[-1], within, before, count)
+
+
+def _interval_before(found: Prediction, start: int) -> Range:
+    own = NormalDist().inv_cdf(1 - TAIL) * found.seconds * PER_DOUBLING * math.log2(found.devices / start)
+    below, above = found.seconds - found.replays[0], found.replays[1] - found.seconds
+    return found.seconds - math.hypot(max(0.0, below), own), found.seconds + math.hypot(max(0.0, above), own)
 
 
 def all_series() -> Iterator[Series]:
@@ -115,14 +131,14 @@ def all_series() -> Iterator[Series]:
 def table(found: list[Series]) -> str:
     """The scores in Markdown, in per cent."""
     lines = [
-        "| series | devices | error | at the largest | linear | at the largest | skill | within |",
-        "|---|---|---|---|---|---|---|---|",
+        "| series | devices | error | at the largest | linear | at the largest | skill | within, before | within |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for each in found:
         score, rows = each.score, each.rows
         numbers = (score.mean, score.largest, score.linear_mean, score.linear_largest)
         cells = " | ".join(f"{100 * value:.1f}" for value in numbers)
-        counted = f"{score.within} of {score.rows}"
+        counted = f"{score.within_before} of {score.rows} | {score.within} of {score.rows}"
         lines.append(f"| {each.name} | {min(rows)} to {max(rows)} | {cells} | {score.skill:.2f} | {counted} |")
     return "\n".join(lines)
 

@@ -1,6 +1,7 @@
 """Replayed updates, where their time can be found by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_the_slowest_of_many_is_waited_for() -> None:
     spread = Assumptions(spread=0.01, slowdown=0.0)
     parts = update(Exchanges(TWO), assumptions=spread)
     assert parts.stragglers == pytest.approx(1.2 * 0.01 * 0.5)
-    measured = update(Exchanges(TWO), Step(UNITS, 0.4, 0.8, spread=0.02), spread)
+    measured = update(Exchanges(TWO), assumptions=replace(spread, spread=0.02))
     assert measured.stragglers == pytest.approx(2 * parts.stragglers)
     assert harmonic(4) == pytest.approx(1 + 1 / 2 + 1 / 3 + 1 / 4)
 

@@ -1,0 +1,45 @@
+"""The interval of a predicted time: what may be off, as relative standard deviations, and how they are combined."""
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+from manyheads.runner.parallel.exchanges import Exchanges
+
+COVERED = 0.8  # fraction of measured times that should be within their intervals
+TAIL = (1 - COVERED) / 2
+PER_DOUBLING = 0.012  # unmodelled effects, for each doubling of the devices
+# The model's own error, by what a strategy exchanges. Fitted to development data: tests/commands/scale/fitted.py.
+DATA_PARALLEL, SHARDED, PIPELINE = "data parallel", "sharded", "pipeline"
+MODEL = {DATA_PARALLEL: 0.12, SHARDED: 0.12, PIPELINE: 0.18}
+
+Range = tuple[float, float]  # the lower and the upper end
+
+
+def kind_of(exchanges: Exchanges) -> str:
+    """The kind of a strategy, a key of MODEL."""
+    layout = exchanges.layout
+    if layout.pipeline > 1:
+        return PIPELINE
+    is_sharded = layout.shard > 1 or layout.tensor > 1 or exchanges.shards_optimizer
+    return SHARDED if is_sharded else DATA_PARALLEL
+
+
+def model_error(exchanges: Exchanges, *, devices: int, measured_on: int) -> float:
+    """The relative standard deviation of what the model does not know; 0 for the measured number of devices."""
+    if devices == measured_on:
+        return 0.0
+    return math.hypot(MODEL[kind_of(exchanges)], PER_DOUBLING * math.log2(devices / measured_on))
+
+
+def middle(values: Sequence[float]) -> Range:
+    """The range of the middle COVERED of the values."""
+    ordered = sorted(values)
+    return ordered[int(TAIL * len(ordered))], ordered[math.ceil((1 - TAIL) * len(ordered)) - 1]
+
+
+def widened(best: float, replays: Range, *errors: float) -> Range:
+    """The interval around ``best``: that of the replays, and independent relative errors with normal logarithms."""
+    own = math.hypot(*errors) * NormalDist().inv_cdf(1 - TAIL)
+    below, above = (max(0.0, math.log(each)) for each in (best / replays[0], replays[1] / best))
+    return best * math.exp(-math.hypot(below, own)), best * math.exp(math.hypot(above, own))
