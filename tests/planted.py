@@ -1,8 +1,10 @@
 """Faults of a rank: a bit that is flipped in the computation, in memory or in an exchange; and ranks that are slow."""
 
 import gc
+import mmap
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -109,6 +111,26 @@ class SlowData(Noise):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         if os.environ["RANK"] == "1":
             time.sleep(0.005)
+        return super().__getitem__(index)
+
+
+class SlowDisk(Noise):
+    """Noise with a read from the disk for each sample, slow for the second rank, which enters a control group."""
+
+    SIZE = 65536
+
+    def __init__(self, *, split: str, size: int, path: str, control: str):
+        super().__init__(split=split, size=size)
+        self._path, self._buffer = path, mmap.mmap(-1, self.SIZE)
+        if os.environ["RANK"] == "1":
+            (Path(control) / "cgroup.procs").write_text("0")
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        file = os.open(self._path, os.O_RDONLY | os.O_DIRECT)  # past the page cache
+        try:
+            assert os.preadv(file, [self._buffer], 0) == self.SIZE
+        finally:
+            os.close(file)
         return super().__getitem__(index)
 
 

@@ -105,8 +105,7 @@ def _go_near(local_rank: int, *, ranks: int, on_gpus: bool) -> None:
     """Bind this rank, and the loader processes that it will start, to the cores near its device."""
     if not hasattr(os, "sched_setaffinity"):
         return
-    gpus = hardware.gpu_indices() if on_gpus else []
-    gpu = gpus[local_rank] if local_rank < len(gpus) else None
+    gpu = hardware.gpu_index(local_rank) if on_gpus else None
     if cores := near(local_rank=local_rank, ranks=ranks, gpu=gpu):
         os.sched_setaffinity(0, cores)
 

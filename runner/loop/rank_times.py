@@ -6,7 +6,7 @@ whose ranks communicate within their passes, only the waiting for data is known 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median_low
+from statistics import fmean, median_low
 
 import torch
 from torch import Tensor
@@ -14,7 +14,9 @@ from torch import Tensor
 from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.meter import NAMES, Sums
-from manyheads.runner.machine.core_time import CoreTime
+from manyheads.runner.loop.slow_causes import cause
+from manyheads.runner.machine.hindrances import Hindrances
+from manyheads.runner.machine.processor_clock import clock
 from manyheads.runner.run.json_types import ResultJson, SlowRankJson
 from manyheads.runner.run.slow_ranks import OWN
 
@@ -22,7 +24,6 @@ INTERVAL = 2.0  # seconds, at least, that are judged together
 RATIO = 1.3  # a rank is slow if it takes this many times as long as most ranks
 NOTED = 3  # intervals in a row after which a slow rank is reported while training
 SECONDS = NAMES.index("seconds")
-NOTABLE = 0.1  # fraction of the time for which a lack of cores is a cause
 
 
 @dataclass
@@ -45,14 +46,18 @@ class Slow:
 
 
 class RankTimes:
-    """Adds up the times of each of these ``ranks`` in this session, in ``intervals`` of some seconds."""
+    """Adds up the times of each of these ``ranks`` in this session, in ``intervals`` of some seconds.
 
-    def __init__(self, ranks: int):
+    ``gpu``: the driver's index of this rank's GPU.
+    """
+
+    def __init__(self, ranks: int, gpu: int | None = None):
         self._open = torch.zeros(ranks, len(NAMES), dtype=torch.float64)
         self.seconds = [dict.fromkeys(TRAINING, 0.0) for _ in range(ranks)]
         self.intervals = 0
         self.slow: dict[int, Slow] = {}
-        self._before = CoreTime.now()
+        self._gpu, self._before = gpu, Hindrances.now(gpu)
+        self._clocks: list[float] = []  # of this rank, once in each interval
 
     def add(self, by_rank: Tensor) -> str | None:
         """Count the sums of an exchange, (ranks, NAMES); returns a warning once a rank has been slow for some time."""
@@ -61,6 +66,7 @@ class RankTimes:
         if not (sums and all(own.sampled_compute for own in sums)):
             return None
         self._open.zero_()
+        self._clocks.append(clock())
         times = [parts(own, own.seconds) for own in sums]
         for whole, each in zip(self.seconds, times, strict=True):
             for part, value in each.items():
@@ -89,12 +95,13 @@ class RankTimes:
 
     # -- at the end ----------------------------------------------------------------------------------
 
-    def core_time(self) -> CoreTime:
-        """This rank's lack of cores in this session."""
-        return CoreTime.now().since(self._before)
+    def hindrances(self) -> Hindrances:
+        """What may have slowed down this rank in this session."""
+        found = Hindrances.now(self._gpu).since(self._before)
+        return found._replace(clock=fmean(self._clocks) if self._clocks else 0.0)
 
-    def result(self, cores: Sequence[CoreTime]) -> ResultJson:
-        """For result.json: seconds by rank and part, and the slow ranks. ``cores``: the ``core_time`` of each rank."""
+    def result(self, hindrances: Sequence[Hindrances]) -> ResultJson:
+        """For result.json: seconds by rank and part, and the slow ranks. ``hindrances``: of each rank."""
         slow: list[SlowRankJson] = [
             {
                 "rank": each.rank,
@@ -102,19 +109,12 @@ class RankTimes:
                 "of": self.intervals,
                 "seconds": each.seconds,
                 "part": each.part,
-                "cause": self._cause(each, cores),
+                "cause": self._cause(each, hindrances),
             }
             for each in sorted(self.slow.values(), key=lambda each: -each.seconds)
         ]
         return {"rank_seconds": {part: [each[part] for each in self.seconds] for part in TRAINING}, "slow_ranks": slow}
 
-    def _cause(self, slow: Slow, cores: Sequence[CoreTime]) -> str:
-        """Why it was slow, as far as that can be seen; may be empty."""
-        own, seconds = cores[slow.rank], sum(self.seconds[slow.rank].values())
-        if own.cores < (most := median_low([each.cores for each in cores])):
-            return f"it may run on {own.cores} {'core' if own.cores == 1 else 'cores'}, others on {most}"
-        if own.throttled > NOTABLE * seconds:
-            return f"its CPU quota was used up for {own.throttled:.1f} s"
-        if own.ready > NOTABLE * seconds and own.ready > 2 * median_low([each.ready for each in cores]):
-            return f"it waited {own.ready:.1f} s for a core that other processes had"
-        return "its loader is slower" if slow.part == "data" else ""
+    def _cause(self, slow: Slow, hindrances: Sequence[Hindrances]) -> str:
+        seconds = sum(self.seconds[slow.rank].values())
+        return cause(slow.part, hindrances[slow.rank], hindrances, seconds=seconds)

@@ -165,7 +165,7 @@ class Session:
         findings["held_bytes"] = self._held()
         if self.parallel.world_size > 1:
             times = self.trainer.rank_times
-            findings |= times.result(self.parallel.gather(times.core_time()))
+            findings |= times.result(self.parallel.gather(times.hindrances()))
         reporter = self.trainer.reporter
         corrupt = self.parallel.gather([*reporter.corrupt])
         findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})

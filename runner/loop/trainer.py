@@ -22,6 +22,7 @@ from manyheads.runner.loop.rank_times import RankTimes
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.train_settings import Stop, TrainSettings
 from manyheads.runner.loop.update import Update, UpdateResult
+from manyheads.runner.machine import hardware
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.serve.description import Description
@@ -61,7 +62,9 @@ class Trainer:
         self.garbage = Garbage()
         taken = taken or Taken(0, marks=False)
         self.windows = LogWindows(update.parallel, update.scores, breakdown=update.breakdown, taken=taken)
-        self.rank_times = RankTimes(update.parallel.world_size)
+        device = update.parallel.device
+        gpu = hardware.gpu_index(device.index) if device.type == "cuda" else None
+        self.rank_times = RankTimes(update.parallel.world_size, gpu)
         watch: dict[str, Any] = {"reporter": reporter, "heartbeat": heartbeat, "stop": self.stop}
         self.evaluation = Evaluation(update=update, loader=evaluation, callbacks=callbacks, **watch)
         self.test = None if test is None else Evaluation(update=update, loader=test, callbacks=callbacks, **watch)

@@ -97,6 +97,20 @@ def asked(question: Any, *arguments: Any) -> Any:
         return None
 
 
+def slowed_seconds(index: int) -> float:
+    """Seconds for which a GPU had a lower clock because of heat or the limit of its power, since the driver was loaded.
+
+    0 if the driver does not count them.
+    """
+    with session() as nvml:
+        handle = asked(nvml.nvmlDeviceGetHandleByIndex, index) if nvml else None
+        if handle is None:
+            return 0.0
+        policies = (nvml.NVML_PERF_POLICY_POWER, nvml.NVML_PERF_POLICY_THERMAL)
+        found = [asked(nvml.nvmlDeviceGetViolationStatus, handle, policy) for policy in policies]
+        return sum(each.violationTime for each in found if each is not None) / 1e9
+
+
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 

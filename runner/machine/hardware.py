@@ -68,6 +68,12 @@ def gpu_indices() -> list[int]:
     return [index for index, _ in _visible()]
 
 
+def gpu_index(number: int) -> int | None:
+    """The driver's index of the GPU that a rank sees under this number; None if there is none."""
+    found = gpu_indices()
+    return found[number] if number < len(found) else None
+
+
 def gpu_ids() -> list[str]:
     """Identifiers for CUDA_VISIBLE_DEVICES that do not depend on CUDA's order."""
     return [part.uuid for _, part in _visible()]

@@ -12,11 +12,14 @@ from manyheads.runner.loop import rank_times
 from manyheads.runner.loop.meter import NAMES, Sums
 from manyheads.runner.loop.rank_times import NOTED, RankTimes
 from manyheads.runner.machine.core_time import CoreTime
+from manyheads.runner.machine.hindrances import Hindrances
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.slow_ranks import slow_in_words
 from tests.in_process import small
+from tests.planted import SlowDisk
+from tests.slow_disk import slow_disk
 
-USUAL = CoreTime(cores=2, ready=0.1, throttled=0.0)
+USUAL = Hindrances(CoreTime(cores=2, ready=0.1, throttled=0.0))
 
 
 def interval(*ranks: dict[str, float]) -> torch.Tensor:
@@ -31,8 +34,8 @@ def interval(*ranks: dict[str, float]) -> torch.Tensor:
     return torch.tensor(sums, dtype=torch.float64)
 
 
-def found(times: RankTimes, *cores: CoreTime) -> list[dict]:
-    return times.result(cores or [USUAL] * len(times.seconds))["slow_ranks"]
+def found(times: RankTimes, *hindrances: Hindrances) -> list[dict]:
+    return times.result(hindrances or [USUAL] * len(times.seconds))["slow_ranks"]
 
 
 def test_a_rank_that_computes_longer_is_named_and_reported_once():
@@ -72,27 +75,12 @@ def test_equal_ranks_and_short_runs_have_none():
     assert found(times) == []
 
 
-@pytest.mark.parametrize(
-    ("own", "cause"),
-    [
-        (CoreTime(1, 0.1, 0.0), "it may run on 1 core, others on 2"),
-        (CoreTime(2, 5.0, 6.0), "its CPU quota was used up for 6.0 s"),
-        (CoreTime(2, 5.0, 0.0), "it waited 5.0 s for a core that other processes had"),
-        (USUAL, ""),
-    ],
-)
-def test_the_cause_is_told_as_far_as_it_is_seen(own, cause):
+def test_the_cause_is_that_of_the_slow_rank():
     times = RankTimes(3)
     for _ in range(4):
         times.add(interval({"compute": 2.0}, {"compute": 2.0}, {"compute": 5.0}))
-    assert [each["cause"] for each in found(times, USUAL, USUAL, own)] == [cause]
-
-
-def test_this_process_counts_what_it_waits_for():
-    before = CoreTime.now()
-    assert before.cores >= 1
-    assert min(before.since(before)[1:]) == 0
-    assert CoreTime.now().since(before).ready >= 0
+    own = USUAL._replace(core=CoreTime(2, 5.0, 6.0))
+    assert [each["cause"] for each in found(times, USUAL, USUAL, own)] == ["its CPU quota was used up for 6.0 s"]
 
 
 @pytest.mark.processes
@@ -140,3 +128,18 @@ def test_a_rank_with_half_a_core_is_found_and_the_cause_named(tmp_path):
     found, *_ = folder.read_result()["slow_ranks"]  # on busy cores the other one may be slow for once
     assert (found["rank"], found["part"]) == (1, "compute")
     assert re.fullmatch(r"its CPU quota was used up for [\d.]+ s", found["cause"])
+
+
+@pytest.mark.processes
+@pytest.mark.tail
+def test_a_rank_whose_disk_is_slow_is_found_and_the_disk_named(tmp_path):
+    folder, file = RunFolder(tmp_path / "run"), tmp_path / "file"
+    file.write_bytes(bytes(SlowDisk.SIZE))
+    with slow_disk(tmp_path, rate=4_000_000) as group:
+        given = ("parallel=ddp", "launcher.nproc_per_node=2", "trainer.epochs=99", "trainer.max_time=11", "logger=[]")
+        data = ("data=custom", "data._target_=tests.planted.SlowDisk", "+data.size=640", "data.num_workers=0")
+        folder.write_config(small(*given, *data, f"+data.path={file}", f"+data.control={group}"))
+        launch(prepare(folder))
+    found, *_ = folder.read_result()["slow_ranks"]
+    assert (found["rank"], found["part"]) == (1, "data")
+    assert re.fullmatch(r"its loader is slower, and processes on its machine waited [\d.]+ s for disks", found["cause"])

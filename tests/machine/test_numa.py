@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from manyheads.runner.machine import numa
-from manyheads.runner.machine.numa import near, nodes, parse_cpu_list
+from manyheads.runner.machine.numa import far_memory, is_far_from, near, nodes, parse_cpu_list
 
 
 @pytest.fixture
@@ -54,3 +54,28 @@ def test_parts_without_cores_are_none(machine):
 def test_each_rank_has_its_share(machine, parts, ranks, gpus, expected):
     machine(*parts)
     assert [near(local_rank=rank, ranks=ranks, gpu=gpu) for rank, gpu in enumerate(gpus)] == expected
+
+
+MAPS = """55f4 bind:0 heap anon=4 dirty=4 N0=100 N1=50 kernelpagesize_kB=4
+7f00 default file=/lib/libc.so mapped=2 N1=50 kernelpagesize_kB=4
+7f40 default huge anon=1 N1=1 kernelpagesize_kB=2048
+7ffe default stack
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "far"),
+    [(("0-15", "16-31"), 2448 / 2848), (("16-31", "0-15"), 400 / 2848), (("0-3", "4-7"), 0.0), (("0-31",), 0.0)],
+)
+def test_memory_of_other_nodes_is_far_unless_this_process_may_use_all(machine, tmp_path, monkeypatch, parts, far):
+    machine(*parts)
+    (tmp_path / "maps").write_text(MAPS)
+    monkeypatch.setattr(numa, "MEMORY", tmp_path / "maps")
+    assert far_memory() == pytest.approx(far)
+
+
+def test_a_gpu_is_far_if_none_of_its_cores_may_be_used(machine, monkeypatch):
+    machine("0-3", "4-7")
+    assert [is_far_from(gpu) for gpu in (0, 1)] == [False, False]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert [is_far_from(gpu) for gpu in (0, 1)] == [False, True]
