@@ -41,6 +41,11 @@ def strategies() -> list[str]:
     return [name for name in several if unavailable("parallel", name) is None]
 
 
+def usable(strategy: str) -> str:
+    """This strategy, or ddp if it needs a newer torch."""
+    return strategy if strategy in strategies() else "ddp"
+
+
 def by(launcher: str) -> tuple[str, str]:
     """Overrides for ranks started by this launcher, with the strategy that it is made for."""
     return f"parallel={'horovod' if starts_horovod(launcher) else 'ddp'}", f"launcher={launcher}"

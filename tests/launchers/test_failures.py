@@ -19,7 +19,7 @@ from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.machine.software import too_old
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
-from tests.launchers.conftest import LAUNCHERS, by, freeze, strategies, survivors
+from tests.launchers.conftest import LAUNCHERS, by, freeze, strategies, survivors, usable
 from tests.tail import tail, tailed
 
 FAULTY = ("model=custom", "model._target_=faulty.Faulty", "data.batch_size=48")
@@ -67,7 +67,7 @@ def test_first_failing_rank_is_named(tmp_path: Path, launcher: str, rank: int, h
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("strategy", "how"),
-    tailed(product(strategies(), ["kill", "raise"]), always=[("fsdp", "kill")]),
+    tailed(product(strategies(), ["kill", "raise"]), always=[(usable("fsdp"), "kill")]),
 )
 def test_every_strategy_names_the_first_failing_rank(tmp_path: Path, strategy: str, how: str) -> None:
     """Whatever exchange the others are in the middle of."""
@@ -84,7 +84,7 @@ def test_every_strategy_names_the_first_failing_rank(tmp_path: Path, strategy: s
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("strategy", tailed(strategies(), always=["pipeline"]))
+@pytest.mark.parametrize("strategy", tailed(strategies(), always=[usable("pipeline")]))
 def test_every_strategy_names_a_rank_that_stands_still(tmp_path: Path, strategy: str) -> None:
     """Whatever exchange the others wait in."""
     faulty = ("+model.how=stop", "+model.rank=1", "+model.step=5")
