@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tests.benchmarks import (
+    checks,
     defaults,
     features,
     loop,
@@ -64,6 +65,13 @@ BARS: dict[Callable[[], Comparison], list[Bar]] = {
         for measure in (features.metrics, features.evaluation, features.transforms, features.text)
     },
     **{training.of(name): [Bar(features.OURS, features.BY_HAND, 1.10)] for name in training.ROWS},
+    **{
+        checks.of(name): [
+            Bar(checks.SPIKES, checks.NONE, 1.3),
+            *(Bar(each, checks.NONE, limit) for each, limit in zip(checks.VERIFIED, (3.5, 1.3, 1.05), strict=True)),
+        ]
+        for name in checks.MODELS
+    },
     start.composing: [Bar("python run.py --cfg job", "python -c 'import torch'", 0.5)],
     start.first_step: [
         Bar(SPAWN, BARE, 0.6),
