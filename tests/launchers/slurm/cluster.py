@@ -1,4 +1,4 @@
-"""A real Slurm on this host: a controller and two slurmd, on ports of their own, below one folder."""
+"""A real Slurm on this host: a controller and a slurmd for each node, on ports of their own, below one folder."""
 
 import os
 import shutil
@@ -44,36 +44,45 @@ JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=8 RealMemory=1000 Gres=gpu:2 State=UNKNOWN
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second} CPUs=8 RealMemory=1000 Gres=gpu:2 State=UNKNOWN
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
-PartitionName=short Nodes=n1,n2 MaxTime=5 State=UP PriorityTier=1
+{nodes}
+PartitionName=main Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=n[1-{count}] MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+PartitionName=short Nodes=n[1-{count}] MaxTime=5 State=UP PriorityTier=1
 """
-NODES = ("n1", "n2")
+NODE = (
+    "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=1000 Gres=gpu:2 State=UNKNOWN"
+)
 
 
 class Slurm:
-    """The cluster, with its clients' commands. ``environment``: what a client needs to find it."""
+    """The cluster of nodes n1, n2, ..., with its clients' commands. ``environment``: what a client needs to find it."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, nodes: int = 2):
         self.folder = folder
+        self._nodes = [f"n{number + 1}" for number in range(nodes)]
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
         self._daemons: dict[str, subprocess.Popen] = {}
 
     def start(self) -> None:
         """Return when jobs can run."""
         (self.folder / "state").mkdir()
-        ports = dict(zip(("controller", "first", "second"), _free_ports(3), strict=True))
+        controller, *ports = _free_ports(1 + len(self._nodes))
         host, user = socket.gethostname().partition(".")[0], psutil.Process().username()
-        text = CONFIGURATION.format(folder=self.folder, host=host, user=user, **ports)
+        nodes = "\n".join(
+            NODE.format(name=name, host=host, port=port) for name, port in zip(self._nodes, ports, strict=True)
+        )
+        about = {"folder": self.folder, "host": host, "user": user, "controller": controller}
+        text = CONFIGURATION.format(**about, nodes=nodes, count=len(self._nodes))
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
         self.start_controller()
-        for node in NODES:
+        for node in self._nodes:
             (self.folder / node).mkdir()
             self.start_node(node)
-        self.wait(lambda: self.client("sinfo", "-h", "-o", "%T %D") == "idle 2", "nodes are not idle")
+        idle = f"idle {len(self._nodes)}"
+        self.wait(
+            lambda: self.client("sinfo", "-h", "-o", "%T %D") == idle, "nodes are not idle", 30 + len(self._nodes)
+        )
 
     def start_controller(self) -> None:
         self._run("controller", "slurmctld", "-D")
@@ -129,7 +138,7 @@ class Slurm:
 
     def clear(self) -> None:
         """Cancel what is left, and wait until the nodes are idle."""
-        self.client("scontrol", "update", "nodename=n1,n2", "state=resume")
+        self.client("scontrol", "update", f"nodename={','.join(self._nodes)}", "state=resume")
         if jobs := self.jobs():
             self.client("scancel", *jobs)
             self.wait(lambda: not self.jobs(), "jobs that were cancelled stay")
@@ -153,9 +162,9 @@ class Slurm:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Slurm]:
+def started(folder: Path, nodes: int = 2) -> Iterator[Slurm]:
     """A cluster for a while."""
-    cluster = Slurm(folder)
+    cluster = Slurm(folder, nodes)
     try:
         cluster.start()
         yield cluster
