@@ -1,64 +1,75 @@
-"""``manyheads index``: write an index beside tar shards, with which each sample takes a single read."""
+"""``manyheads index``: write an index beside shards, for reading them in object storage, and tar in any order."""
 
 import argparse
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.config.lookup import read_option
-from manyheads.runner.data.tar import READING, index_file, stored, table
-from manyheads.runner.data.tar.index import NAME, Index, list_shards
+from manyheads.runner.data.indexing import index_blocks, index_stored, kind_of, names_below
+from manyheads.runner.data.shards import index_file
+from manyheads.runner.data.shards.index import BLOCKS, NAME, TAR, Index
+from manyheads.runner.data.shards.reading import Reading
+from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.tar import table
+from manyheads.runner.data.tar.index import list_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.run.progress import working
+from manyheads.runner.run.progress import Work, working
 from manyheads.runner.run.storage.address import Address, place_of
 
-HELP = "index tar shards, so that their samples can be read in any order"
+HELP = "index shards, so that they can be read in object storage, and the samples of tar shards in any order"
 
 
 @dataclass(frozen=True)
 class Indexed(Answer):
-    """An index of tar shards, beside them."""
+    """An index of shards, beside them."""
 
     path: Annotated[str, "the index file"]
     shards: int
-    samples: int
+    samples: Annotated[int, "the number of samples; for Parquet and token files, of blocks with a checksum"]
     fields: Annotated[list[str], "what samples consist of: the parts of file names after the first dot"]
-    classes: Annotated[int | None, "one more than the highest class number; null if not every sample has one"]
-    checked: Annotated[str, "what is compared with checksums whenever a sample is read"]
+    classes: Annotated[
+        int | None,
+        "one more than the highest class number, or than the highest token; null if not every sample has one",
+    ]
+    checked: Annotated[str, "what is compared with checksums whenever it is read"]
 
     def show(self) -> None:
+        what = f"samples of {', '.join(self.fields)}"
         classes = "" if self.classes is None else f", {self.classes} classes"
-        print(
-            f"{printable(self.path)}: {self.samples:,} samples of {', '.join(self.fields)} in {self.shards:,} shards"
-            f"{classes}"
-        )
+        if self.checked == BLOCKS:
+            what, classes = "checksums of blocks", "" if self.classes is None else f", tokens below {self.classes}"
+        print(f"{printable(self.path)}: {self.samples:,} {what} in {self.shards:,} shards{classes}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("folder", help="the folder of the shards, *.tar, or its address, s3://bucket/prefix")
-    about = "read all shards, and compare every sample with its checksum whenever it is read"
+    about = "the folder of the shards, *.tar, *.parquet or *.bin, or its address, s3://bucket/prefix"
+    parser.add_argument("folder", help=about)
+    about = "read all tar shards, and compare every sample with its checksum whenever it is read"
     parser.add_argument("--contents", action="store_true", help=about)
 
 
 def run(arguments: argparse.Namespace) -> Indexed:
     """Write the index. Raises ConfigurationError for shards that are damaged."""
     place = place_of(arguments.folder, key="folder")
-    if isinstance(place, Path):
-        return write_index(place, contents=arguments.contents)
-    with working("reading shards", kept="no index was written") as work:
-        return _answer(place, stored.write_index(place, own_reading(), work.advance))
+    if isinstance(place, Address):
+        return _index_address(place)
+    if not place.is_dir():
+        raise ConfigurationError.at("folder", place, ": there is no such folder.")
+    return write_index(place, contents=arguments.contents)
 
 
 def write_index(root: Path, *, contents: bool) -> Indexed:
     """Index the shards below ``root``, and write the index there. Raises ConfigurationError.
 
-    ``contents``: read all shards, and record a checksum of each sample.
+    ``contents``: read all tar shards, and record a checksum of each sample.
     """
-    found = list_shards(root)
-    with working("indexing shards", len(found), kept="no index was written") as work:
-        index = table.build(root, found, work.advance, contents=contents)
+    names = names_below(root)
+    with working("indexing shards", kept="no index was written") as work:
+        index = _index(root, names, work, contents=contents)
         try:
             index_file.write(index, root.resolve() / NAME)
         except OSError as error:
@@ -66,12 +77,31 @@ def write_index(root: Path, *, contents: bool) -> Indexed:
     return _answer(root, index)
 
 
-def own_reading() -> stored.Reading:
+def own_reading() -> Reading:
     """The default settings for reading object storage."""
-    keys = read_option("data", "tar")
-    return stored.Reading.of(**{key: keys[key] for key in READING})
+    return Reading.of(read_option("data", "tar"))
+
+
+def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> Index:
+    kind = kind_of(names, root)
+    if kind is TAR:
+        return table.build(root, list_shards(root), work.advance, contents=contents)
+    own = [name for name in names if name.endswith(kind.suffixes)]
+    return index_blocks(root, own, kind, work.advance)
+
+
+def _index_address(address: Address) -> Indexed:
+    with working("reading shards", kept="no index was written") as work:
+        shards = Shards(address, own_reading())
+        with shards.storage, tempfile.TemporaryDirectory() as own:
+            index, path = index_stored(shards, work.advance), Path(own).resolve() / NAME
+            index_file.write(index, path)
+            with open(path, "rb") as written:
+                shards.store(NAME, written)
+    return _answer(address, index)
 
 
 def _answer(root: Path | Address, index: Index) -> Indexed:
     about, path = index.about, str(root / NAME)
-    return Indexed(path, len(about.shards), len(index.entries), list(about.fields), about.classes, about.checked)
+    fields = [] if about.checked == BLOCKS else list(about.fields)
+    return Indexed(path, len(about.shards), len(index.entries), fields, about.classes, about.checked)

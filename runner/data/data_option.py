@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from manyheads.runner.data.partition import Partition
+from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
@@ -140,13 +141,14 @@ class Table:
 class TokenBlocks:
     """A text, cut into samples of ``block_size`` tokens.
 
-    tokens: (N,), of any integer dtype; may be memory-mapped. ``digest``: their sha256, over all splits that are read
-    from one file.
+    tokens: (N,), of any integer dtype; may be memory-mapped, or a ``Row``, which only takes slices. ``digest``: their
+    sha256, over all splits that are read from one file; ``read_ahead``: fetches blocks before they are needed.
     """
 
     tokens: "np.ndarray"
     block_size: int
     digest: str
+    read_ahead: ReadAhead | None = None
 
 
 def _workers(run: RunConfig) -> Sequence[int] | str:
@@ -319,7 +321,10 @@ class DataOption(Option):
         address = Address.of(root, key="data.root")
         if not self.reads_storage and self.target.startswith("manyheads."):
             raise ConfigurationError.at(
-                "data.root", address, f": data={self.name} reads local folders only. Copy it to one, or use data=tar."
+                "data.root",
+                address,
+                f": data={self.name} reads local folders only. Copy it to one, or use data=tar, data=parquet or "
+                "data=tokens.",
             )
         return address.text
 

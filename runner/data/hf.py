@@ -7,11 +7,13 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption, Samples
+from manyheads.runner.data.data_option import DataOption, Samples
+from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.links import boundary, refuse_leaving
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import TEXT
@@ -62,47 +64,24 @@ class HuggingFaceDataOption(DataOption):
             )
 
 
-class HuggingFaceData(Data):
+@dataclass(kw_only=True, eq=False)
+class HuggingFaceData(ImagesOrText):
     """A data set's splits; its columns say whether samples are images, texts with a class each, or just text.
 
     Columns are names, or "auto"; ``label_column`` "none": text without classes. ``max_length``: tokens of a text.
-    ``tokenizer``: an object with ``encode(text)`` and ``vocab_size``; None for bytes.
     """
 
-    mean = (0.485, 0.456, 0.406)
-    std = (0.229, 0.224, 0.225)
-
-    def __init__(
-        self,
-        *,
-        root: str | None,
-        hub: str | None,
-        subset: str | None,
-        revision: str | None,
-        download: bool,
-        train_split: str,
-        val_split: str,
-        test_split: str,
-        input_column: str,
-        label_column: str,
-        image_size: int,
-        train_image_size: int | None,
-        val_resize: int | None,
-        tokenizer: Any,
-        max_length: int,
-    ):
-        self.place: dict[str, Any] = {
-            "root": root,
-            "hub": hub,
-            "subset": subset,
-            "revision": revision,
-            "download": download,
-        }
-        self.splits = {"train": train_split, "val": val_split, "test": test_split}
-        self.columns = {"input": input_column, "label": label_column}
-        self.image_size = image_size
-        self.sizes = {"train_size": train_image_size, "resize": val_resize}
-        self.tokenizer, self.max_length = tokenizer, max_length
+    root: str | None
+    hub: str | None
+    subset: str | None
+    revision: str | None
+    download: bool
+    train_split: str
+    val_split: str
+    test_split: str
+    input_column: str
+    label_column: str
+    max_length: int
 
     @cached_property
     def contents(self) -> Any:

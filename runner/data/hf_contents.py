@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import datasets
 import numpy as np
 
-from manyheads.runner.data.data_option import ImageFiles, Samples, TokenBlocks
+from manyheads.runner.data.data_option import Samples, TokenBlocks
 from manyheads.runner.data.hf import offline, read_folder
 from manyheads.runner.data.links import boundary
-from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts, vocabulary
+from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.wording import nearest
 
 if TYPE_CHECKING:
     from manyheads.runner.data.hf import HuggingFaceData
 
+PLACE = ("root", "hub", "subset", "revision", "download")  # the keys that say where a data set is
 VALIDATION = ("validation", "val", "valid", "dev", "test")  # names of a validation split, in order of preference
 
 
@@ -26,19 +27,19 @@ class Contents:
 
     def __init__(self, data: "HuggingFaceData"):
         self.data = data
-        self.splits = read(**data.place)
+        self.splits = read(**{key: getattr(data, key) for key in PLACE})
         self.train = self._split("train")
         features = self.train.features
         self.input = self._column("input", _inputs(features), _images(features) + _texts(features), "images or texts")
         self.is_image = isinstance(features[self.input], datasets.Image)
         self.target = None
-        if data.columns["label"] != "none":
+        if data.label_column != "none":
             self.target = self._column("label", _targets(features, self.input), _values(features), "classes")
         elif self.is_image:
             raise ConfigurationError.at(
                 "data.label_column", "none", f": images need classes. Set it to one of {', '.join(features)}."
             )
-        self.tokenizer = Bytes() if data.tokenizer is None else data.tokenizer
+        self.tokenizer = data.tokenizer
         self.classes = None if self.target is None else _classes(self.train, self.target)
         self.num_classes = vocabulary(self.tokenizer) if self.classes is None else len(self.classes)
 
@@ -62,19 +63,12 @@ class Contents:
 
             return Texts(rows, self.input, targets, self.tokenizer, self.data.max_length, self.classes)
         images = rows.select_columns(self.input).cast_column(self.input, datasets.Image(decode=False))
-        root = self.data.place["root"]
-        return ImageFiles(
-            DataFiles(images, self.input, root),
-            targets,
-            self.data.image_size,
-            name == "train",
-            self.classes,
-            **self.data.sizes,
-            within=root and boundary(root),
-        )
+        root = self.data.root
+        files, within = DataFiles(images, self.input, root), root and boundary(root)
+        return self.data.images(files, targets, train=name == "train", classes=self.classes, within=within)
 
     def _split(self, name: str) -> Any:
-        wanted = self.data.splits[name]
+        wanted = getattr(self.data, f"{name}_split")
         own = next((each for each in VALIDATION if each in self.splits), None)
         found = {"val": own, "test": "test" if own != "test" else None}.get(name) if wanted == "auto" else wanted
         if found is None and name == "test":
@@ -93,7 +87,7 @@ class Contents:
 
     def _column(self, key: str, fitting: list[str], allowed: list[str], what: str) -> str:
         """The column that was named, or the first that fits. ``allowed``: those that may be named."""
-        wanted = self.data.columns[key]
+        wanted = getattr(self.data, f"{key}_column")
         if wanted == "auto" and fitting:
             return fitting[0]
         if wanted not in allowed:
@@ -106,7 +100,7 @@ class Contents:
 
     def _blocks(self, rows: Any, split: str) -> TokenBlocks:
         about, size = ["hf", rows._fingerprint, self.input], self.data.max_length
-        return blocks_of_texts(rows[self.input], self.tokenizer, size, about=about, of=split, key="data.max_length")
+        return self.data.blocks(rows[self.input], size, about=about, of=split, key="data.max_length")
 
 
 class DataFiles(Sequence[Any]):

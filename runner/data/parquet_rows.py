@@ -1,40 +1,45 @@
 """Rows of Parquet files in any order: a row group is read completely for any of its rows, and kept for the next."""
 
 import json
-import sys
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow
-import pyarrow.parquet
 from pyarrow import types
 
 from manyheads.runner.data.data_option import CorruptSample, StoredFile
-from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.data.parquet_files import fetch_ahead, line, open_parquet
+from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.shards.folders import Folder
 from manyheads.runner.errors import ConfigurationError, printable
 
+MOST_ASKED = 2**10  # row groups that are not asked for again
 LABELS = ("label", "labels", "target", "class", "fine_label", "cls")
 
 
 class Rows(Sequence[Any]):
     """The images of all rows of some files: item i is the content of a file, or its path if only that is recorded.
 
-    ``columns``: names of "input" and "label", or "auto"; ``cache_bytes``: most bytes of row groups that are kept.
+    ``names``: of the files in ``folder``; ``columns``: names of "input" and "label", or "auto"; ``cache_bytes``: most
+    bytes of row groups that are kept; ``ahead``: batches whose row groups are fetched ahead from object storage.
     """
 
-    def __init__(self, root: Path, paths: Sequence[Path], columns: Mapping[str, str], *, cache_bytes: int):
-        self.root, self.paths, self.cache_bytes = root, paths, cache_bytes
-        self._files = [self._open(path) for path in paths]
+    def __init__(
+        self, folder: Folder, names: Sequence[str], columns: Mapping[str, str], *, cache_bytes: int, ahead: int = 0
+    ):
+        self.root, self.cache_bytes = folder.root, cache_bytes
+        self.paths = [f"{folder.root}/{name}" for name in names]
+        self._sources, self._files = zip(*(self._open(folder, name) for name in names), strict=True)
         self.schema = self._files[0].schema_arrow
-        for path, file in zip(paths, self._files, strict=True):
+        for path, file in zip(self.paths, self._files, strict=True):
             if not file.schema_arrow.equals(self.schema):
-                self._refuse(path, f"has other columns than {printable(paths[0].name)}")
+                self._refuse(path, f"has other columns than {printable(names[0])}")
         self.input = self._input(columns["input"])
         self.is_image = self._is_image(self.input)
         self.label = self._label(columns["label"]) if self.is_image else None
@@ -44,6 +49,8 @@ class Rows(Sequence[Any]):
         self._starts = [0, *accumulate(sizes)]
         self._kept: OrderedDict[int, Any] = OrderedDict()
         self._kept_bytes = 0
+        self.read_ahead = ReadAhead(ahead, self._fetch_ahead) if ahead else None
+        self._ask = lru_cache(MOST_ASKED)(self._fetch_group)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -55,7 +62,9 @@ class Rows(Sequence[Any]):
         if isinstance(image, Mapping):
             image = image["bytes"] if image.get("bytes") is not None else image.get("path")
         if isinstance(image, str):
-            return str(self.root.resolve() / image)
+            if isinstance(self.root, Path):
+                return str(self.root.resolve() / image)
+            raise CorruptSample(self._name(place, group), "it names a file, which object storage is not searched for")
         if image is None:
             raise CorruptSample(self._name(place, group), "it has no image")
         found = StoredFile(image)
@@ -107,21 +116,29 @@ class Rows(Sequence[Any]):
         try:
             column = self._files[file].read_row_group(group, [self.input], use_threads=False).column(0)
         except (OSError, pyarrow.ArrowException) as error:
-            self._refuse(self.paths[file], f"cannot be read in its row group {group} ({_line(error)})")
+            self._refuse(self.paths[file], f"cannot be read in its row group {group} ({line(error)})")
         self._kept[number] = column
         self._kept_bytes += column.nbytes
         while self._kept_bytes > self.cache_bytes and len(self._kept) > 1:
             self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
         return column
 
-    def _open(self, path: Path) -> Any:
+    def _open(self, folder: Folder, name: str) -> tuple[Any, Any]:
         try:
-            with opened(path, boundary(self.root)) as handle:
-                # The same file by another descriptor, with positional reads, since loader processes share it.
-                place = f"/proc/self/fd/{handle}" if sys.platform == "linux" else str(path)
-                return pyarrow.parquet.ParquetFile(pyarrow.OSFile(place))
+            source = folder.file(name)
+            return source, open_parquet(source)
         except (OSError, pyarrow.ArrowException) as error:
-            self._refuse(path, f"is not a complete Parquet file ({_line(error)})")
+            self._refuse(f"{folder.root}/{name}", f"is not a complete Parquet file ({line(error)})")
+
+    def _fetch_ahead(self, samples: np.ndarray) -> None:
+        groups = np.searchsorted(np.asarray(self._starts), samples, "right") - 1
+        for group in dict.fromkeys(groups.tolist()):
+            self._ask(group)
+
+    def _fetch_group(self, number: int) -> None:
+        """Request the input column of a row group."""
+        file, group = self._groups[number]
+        fetch_ahead(self._sources[file], self._files[file], group, self.input)
 
     def _is_image(self, name: str) -> bool:
         kind = self.schema.field(name).type
@@ -151,9 +168,5 @@ class Rows(Sequence[Any]):
         found = f": {printable(self.paths[0])} has no such column of {what}. Its columns are {printable(known)}."
         raise ConfigurationError.at(f"data.{key}_column", wanted, found, allowed=fitting)
 
-    def _refuse(self, path: Path, what: str) -> NoReturn:
+    def _refuse(self, path: str, what: str) -> NoReturn:
         raise ConfigurationError.at("data.root", self.root, f": {printable(path)} {what}.")
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

@@ -4,14 +4,13 @@ Sources: https://github.com/karpathy/nanoGPT (uint16, no header), https://github
 int32), https://github.com/NVIDIA/Megatron-LM, core/datasets/indexed_dataset.py.
 """
 
-import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.data.links import opened
+from manyheads.runner.data.shards.files import File, LocalFile
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.files import whole_file
 
@@ -27,57 +26,65 @@ TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 
 @dataclass(frozen=True)
 class TokenFile:
-    """A file of tokens. ``start``: byte at which they begin; ``ends``: where each document ends, None if unknown.
+    """A file of tokens. ``start``: byte at which they begin; ``ends``: where each document ends, None if unknown."""
 
-    ``within``: the boundary that the file must be in.
-    """
-
-    path: Path
-    within: str | None
+    file: File
     dtype: str
     start: int
     count: int
     ends: "np.ndarray | None"
 
-    def tokens(self) -> "np.ndarray":
-        """The tokens (count,), mapped into memory."""
+    def tokens(self) -> Any:
+        """The tokens (count,), read when they are sliced."""
+        return self.file.array(self.dtype, self.start, self.count)
+
+    def highest(self, start: int, block: bytes) -> int:
+        """The highest token in bytes of the file that begin at ``start``; -1 if there is none.
+
+        Raises ConfigurationError for a negative one.
+        """
         import numpy as np
 
-        if not self.count:
-            return np.zeros(0, self.dtype)
-        with opened(self.path, self.within) as handle, open(handle, "rb", closefd=False) as file:
-            return np.memmap(file, self.dtype, "r", self.start, (self.count,))
+        found = np.frombuffer(block[max(self.start - start, 0) :], self.dtype)
+        if len(found) and found.min() < 0:
+            raise ConfigurationError(f"{self.file.name} has the token {found.min()}. Write it again.")
+        return int(found.max()) if len(found) else -1
 
 
-def inspect(path: Path, within: str | None) -> TokenFile:
-    """Describe a file of tokens by its index or its header. ``within``: the boundary that both must be in.
+def local_file(path: Path, within: str | None) -> TokenFile:
+    """A file on the local disk, with the index beside it. ``within``: the boundary that both must be in.
 
-    Raises ConfigurationError for a file that is cut off, or does not belong to its index.
+    Raises ConfigurationError, as ``inspect``.
     """
     try:
-        with opened(path, within) as handle:
-            size, header = os.fstat(handle).st_size, os.pread(handle, 12, 0)
         index = path.with_suffix(".idx")
-        if index.exists():
-            with opened(index, within) as handle, open(handle, "rb", closefd=False) as file:
-                return _by_index(path, within, size, file.read())
+        return inspect(LocalFile(path, within), LocalFile(index, within) if index.exists() else None)
     except OSError as error:
         raise ConfigurationError(f"{printable(path)} cannot be read: {error.strerror}.") from None
+
+
+def inspect(file: File, index: File | None) -> TokenFile:
+    """Describe a file of tokens by its index or its header.
+
+    Raises ConfigurationError for a file that is cut off, or does not belong to its index, and OSError.
+    """
+    if index is not None:
+        return _by_index(file, index)
+    header = file.read(0, 12)
     if len(header) == 12:
         magic, version, count = struct.unpack("<3i", header)
         if (dtype := MAGICS.get((magic, version))) is not None:
-            expected = HEADER + count * int(dtype[-1])
-            _refuse(path, size, expected, "its header says")
-            return TokenFile(path, within, dtype, HEADER, count, None)
-    if size % 2:
-        raise ConfigurationError(f"{printable(path)} has an odd number of bytes, {size:,}, but tokens of 2 bytes each.")
-    return TokenFile(path, within, "<u2", 0, size // 2, None)
+            _refuse(file, HEADER + count * int(dtype[-1]), "its header says")
+            return TokenFile(file, dtype, HEADER, count, None)
+    if file.size % 2:
+        raise ConfigurationError(f"{file.name} has an odd number of bytes, {file.size:,}, but tokens of 2 bytes each.")
+    return TokenFile(file, "<u2", 0, file.size // 2, None)
 
 
-def _by_index(path: Path, within: str | None, size: int, content: bytes) -> TokenFile:
+def _by_index(file: File, index: File) -> TokenFile:
     import numpy as np
 
-    name = printable(path.with_suffix(".idx"))
+    name, content = index.name, index.read(0, index.size)
     if len(content) < MEGATRON.size or content[:9] != MAGIC:
         raise ConfigurationError(f"{name} is not an index of Megatron. Remove it, or write both files again.")
     _, version, kind, sequences, documents = MEGATRON.unpack_from(content)
@@ -91,20 +98,20 @@ def _by_index(path: Path, within: str | None, size: int, content: bytes) -> Toke
     starts = np.frombuffer(content, "<i8", sequences, MEGATRON.size + 4 * sequences)
     limits = np.frombuffer(content, "<i8", documents, MEGATRON.size + 12 * sequences)
     ends, width = np.cumsum(lengths), int(dtype[-1])
-    _refuse(path, size, int(ends[-1]) * width if sequences else 0, f"{name} says")
+    _refuse(file, int(ends[-1]) * width if sequences else 0, f"{name} says")
     if (lengths < 0).any() or not np.array_equal(starts, (ends - lengths) * width):
-        raise ConfigurationError(f"{name} belongs to another file than {printable(path)}: its positions do not fit.")
+        raise ConfigurationError(f"{name} belongs to another file than {file.name}: its positions do not fit.")
     if documents and (limits.min() < 0 or limits.max() > sequences):
         raise ConfigurationError(
             f"{name} is damaged: it counts {sequences:,} sequences, and names number {limits.max()}."
         )
     last = np.concatenate([[0], ends])[limits[limits > 0]]  # a document is some sequences, mostly one
-    return TokenFile(path, within, dtype, 0, int(ends[-1]) if sequences else 0, last)
+    return TokenFile(file, dtype, 0, int(ends[-1]) if sequences else 0, last)
 
 
-def _refuse(path: Path, size: int, expected: int, source: str) -> None:
-    if size != expected:
-        what = f"{printable(path)} has {size:,} bytes, but {source} {expected:,}"
+def _refuse(file: File, expected: int, source: str) -> None:
+    if file.size != expected:
+        what = f"{file.name} has {file.size:,} bytes, but {source} {expected:,}"
         raise ConfigurationError(f"{what}: it is cut off, or they do not belong together. Write it again.")
 
 

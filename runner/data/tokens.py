@@ -2,78 +2,79 @@
 
 import hashlib
 from collections.abc import Sequence
-from itertools import accumulate
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption, Dataset, TokenBlocks
-from manyheads.runner.data.links import boundary
-from manyheads.runner.data.shard_names import chosen
+from manyheads.runner.data.data_option import Dataset, TokenBlocks
+from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.sharded import SPLITS, Sharded, ShardedOption
+from manyheads.runner.data.shards.files import BLOCK
+from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
+from manyheads.runner.data.shards.index import TOKENS
 from manyheads.runner.data.token_files import TokenFile, inspect
+from manyheads.runner.data.token_rows import Row, joined
 from manyheads.runner.data.tokenizing import cached, digest_of
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.option.rules import TEXT, choice, whole
+from manyheads.runner.option.rules import choice, whole
 
-SPLITS = ("train", "val", "test")
 JOINED, SEPARATE = "joined", "separate"
 AT_ONCE = 2**24  # tokens that are checked at once
 
 
-class TokensOption(DataOption):
-    """Declares which files train, validate and test, and whether documents may share blocks."""
+class TokensOption(ShardedOption):
+    """Declares whether documents may share blocks, and where they end."""
 
     most_workers = 2
+    shards = TOKENS
     rules: ClassVar = {
-        **{f"{split}_shards": TEXT for split in SPLITS},
         "block_size": whole(1),
         "vocab_size": whole(2),
         "documents": choice(JOINED, SEPARATE),
         "end_token": whole(0),
         "max_tokens": whole(2),
     }
-    root: str
     documents: str
     end_token: int | None
+    vocab_size: int
 
     def check_keys(self) -> None:
         super().check_keys()
-        for split in SPLITS:
-            files = shards(Path(self.root), split, self.section[f"{split}_shards"], may_lack=split == "test")
-            if self.documents == SEPARATE and self.end_token is None:
-                for each in files:
-                    if each.ends is None:
-                        raise ConfigurationError.at(
-                            "data.documents",
-                            SEPARATE,
-                            f": {printable(each.path)} does not say where documents end. Set data.end_token to the "
-                            "token that ends them, or data.documents to joined.",
-                        )
+        with self.folder() as folder:
+            names = [folder.names[each] for split in SPLITS for each in self.chosen(split, folder.names)]
+            files = opened(folder, names)
+            if isinstance(folder, StoredFolder):
+                check_vocabulary(folder, names, self.vocab_size)
+        if self.documents == SEPARATE and self.end_token is None:
+            for each in files:
+                if each.ends is None:
+                    raise ConfigurationError.at(
+                        "data.documents",
+                        SEPARATE,
+                        f": {each.file.name} does not say where documents end. Set data.end_token to the "
+                        "token that ends them, or data.documents to joined.",
+                    )
 
 
-class Tokens(Data):
-    """Blocks of ``block_size`` tokens of the files below ``root``, and the next tokens as labels.
+@dataclass(kw_only=True, eq=False)
+class Tokens(Sharded):
+    """Blocks of ``block_size`` tokens, and the next tokens as labels.
 
     ``documents``: "joined": those in a block are treated as one; "separate": no token is predicted from, or attends to,
     another document. ``end_token``: ends a document, None to take the ends from the index. ``vocab_size``: one more
     than the highest possible token.
     """
 
-    def __init__(
-        self,
-        *,
-        root: str,
-        train_shards: str,
-        val_shards: str,
-        test_shards: str,
-        vocab_size: int,
-        block_size: int,
-        documents: str,
-        end_token: int | None,
-        max_tokens: int | None,
-    ):
-        self.root, self.num_classes, self.block_size = Path(root), vocab_size, block_size
-        self.patterns = dict(zip(SPLITS, (train_shards, val_shards, test_shards), strict=True))
-        self.documents, self.end_token, self.max_tokens = documents, end_token, max_tokens
+    shards = TOKENS
+    vocab_size: int
+    block_size: int
+    documents: str
+    end_token: int | None
+    max_tokens: int | None
+
+    @property
+    def num_classes(self) -> int:
+        return self.vocab_size
 
     @property
     def classes_in_words(self) -> str:
@@ -83,13 +84,13 @@ class Tokens(Data):
         return self._blocks("train" if train else "val")
 
     def test(self) -> TokenBlocks | Dataset | None:
-        return self._blocks("test") if shards(self.root, "test", self.patterns["test"], may_lack=True) else None
+        return self._blocks("test") if self.chosen("test", self.folder.names, may_lack=True) else None
 
     def _blocks(self, split: str) -> TokenBlocks | Dataset:
-        files = shards(self.root, split, self.patterns[split])
-        digest = self._digest(files)
-        row = joined([each.tokens() for each in files])
-        row = row if self.max_tokens is None else row[: self.max_tokens]
+        names = [self.folder.names[each] for each in self.chosen(split, self.folder.names)]
+        files = opened(self.folder, names)
+        digest = self._digest(files, names)
+        row = joined([each.tokens() for each in _limited(files, self.max_tokens)])
         if len(row) <= self.block_size:
             raise ConfigurationError.at(
                 "data.block_size",
@@ -97,20 +98,36 @@ class Tokens(Data):
                 f": the {split} split has {len(row)} tokens, but a block needs one token more than its size. "
                 "Lower it, or give more tokens.",
             )
-        blocks = TokenBlocks(row, self.block_size, digest)
+        blocks = TokenBlocks(row, self.block_size, digest, self._read_ahead(row))
         if self.documents == JOINED:
             return blocks
         from manyheads.runner.data.rank.tokens import Packed  # imports torch, which the parent does without
 
-        return Packed(blocks, self._ends(files))
+        return Packed(blocks, self._ends(files), self.end_token)
 
-    def _digest(self, files: Sequence[TokenFile]) -> str:
-        """The sha256 of all tokens, which are checked once on this machine. Raises ConfigurationError."""
+    def _read_ahead(self, row: Row) -> ReadAhead | None:
+        if isinstance(self.folder, LocalFolder):
+            return None
+        size = self.block_size
+
+        def fetch(indices: Any) -> None:
+            for index in indices.tolist():
+                row.fetch_ahead(slice(index * size, (index + 1) * size + 1))
+
+        return ReadAhead(self.read_ahead, fetch)
+
+    def _digest(self, files: Sequence[TokenFile], names: Sequence[str]) -> str:
+        """The sha256 of all tokens, or in object storage of their checksums; all tokens have been checked then.
+
+        Those in a folder are checked once on this machine. Raises ConfigurationError.
+        """
         import numpy as np
 
-        stats = [(str(each.path.absolute()), each.path.stat()) for each in files]
-        states = [(name, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for name, each in stats]
-        about = ["checked", self.num_classes, states]
+        states = self.folder.states(names)
+        if isinstance(self.folder, StoredFolder):
+            check_vocabulary(self.folder, names, self.vocab_size)
+            return hashlib.sha256(repr(states).encode(errors="surrogateescape")).hexdigest()
+        about = ["checked", self.vocab_size, states]
         return cached(digest_of(about), lambda: (np.zeros(1, np.uint8), self._checked(files)))[1]
 
     def _checked(self, files: Sequence[TokenFile]) -> str:
@@ -121,63 +138,57 @@ class Tokens(Data):
             for first in range(0, len(tokens), AT_ONCE):
                 part = tokens[first : first + AT_ONCE]
                 digest.update(part.tobytes())
-                wrong = (part >= self.num_classes) | (part < 0)
+                wrong = (part >= self.vocab_size) | (part < 0)
                 if wrong.any():
                     place = int(wrong.argmax())
-                    raise ConfigurationError.at(
-                        "data.vocab_size",
-                        self.num_classes,
-                        f": {printable(each.path)} has the token {part[place]} at position {first + place:,}. Set it "
-                        "to one more than the highest token of the tokenizer.",
-                    )
+                    raise _beyond(self.vocab_size, each.file.name, part[place], f"at position {first + place:,}")
         return digest.hexdigest()
 
     def _ends(self, files: Sequence[TokenFile]) -> Any:
-        """The positions at which documents end, in all files together, in order, each once."""
+        """The positions at which files end, and documents as their index says, in order, each once."""
         import numpy as np
 
         found, before = [np.zeros(0, np.int64)], 0
         for each in files:
-            own = each.ends if self.end_token is None else np.flatnonzero(each.tokens() == self.end_token) + 1
-            assert own is not None
-            found.append(np.append(own, each.count) + before)
+            own: Any = [] if self.end_token is not None or each.ends is None else each.ends
+            found.append(np.append(own, each.count).astype(np.int64) + before)
             before += each.count
         return np.unique(np.concatenate(found))
 
 
-def shards(root: Path, split: str, pattern: str, *, may_lack: bool = False) -> list[TokenFile]:
-    """The files of a split, by their names below ``root``. Raises ConfigurationError."""
-    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.bin"))
-    if not names:
-        raise ConfigurationError.at(
-            "data.root", root, ": no file below it ends in .bin. Set it to the folder of the token files."
-        )
-    within = boundary(root)
-    return [inspect(root / names[each], within) for each in chosen(split, pattern, names, may_lack=may_lack)]
+def opened(folder: Folder, names: Sequence[str]) -> list[TokenFile]:
+    """The files of a folder with these names. Raises ConfigurationError."""
+    found = []
+    for name in names:
+        index = str(PurePosixPath(name).with_suffix(".idx"))
+        try:
+            found.append(inspect(folder.file(name), folder.file(index) if folder.has(index) else None))
+        except OSError as error:
+            raise ConfigurationError(f"{printable(name)} cannot be read: {error.strerror}.") from None
+    return found
 
 
-class Joined:
-    """Concatenated arrays, read by slices; they are never copied as a whole."""
-
-    def __init__(self, parts: Sequence[Any]):
-        self.parts = parts
-        self.starts = [0, *accumulate(map(len, parts))]
-
-    def __len__(self) -> int:
-        return self.starts[-1]
-
-    def __getitem__(self, wanted: slice) -> Any:
-        import numpy as np
-
-        first, last, _ = wanted.indices(len(self))
-        pieces = [
-            part[max(first - start, 0) : max(last - start, 0)]
-            for part, start in zip(self.parts, self.starts, strict=False)
-            if start < last and start + len(part) > first
-        ]
-        return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, self.parts[0][:0]])
+def check_vocabulary(folder: StoredFolder, names: Sequence[str], size: int) -> None:
+    """Raises ConfigurationError for a token that is beyond a vocabulary of ``size``, as the index says."""
+    for name in names:
+        token, block = folder.highest(name)
+        if token >= size:
+            place = f"in bytes {block * BLOCK} to {(block + 1) * BLOCK}"
+            raise _beyond(size, printable(f"{folder.root}/{name}"), token, place)
 
 
-def joined(parts: Sequence[Any]) -> Any:
-    """The arrays as one that can be sliced."""
-    return parts[0] if len(parts) == 1 else Joined(parts)
+def _beyond(size: int, name: str, token: Any, place: str) -> ConfigurationError:
+    return ConfigurationError.at(
+        "data.vocab_size",
+        size,
+        f": {name} has the token {token} {place}. Set it to one more than the highest token of the tokenizer.",
+    )
+
+
+def _limited(files: Sequence[TokenFile], most: int | None) -> list[TokenFile]:
+    """The files up to their first ``most`` tokens."""
+    found, left = [], sum(each.count for each in files) if most is None else most
+    for each in files:
+        found.append(replace(each, count=min(each.count, left)))
+        left -= found[-1].count
+    return found

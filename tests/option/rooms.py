@@ -19,9 +19,13 @@ OWN_KEYS = {
 WORDS = {"single", "tensor", "replicated", "mesh", "pipeline"}  # have other meanings too, as most names of other groups
 NAMES = {*ALL["parallel"], *ALL["launcher"]} - WORDS
 DOTTED = re.compile(rf"({'|'.join(GROUPS)})\.(\w+)")
-# What a group's base is, where it is not <group>_option: several machines have hosts, nodes and a rendezvous.
+# What a group's base is, where it is not <group>_option: several machines have hosts, nodes and a rendezvous, and
+# shards are read alike by several options.
 MACHINES = ("launchers.launcher_option", "launchers.launcher", "launchers.nodes", "runner.run.hosts")
-BASES = {"launcher": tuple(f"manyheads.{name}" for name in MACHINES)}
+SHARDS = ("runner.data.data_option", "runner.data.sharded", "runner.data.shards")
+BASES = {
+    group: tuple(f"manyheads.{name}" for name in names) for group, names in (("launcher", MACHINES), ("data", SHARDS))
+}
 
 
 def foreign() -> Iterator[tuple[str, str]]:

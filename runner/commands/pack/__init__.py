@@ -14,7 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     source = "where the samples are: a folder of photos or text, the folder of a run, or an option such as data=hf"
     parser.add_argument("source", help=source)
-    parser.add_argument("shards", help="the new folder of the shards")
+    about = "the new folder of the shards, or an address without objects, s3://bucket/prefix"
+    parser.add_argument("shards", help=about)
     parser.add_argument("overrides", nargs="*", help="changes to the data, such as data.root=/data/photos")
     parser.add_argument("--to", choices=("tar", "tokens"), help="by default tar for images, tokens for text")
     about = "the largest size of a tar shard; by default 500MB"

@@ -1,9 +1,9 @@
 """The settings and the answer of ``manyheads pack``."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
+from manyheads.runner.data.shards.index import Index
 from manyheads.runner.errors import printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
@@ -27,11 +27,15 @@ class Settings:
 
 
 class Written(NamedTuple):
-    """What a writer has written, see ``Packed``. ``overrides``: further ones that training on it needs."""
+    """What a writer has written, see ``Packed``.
+
+    ``contents``: the index of the shards; ``overrides``: further ones that training on them needs.
+    """
 
     splits: dict[str, int]
     shards: int
     resized: int
+    contents: Index
     overrides: tuple[str, ...] = ()
 
 
@@ -39,7 +43,7 @@ class Written(NamedTuple):
 class Packed(Answer):
     """A run's data as shards."""
 
-    folder: Path
+    folder: Annotated[str, "the folder, or the address"]
     kind: Annotated[str, "the option of data that reads them: tar or tokens"]
     splits: Annotated[dict[str, int], "number of samples, or of tokens, in train, val and test"]
     shards: Annotated[int, "number of files with samples"]

@@ -1,9 +1,7 @@
 """``manyheads pack``: finds the samples of the source, and writes them into a new folder, complete or not at all."""
 
 import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,19 +9,20 @@ from typing import Any
 from manyheads import __version__
 from manyheads.runner.commands.explain.explain_run import subject_of
 from manyheads.runner.commands.pack.answer import Packed, Settings, Written
+from manyheads.runner.commands.pack.destination import Destination, destination, refuse_existing
 from manyheads.runner.commands.pack.write_tar import write_tar
 from manyheads.runner.commands.pack.write_tokens import write_tokens
-from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.config.command_line import quoted
 from manyheads.runner.data.data_option import Data, DataOption, ImageFiles, Samples, TokenBlocks
+from manyheads.runner.data.shards import index_file
+from manyheads.runner.data.shards.index import NAME as INDEX
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.files import make_folder, take_name, write_whole
-from manyheads.runner.run.folder import aside
+from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.address import Address, is_address
+from manyheads.runner.run.storage.address import is_address
 
-Write = Callable[[Mapping[str, Any], Path, Settings, Data], Written]
+Write = Callable[[Mapping[str, Any], Destination, Settings, Data], Written]
 WRITERS: Sequence[tuple[type, str, Write]] = [
     (ImageFiles, "tar", write_tar),
     (TokenBlocks, "tokens", write_tokens),
@@ -32,25 +31,21 @@ NAME = "packed.json"  # records the settings and the source
 
 
 def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings) -> Packed:
-    """Write the samples of ``source`` into the new folder ``shards``. Raises ConfigurationError."""
-    if is_address(shards):
-        raise ConfigurationError.at(
-            "shards",
-            Address.of(shards, key="shards"),
-            ": shards are written into a folder. Name one, and copy all its files there, the hidden index too.",
-        )
-    folder = Path(shards).absolute()
-    if folder.exists():
-        raise ConfigurationError.at("shards", shards, " already exists. Name a new folder.")
+    """Write the samples of ``source`` into the new folder or address ``shards``. Raises ConfigurationError."""
+    refuse_existing(shards)
     option = subject_of(_words(source, overrides, settings.to)).run.data
     data, splits = _splits(option)
     kind, write = _writer(option, splits["train"], settings.to)
-    with keeping("packing", "no shards were written"), _new(folder) as beside:
-        written = write(splits, beside, settings, data)
+    with keeping("packing", "no shards were written"), destination(shards) as out:
+        written = write(splits, out, settings, data)
         about = {"manyheads": __version__, "data": option.name, "splits": written.splits, "settings": asdict(settings)}
-        write_whole(beside / NAME, json.dumps(about, indent=2) + "\n")
-    words = " ".join([f"data={kind}", f"data.root={quoted(folder)}", *written.overrides])
-    return Packed(Path(shards), kind, *written[:3], bytes=disk_use(folder), train=words)
+        write_whole(out.folder / NAME, json.dumps(about, indent=2) + "\n")
+        out.finish(NAME)
+        index_file.write(written.contents, out.folder / INDEX)
+        out.finish(INDEX)  # without which nothing is read from object storage
+    root = shards if is_address(shards) else Path(shards).absolute()
+    words = " ".join([f"data={kind}", f"data.root={quoted(root)}", *written.overrides])
+    return Packed(shards, kind, *written[:3], bytes=out.bytes, train=words)
 
 
 def _words(source: str, overrides: Sequence[str], to: str | None) -> list[str]:
@@ -94,16 +89,3 @@ def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, 
         about = f" does not fit the samples of data={option.name}. Allowed: {allowed[0]}."
         raise ConfigurationError.at("--to", to, about, allowed=allowed)
     raise ConfigurationError.at("data", option.name, " can't be packed. Allowed: images in files, and text in blocks.")
-
-
-@contextmanager
-def _new(folder: Path) -> Iterator[Path]:
-    """A context with a folder that gets its name at the end; if writing fails, nothing is left."""
-    make_folder(folder.parent)
-    beside = folder.with_name(aside(folder.name))
-    beside.mkdir()
-    try:
-        yield beside
-        take_name(beside, folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)

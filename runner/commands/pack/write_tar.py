@@ -3,14 +3,17 @@
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path, PurePath
 
-from manyheads.runner.commands.index import write_index
 from manyheads.runner.commands.pack.answer import Settings, Written
+from manyheads.runner.commands.pack.destination import Destination
 from manyheads.runner.data.data_option import Data, ImageFiles
 from manyheads.runner.data.links import content_of
+from manyheads.runner.data.shards.index import CONTENTS, Found
 from manyheads.runner.data.tar import CLASS, CLASS_NAMES, IMAGES
-from manyheads.runner.data.tar.walk import BLOCK
+from manyheads.runner.data.tar.table import Table
+from manyheads.runner.data.tar.walk import BLOCK, members
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file, write_whole
 from manyheads.runner.run.progress import Work, working
@@ -21,29 +24,37 @@ FORMATS |= {b"II*\0": "tif", b"MM\0*": "tif", b"P5": "pgm"}
 Sample = tuple[str, bytes, int]  # name, content of the image, class number
 
 
-def write_tar(splits: Mapping[str, ImageFiles], folder: Path, settings: Settings, data: Data) -> Written:
-    """Write shards <split>-000000.tar, classnames.txt and the index into ``folder``.
+def write_tar(splits: Mapping[str, ImageFiles], out: Destination, settings: Settings, data: Data) -> Written:
+    """Write shards <split>-000000.tar and classnames.txt.
 
     Samples keep their order unless they are shuffled, and images their bytes unless they are resized. Raises
     ConfigurationError for an image that cannot be read.
     """
     sizes = {name: len(samples.paths) for name, samples in splits.items()}
+    growing, all_resized = Table(checked=CONTENTS), 0
     with working("packing", sum(sizes.values())) as work:
-        counts = [_write_split(name, samples, folder, settings, work) for name, samples in splits.items()]
+        for split in sorted(splits):  # as an index lists shards
+            for name, resized in _shards(split, splits[split], out.folder, settings, work):
+                found = Found(name, (out.folder / name).stat().st_size, ())
+                growing.add_shard(out.folder, found, members)  # reads back everything that was written
+                out.finish(name)
+                all_resized += resized
     if classes := splits["train"].classes:
-        write_whole(folder / CLASS_NAMES, "".join(f"{name}\n" for name in classes))
-    write_index(folder, contents=True)  # also reads back everything that was written
-    shards, resized = (sum(each) for each in zip(*counts, strict=True))
-    return Written(sizes, shards, resized)
+        write_whole(out.folder / CLASS_NAMES, "".join(f"{name}\n" for name in classes))
+        out.finish(CLASS_NAMES)
+    return Written(sizes, len(growing.shards), all_resized, growing.index(out.folder))
 
 
-def _write_split(name: str, samples: ImageFiles, folder: Path, settings: Settings, work: Work) -> tuple[int, int]:
-    """Write the shards of a split; return their number, and the number of resized images."""
-    order = _order(len(samples.paths), settings.shuffle if name == "train" else None)
-    shards, resized, waiting = 0, 0, _images(samples, order)
+def _shards(split: str, samples: ImageFiles, folder: Path, settings: Settings, work: Work) -> Iterator[tuple[str, int]]:
+    """Write the shards of a split; after each, its name and the number of resized images."""
+    order = _order(len(samples.paths), settings.shuffle if split == "train" else None)
+    waiting = _images(samples, order)
     sample = next(waiting, None)
-    while sample is not None:
-        with whole_file(folder / f"{name}-{shards:06d}.tar") as file:
+    for number in count():
+        if sample is None:
+            return
+        name, resized = f"{split}-{number:06d}.tar", 0
+        with whole_file(folder / name) as file:
             written = 0
             while sample is not None and (not written or written + _size(sample[1]) <= settings.shard_size):
                 key, content, target = sample
@@ -57,14 +68,13 @@ def _write_split(name: str, samples: ImageFiles, folder: Path, settings: Setting
                 work.advance()
                 sample = next(waiting, None)
             file.write(bytes(2 * BLOCK))
-        shards += 1
-    return shards, resized
+        yield name, resized
 
 
-def _order(count: int, seed: int | None) -> Sequence[int]:
+def _order(size: int, seed: int | None) -> Sequence[int]:
     import numpy as np
 
-    return range(count) if seed is None else np.random.RandomState(seed).permutation(count).tolist()
+    return range(size) if seed is None else np.random.RandomState(seed).permutation(size).tolist()
 
 
 def _images(samples: ImageFiles, order: Sequence[int]) -> Iterator[Sample]:

@@ -147,6 +147,7 @@ class Blocks:
 
     def __init__(self, blocks: TokenBlocks):
         self.tokens, self.block_size, self.digest = blocks.tokens, blocks.block_size, blocks.digest
+        self.read_ahead = blocks.read_ahead
 
     def __len__(self) -> int:
         return (len(self.tokens) - 1) // self.block_size

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from manyheads.runner.data.links import boundary, refuse_leaving
-from manyheads.runner.data.tar.index import NONE, Advance, Found, Index
+from manyheads.runner.data.shards.index import NONE, Advance, Found, Index
 from manyheads.runner.data.tar.table import Table
 from manyheads.runner.data.tar.walk import BLOCK, Member, Unsound
 from manyheads.runner.errors import ConfigurationError, printable

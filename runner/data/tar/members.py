@@ -2,7 +2,8 @@
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
@@ -11,9 +12,8 @@ from typing import Any, ClassVar, overload
 from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.links import MOST_BYTES, boundary, opened
 from manyheads.runner.data.read_ahead import ReadAhead
-from manyheads.runner.data.tar.index import CONTENTS, HEADERS, Index
-from manyheads.runner.data.tar.table import crc
-from manyheads.runner.data.tar.walk import BLOCK, is_header
+from manyheads.runner.data.shards.index import CONTENTS, HEADERS, Index, crc
+from manyheads.runner.data.tar.walk import BLOCK, Unsound, is_header, members
 from manyheads.runner.errors import ConfigurationError, printable
 
 MOST_OPEN = 128  # files that a process keeps open
@@ -71,8 +71,16 @@ class Samples:
         number, row = self.row(sample)
         offsets = self.index.entries[row]["offset"]
         offset = int(offsets[offsets > 0].min() if column is None else offsets[column])
-        key = next((name for at, name in self.index.files(number) if at == offset), f"sample {sample}")
+        key = next((name for at, name in self._files(number) if at == offset), f"sample {sample}")
         return f"{printable(self.index.root / self.index.about.shards[number].name)}: {printable(key)}"
+
+    def _files(self, number: int) -> Iterator[tuple[int, str]]:
+        """Offset and name of each file in a shard, for messages; as far as the shard can still be read."""
+        assert isinstance(self.index.root, Path)
+        path = self.index.root / self.index.about.shards[number].name
+        with suppress(OSError, Unsound), opened(path, self.within) as handle:
+            for member in members(handle, os.fstat(handle).st_size):
+                yield member.offset, f"{member.key}.{member.field}"
 
     def _is_sound(self, block: bytes, size: int, checksum: int) -> bool:
         if len(block) != BLOCK + size:

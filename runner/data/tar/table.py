@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from manyheads.runner.data.links import boundary, opened
-from manyheads.runner.data.tar.index import CLASS, CONTENTS, HEADERS, NONE, About, Advance, Found, Index, Shard
-from manyheads.runner.data.tar.index_file import ENTRY
+from manyheads.runner.data.shards.index import CONTENTS, HEADERS, NONE, About, Advance, Found, Index, Shard, crc
+from manyheads.runner.data.shards.index_file import ENTRY
+from manyheads.runner.data.tar.index import CLASS
 from manyheads.runner.data.tar.walk import Member, Unsound, members
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.storage.address import Address
@@ -27,13 +28,6 @@ def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None, *
         table.add_shard(root, each, members)
         advance()
     return table.index(root)
-
-
-def crc(content: bytes) -> int:
-    """CRC-32C, which processors compute at several gigabytes per second."""
-    import google_crc32c  # which few runs need
-
-    return int(google_crc32c.value(content))
 
 
 class Table:

@@ -144,7 +144,7 @@ def test_what_cannot_be_packed_leaves_nothing(photos, packed, tmp_path):
 def test_programs_see_how_far_it_is(photos, tmp_path):
     reply, events = heard("pack", str(photos), "shards", cwd=tmp_path)
     assert reply["result"]["splits"] == {"train": 15, "val": 9}
-    assert [*dict.fromkeys(each["what"] for each in events)] == ["packing", "indexing shards"]
+    assert [*dict.fromkeys(each["what"] for each in events)] == ["packing"]
     assert max(each["done"] for each in events if each["what"] == "packing") == 24
     reply, events = heard("index", "shards", cwd=tmp_path)
     assert (reply["result"]["samples"], reply["result"]["fields"]) == (24, ["jpg", "cls"])

@@ -5,8 +5,9 @@ import os
 import pytest
 
 from manyheads.runner.commands.index import write_index
-from manyheads.runner.data.tar import index_file
-from manyheads.runner.data.tar.index import NAME, open_index
+from manyheads.runner.data.shards import index_file
+from manyheads.runner.data.shards.index import NAME
+from manyheads.runner.data.tar.index import open_index
 from manyheads.runner.data.tar.members import Contents, Samples, Targets
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal

@@ -1,4 +1,4 @@
-"""An index in a file: a head in JSON, then arrays that are mapped into memory, 16 bytes for each field of a sample.
+"""An index in a file: a head in JSON, then arrays that are mapped into memory, 16 bytes for each checked piece.
 
 It opens in a millisecond, however many samples there are, and its pages are shared by all processes.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from manyheads.runner.data.links import opened
-from manyheads.runner.data.tar.index import About, Index, Shard
+from manyheads.runner.data.shards.index import About, Index, Shard
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.run.storage.address import Address
 

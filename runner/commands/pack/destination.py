@@ -1,0 +1,90 @@
+"""Where shards are packed to: a new folder, or an empty place in object storage; complete or not at all."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from manyheads.runner.commands.index import own_reading
+from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.files import make_folder, take_name
+from manyheads.runner.run.folder import aside
+from manyheads.runner.run.storage.address import Address, place_of
+from manyheads.runner.run.storage.wire import StorageError
+
+
+class Destination:
+    """Files are written into ``folder``, and reported one by one. ``bytes``: of all files so far."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.bytes = folder, 0
+
+    def finish(self, name: str) -> None:
+        """Take over a file that is complete. Raises ConfigurationError."""
+        self.bytes += (self.folder / name).stat().st_size
+
+
+class StoredDestination(Destination):
+    """Each file is put into object storage, read back, and removed from the folder."""
+
+    def __init__(self, folder: Path, shards: Shards):
+        super().__init__(folder)
+        self.shards, self.names = shards, list[str]()
+
+    def finish(self, name: str) -> None:
+        super().finish(name)
+        self.names.append(name)
+        path = self.folder / name
+        with open(path, "rb") as file:
+            self.shards.store(name, file)
+        path.unlink()
+
+    def remove(self) -> None:
+        """Remove what was stored, as far as the server can be reached."""
+        with suppress(StorageError):
+            for name in self.names:
+                self.shards.storage.remove(name)
+
+
+def refuse_existing(shards: str) -> None:
+    """Raises ConfigurationError for a folder that exists, and an invalid address."""
+    place = place_of(shards, key="shards")
+    if isinstance(place, Path) and place.exists():
+        raise ConfigurationError.at("shards", shards, " already exists. Name a new folder.")
+
+
+@contextmanager
+def destination(shards: str) -> Iterator[Destination]:
+    """A context for writing to a folder or address. If it fails, nothing is left. Raises ConfigurationError."""
+    place = place_of(shards, key="shards")
+    with _stored(place) if isinstance(place, Address) else _folder(place.absolute()) as found:
+        yield found
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[Destination]:
+    make_folder(folder.parent)
+    beside = folder.with_name(aside(folder.name))
+    beside.mkdir()
+    try:
+        yield Destination(beside)
+        take_name(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def _stored(address: Address) -> Iterator[Destination]:
+    shards = Shards(address, own_reading(), key="shards")
+    with shards.storage, tempfile.TemporaryDirectory() as own:
+        if shards.objects:
+            first = next(iter(shards.objects))
+            raise ConfigurationError.at("shards", address, f" already has objects, such as {first}. Name a new one.")
+        found = StoredDestination(Path(own).resolve(), shards)
+        try:
+            yield found
+        except BaseException:
+            found.remove()
+            raise

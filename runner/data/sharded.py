@@ -1,0 +1,184 @@
+"""What options have in common whose samples are in shards below a root, in a folder or in object storage."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import InitVar, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from manyheads.runner.data.data_option import Data, DataOption, Listing
+from manyheads.runner.data.images_or_text import ImagesOrText
+from manyheads.runner.data.shard_names import chosen
+from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
+from manyheads.runner.data.shards.index import Index, Kind
+from manyheads.runner.data.shards.reading import Reading
+from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.tokenizing import vocabulary
+from manyheads.runner.errors import ConfigurationError, warn
+from manyheads.runner.option.rules import TEXT
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.storage import storage
+from manyheads.runner.run.storage.address import Address, is_address, place_of
+
+SPLITS = ("train", "val", "test")
+
+
+class ShardedOption(DataOption):
+    """Declares which shards train, validate and test, and how object storage is read. ``shards``: their kind."""
+
+    reads_storage = True
+    steering = ("cache_folder",)
+    without_effect = Reading.keys
+    rules: ClassVar = {**{f"{split}_shards": TEXT for split in SPLITS}, **Reading.rules}
+    shards: ClassVar[Kind]
+    root: str
+
+    @property
+    def place(self) -> Path | Address:
+        """The root of the shards."""
+        return place_of(self.root, key="data.root")
+
+    @property
+    def reading(self) -> Reading:
+        """How object storage is read."""
+        return Reading.of(self.section)
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = super().resolved(run)
+        folder = self.section.get("cache_folder")
+        return (
+            run if folder is None else run.changed(data={"cache_folder": os.path.abspath(os.path.expanduser(folder))})
+        )
+
+    def unavailable(self) -> str | None:
+        return storage.unavailable() if is_address(self.section["root"]) else None
+
+    def listing(self) -> Listing | None:
+        if not isinstance(place := self.place, Address):
+            return None
+        with self.stored(place) as (_, index):
+            return Listing([(each.name, each.size) for each in index.about.shards], index.about.digest)
+
+    @contextmanager
+    def stored(self, place: Address) -> Iterator[tuple[Shards, Index]]:
+        """A context with the shards in object storage, and their index. Raises ConfigurationError."""
+        shards = Shards(place, self.reading)
+        with shards.storage:
+            yield shards, shards.index(self.shards)
+
+    def chosen(self, split: str, names: Sequence[str]) -> list[int]:
+        """Indices of the shards of a split, which may be none if it need not exist. Raises ConfigurationError."""
+        needed = ["train"] if self.partition is not None else ["train", "val"]
+        return chosen(split, self.section[f"{split}_shards"], names, may_lack=split not in needed)
+
+    def check_shards(self, names: Sequence[str]) -> None:
+        """Raises ConfigurationError for splits without shards, or that share some."""
+        shards = {split: {*self.chosen(split, names)} for split in SPLITS}
+        for split, other in (("train", "val"), ("train", "test"), ("val", "test")):
+            if both := sorted(shards[split] & shards[other]):
+                key = f"{other}_shards"
+                raise ConfigurationError.at(
+                    f"data.{key}", self.section[key], f": {names[both[0]]} is among data.{split}_shards too."
+                )
+
+    @contextmanager
+    def folder(self) -> Iterator[Folder]:
+        """A context with the shards, after a check of each split. Raises ConfigurationError."""
+        if isinstance(place := self.place, Path):
+            folder = LocalFolder(place, self.shards)
+            self.check_shards(folder.names)
+            yield folder
+            return
+        shards = Shards(place, self.reading)
+        with shards.storage:
+            stored = StoredFolder(shards, self.shards)
+            self.check_shards(stored.names)
+            self.warn_of_small_cache(stored.index)
+            yield stored
+
+    def warn_of_small_cache(self, index: Index) -> None:
+        """Warn if the cache cannot hold all shards, and they are read in an order in which that matters."""
+        size, most = sum(each.size for each in index.about.shards) / 1e9, self.section["cache_gb"]
+        if size > most and self.order != "blocks":
+            warn(
+                f"data.cache_gb={most:g} is less than the {size:,.1f} GB of the shards, so each epoch fetches most "
+                "of them again, in random order. Raise it, set data.order=blocks, or lower data.fetch_mb."
+            )
+
+
+@dataclass(kw_only=True, eq=False)
+class Sharded(Data):
+    """Shards below ``root``; ``train_shards`` and so on are patterns of their names, with * and {a,b} or {000..123}.
+
+    ``shards``: their kind. The last five arguments are for object storage, see ``Reading``; runs that were recorded
+    before they existed, on folders, lack them.
+    """
+
+    shards: ClassVar[Kind]
+    root: str
+    train_shards: str
+    val_shards: str
+    test_shards: str
+    cache_folder: str | None = None
+    cache_gb: float = 1
+    fetch_mb: float = 1
+    read_ahead: int = 0
+    retry_for: float | str = 1
+
+    @cached_property
+    def place(self) -> Path | Address:
+        """The root of the shards."""
+        return place_of(self.root, key="data.root")
+
+    @cached_property
+    def stored(self) -> Shards:
+        """The shards in object storage."""
+        assert isinstance(self.place, Address)
+        return Shards(self.place, Reading.of({key: getattr(self, key) for key in Reading.keys}))
+
+    @cached_property
+    def folder(self) -> Folder:
+        """The shards, if their index lists blocks."""
+        if isinstance(self.place, Path):
+            return LocalFolder(self.place, self.shards)
+        return StoredFolder(self.stored, self.shards)
+
+    def chosen(self, split: str, names: Sequence[str], *, may_lack: bool = False) -> list[int]:
+        """Indices of the shards of a split. Raises ConfigurationError."""
+        return chosen(split, getattr(self, f"{split}_shards"), names, may_lack=may_lack)
+
+
+@dataclass(kw_only=True, eq=False)
+class _Keys(Sharded, ImagesOrText):
+    num_classes: InitVar[int | None]
+    block_size: int
+
+    def __post_init__(self, num_classes: int | None) -> None:
+        super().__post_init__()
+        self._given = num_classes
+
+
+class ShardedSamples(_Keys):
+    """Shards of images with classes, or of text in blocks of ``block_size`` tokens.
+
+    ``num_classes``: None for the number that the shards say.
+    """
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the shards hold text."""
+        raise NotImplementedError
+
+    def counted_classes(self) -> int | None:
+        """The number of classes that the shards say."""
+        raise NotImplementedError
+
+    @property
+    def num_classes(self) -> Any:
+        return vocabulary(self.tokenizer) if self.is_text else self._given or self.counted_classes()
+
+    @property
+    def classes_in_words(self) -> str:
+        return f"{self.block_size} tokens each, of {self.num_classes}" if self.is_text else super().classes_in_words

@@ -1,0 +1,85 @@
+"""An index of files by blocks of a fixed size, with a checksum of each, for reading them in object storage."""
+
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from manyheads.runner.data.shards.files import BLOCK, File
+from manyheads.runner.data.shards.index import BLOCKS, NAME, About, Index, Kind, Shard, crc, outdated
+from manyheads.runner.data.shards.index_file import ENTRY
+from manyheads.runner.run.storage.address import Address
+
+if TYPE_CHECKING:  # the parent, which only checks, starts without it
+    import numpy as np
+
+AT_ONCE = 2**24  # bytes that are read at once
+
+
+class Content(Protocol):
+    """What a file holds."""
+
+    def highest(self, start: int, block: bytes) -> int:
+        """The highest number in a block that begins at byte ``start``; -1 if it has none."""
+
+
+class BlockTable:
+    """An index that grows file by file."""
+
+    def __init__(self) -> None:
+        self._shards: list[Shard] = []
+        self._checksums, self._highest = array("I"), array("q")
+
+    def add(self, name: str, file: File, content: Content | None = None) -> None:
+        """Add a file, all of which is read. Raises OSError, and what ``content`` raises."""
+        for first in range(0, file.size, AT_ONCE):
+            read = file.read(first, first + AT_ONCE)
+            for at in range(0, len(read), BLOCK):
+                block = read[at : at + BLOCK]
+                self._checksums.append(crc(block))
+                self._highest.append(-1 if content is None else content.highest(first + at, block))
+        self._shards.append(Shard(name, file.size, _count(file.size)))
+
+    def index(self, root: Path | Address, kind: Kind) -> Index:
+        """The index of all added files, in the order of their names."""
+        import numpy as np
+
+        firsts = np.cumsum([0, *(each.samples for each in self._shards)])
+        order = sorted(range(len(self._shards)), key=lambda number: self._shards[number].name)
+        shards = tuple(self._shards[number] for number in order)
+        rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in order])
+        entries = _places(shards)
+        entries["checksum"][:, 0] = np.asarray(self._checksums)[rows]
+        highest = np.asarray(self._highest)[rows]
+        above = int(highest.max(initial=-1)) + 1
+        about = About(shards, (kind.name,), BLOCKS, above or None)
+        return Index(root, about, entries, np.minimum(highest, 2**31 - 1).astype(np.int32) if above else None)
+
+
+def check_places(index: Index) -> None:
+    """Raises ConfigurationError unless the blocks are where they belong: the index may have been sent."""
+    expected = _places(index.about.shards) if _counts_fit(index.about.shards) else None
+    own = index.entries
+    if expected is None or any((own[part] != expected[part]).any() for part in ("offset", "size")):
+        raise outdated(index.root, f"{NAME} is damaged, or was written by another version")
+
+
+def _places(shards: tuple[Shard, ...]) -> "np.ndarray":
+    import numpy as np
+
+    entries = np.zeros((sum(each.samples for each in shards), 1), ENTRY)
+    row = 0
+    for each in shards:
+        offsets = np.arange(each.samples, dtype=np.int64) * BLOCK
+        rows = slice(row, row + each.samples)
+        entries["offset"][rows, 0] = offsets
+        entries["size"][rows, 0] = np.minimum(each.size - offsets, BLOCK)
+        row += each.samples
+    return entries
+
+
+def _counts_fit(shards: tuple[Shard, ...]) -> bool:
+    return all(each.samples == _count(each.size) for each in shards)
+
+
+def _count(size: int) -> int:
+    return -(-size // BLOCK)

@@ -1,0 +1,126 @@
+"""Files of which any bytes can be read: on the local disk, or in object storage, where each block has a checksum."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from manyheads.runner.data.links import opened
+from manyheads.runner.data.shards.index import Index, crc
+from manyheads.runner.data.shards.parts import Parts
+from manyheads.runner.errors import printable
+
+if TYPE_CHECKING:  # the parent, which only checks, starts without it
+    import numpy as np
+
+BLOCK = 2**16  # bytes that share a checksum: reading a few bytes should not take long
+CHANGED = "has changed since it was indexed, or is damaged on the way"
+
+
+class File(Protocol):
+    """A file. ``name``: for messages; ``size``: in bytes."""
+
+    name: str
+    size: int
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Its bytes from ``start`` to ``stop``, or to its end. Raises OSError or ConfigurationError."""
+
+    def array(self, dtype: str, start: int, count: int) -> Any:
+        """``count`` values from byte ``start`` on, (count,), which are read when they are sliced."""
+
+
+class LocalFile:
+    """A file on the local disk. ``within``: the boundary that it must be in. Raises ConfigurationError, OSError."""
+
+    def __init__(self, path: Path, within: str | None, name: str | None = None):
+        self.path, self.within = path, within
+        self.name = printable(name or path)
+        with opened(path, within) as handle:
+            self.size = os.fstat(handle).st_size
+
+    def read(self, start: int, stop: int) -> bytes:
+        """See ``File``."""
+        with opened(self.path, self.within) as handle, open(handle, "rb", closefd=False) as file:
+            file.seek(start)
+            return file.read(stop - start)
+
+    def array(self, dtype: str, start: int, count: int) -> "np.ndarray":
+        """See ``File``: mapped into memory."""
+        import numpy as np
+
+        if not count:
+            return np.zeros(0, dtype)
+        with opened(self.path, self.within) as handle, open(handle, "rb", closefd=False) as file:
+            return np.memmap(file, dtype, "r", start, (count,))
+
+
+class ObjectFile:
+    """A file in object storage: shard ``number`` of an index of blocks."""
+
+    def __init__(self, index: Index, number: int, parts: Parts):
+        shard = index.about.shards[number]
+        self.name, self.size = printable(f"{index.root}/{shard.name}"), shard.size
+        self._index, self._number, self._parts = index, number, parts
+        self._first = parts.firsts[number]
+
+    def read(self, start: int, stop: int) -> bytes:
+        """See ``File``. Raises ConfigurationError, also for blocks that differ from what was indexed."""
+        found, at, last = [], start // BLOCK, -(-min(stop, self.size) // BLOCK)
+        while at < last:
+            part = self._parts.of(self._number, self._first + at)
+            until = min(last, -(-part.stop // BLOCK))
+            begin, end = at * BLOCK, min(until * BLOCK, self.size)
+            content = self._parts.read(part, begin, end, partial(self._is_sound, at, until))
+            if content is None:
+                raise self._index.changed(self._number, f"{CHANGED}: see bytes {begin} to {end}")
+            found.append(content)
+            at = until
+        before = start % BLOCK
+        return b"".join(found)[before : before + stop - start]
+
+    def array(self, dtype: str, start: int, count: int) -> "StoredArray":
+        """See ``File``."""
+        return StoredArray(self, dtype, start, count)
+
+    def fetch_ahead(self, start: int, stop: int) -> None:
+        """Request bytes without waiting."""
+        row, at = self._first, start
+        parts = []
+        while at < min(stop, self.size):
+            parts.append(self._parts.of(self._number, row + at // BLOCK))
+            at = parts[-1].stop
+        self._parts.fetch_ahead(parts)
+
+    def _is_sound(self, at: int, until: int, content: bytes) -> bool:
+        if len(content) != min(until * BLOCK, self.size) - at * BLOCK:
+            return False
+        rows = range(self._first + at, self._first + until)
+        expected = self._index.entries["checksum"][rows.start : rows.stop, 0].tolist()
+        blocks = (content[start : start + BLOCK] for start in range(0, len(content), BLOCK))
+        return all(crc(block) == checksum for block, checksum in zip(blocks, expected, strict=True))
+
+
+class StoredArray:
+    """Values in a file in object storage, read by slices without steps."""
+
+    def __init__(self, file: ObjectFile, dtype: str, start: int, count: int):
+        self._file, self._dtype, self._start, self._count = file, dtype, start, count
+        self._width = int(dtype[-1])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, wanted: slice) -> "np.ndarray":
+        import numpy as np
+
+        return np.frombuffer(self._in_bytes(wanted, self._file.read), self._dtype)
+
+    def fetch_ahead(self, wanted: slice) -> None:
+        """Request values without waiting."""
+        self._in_bytes(wanted, self._file.fetch_ahead)
+
+    def _in_bytes(self, wanted: slice, do: Callable[[int, int], Any]) -> Any:
+        first, last, _ = wanted.indices(self._count)
+        return do(self._start + first * self._width, self._start + max(first, last) * self._width)

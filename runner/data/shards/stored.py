@@ -1,0 +1,134 @@
+"""Shards in object storage: lists them, reads their index, and puts files beside them."""
+
+import hashlib
+from functools import cached_property
+from typing import IO
+
+from manyheads.runner.data.shards import index_file
+from manyheads.runner.data.shards.index import (
+    BLOCKS,
+    NAME,
+    Found,
+    Index,
+    Kind,
+    check_shards,
+    outdated,
+)
+from manyheads.runner.data.shards.reading import Reading
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.run.storage.address import Address
+from manyheads.runner.run.storage.storage import Object, Storage
+from manyheads.runner.run.storage.wire import StorageError
+
+TRIES = 3  # for content that does not match its checksum
+
+
+class Shards:
+    """The shards below an address. ``key``: the one that names it, for errors.
+
+    Raises ConfigurationError if object storage cannot be used.
+    """
+
+    def __init__(self, address: Address, reading: Reading, *, key: str = "data.root"):
+        self.address, self.reading, self.key = address, reading, key
+        try:
+            self.storage = Storage(address, retry_for=reading.retry_for, cache=reading.cache)
+        except StorageError as error:
+            raise self.failed(error) from None
+
+    @cached_property
+    def objects(self) -> dict[str, Object]:
+        """All objects below the address. Raises ConfigurationError."""
+        try:
+            return {each.name: each for each in self.storage.list()}
+        except StorageError as error:
+            raise self.failed(error) from None
+
+    def found(self, kind: Kind) -> list[Found]:
+        """The shards of this kind, by name. Raises ConfigurationError if there are none."""
+        found = [Found(each.name, each.size, ()) for each in self.objects.values() if each.name.endswith(kind.suffixes)]
+        if not found:
+            ending = " or ".join(kind.suffixes)
+            raise ConfigurationError.at(
+                "data.root",
+                self.address,
+                f": no object below it ends in {ending}. Set it to the address of the shards.",
+            )
+        return found
+
+    def index(self, kind: Kind) -> Index:
+        """The index beside the shards. Raises ConfigurationError if it is missing, damaged or not of these shards."""
+        found, about = self.found(kind), self.objects.get(NAME)
+        command = invocation.command("index", self.address)
+        if about is None:
+            raise ConfigurationError.at(
+                "data.root", self.address, f": there is no index beside the shards. Write it once: {command}"
+            )
+        index = self._read(about)
+        if kind.checked == BLOCKS and index.about.fields != (kind.name,):
+            raise outdated(self.address, f"{NAME} is of other files than those of data={kind.name}")
+        check_shards(index, found)
+        if index.about.checked != kind.checked:
+            raise ConfigurationError.at(
+                "data.root", self.address, f": {NAME} has no checksums of contents. Index again: {command}"
+            )
+        return index
+
+    def content_of(self, name: str) -> bytes:
+        """A small object's content. Raises ConfigurationError."""
+        try:
+            return self.storage.read(name)
+        except StorageError as error:
+            raise self.failed(error, name) from None
+
+    def save(self, name: str, file: IO[bytes]) -> None:
+        """Write an object's content to a file. Raises ConfigurationError."""
+        try:
+            self.storage.save(name, file)
+        except StorageError as error:
+            raise self.failed(error, name) from None
+
+    def store(self, name: str, file: IO[bytes]) -> None:
+        """Put a file beside the shards, and read it back.
+
+        Raises ConfigurationError if that fails, or other content is read; nothing has the name then.
+        """
+        digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        try:
+            for _ in range(TRIES):
+                self.storage.store(name, file)
+                if self.storage.sha256(name) == digest:
+                    return
+            self.storage.remove(name)
+        except StorageError as error:
+            raise self.failed(error, name) from None
+        raise self.failed(StorageError("other content was read back than was stored"), name)
+
+    def failed(self, error: StorageError, what: str = "") -> ConfigurationError:
+        """The error for a failed request. ``what``: its object and range, if it had one."""
+        about = f" {printable(what)}:" if what else ""
+        return ConfigurationError.at(self.key, self.address, f":{about} {error}.")
+
+    def _read(self, about: Object) -> Index:
+        for attempt in range(TRIES):
+            try:
+                entry = called(self.address, *about)
+                with self.storage.part(NAME, 0, about.size, entry=entry, again=attempt > 0) as file:
+                    file.seek(0)
+                    index = index_file.sound(self.address, file)
+            except StorageError as error:
+                raise self.failed(error, NAME) from None
+            if index is not None:
+                return index
+        raise ConfigurationError.at(
+            "data.root",
+            self.address,
+            f": {NAME} is damaged, or was written by another version. Index again: "
+            f"{invocation.command('index', self.address)}",
+        )
+
+
+def called(*about: object) -> str:
+    """A name for the cache, which identifies what it is about."""
+    return hashlib.sha256("\0".join(map(str, about)).encode(errors="surrogateescape")).hexdigest()
