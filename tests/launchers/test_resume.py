@@ -9,8 +9,9 @@ import torch
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.checkpoint.rank.load import complete
+from manyheads.runner.commands.audit.audit_run import audit
 from manyheads.runner.commands.resume import resume
-from manyheads.runner.errors import RunFailed
+from manyheads.runner.errors import ExitCode, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze, rows, survivors
 from tests.launchers.faulty import HALF_A_PART
@@ -84,6 +85,8 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
     assert rows(folder.steps) == rows(expected.steps)
     assert rows(folder.epochs) == rows(expected.epochs)
     assert not list(folder.path.rglob(".*.aside"))
+    audited = audit(str(folder.path), reads_data=False)
+    assert (audited.exit_code, audited.first, audited.last) == (ExitCode.DONE, 1, 70)
 
 
 @pytest.mark.processes
