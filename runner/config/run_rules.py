@@ -153,9 +153,10 @@ MOST_MICRO_BATCHES = 8
 
 
 def _micro_batches(run: RunConfig) -> list[int]:
-    """Numbers of micro-batches into which the global batch can be divided."""
-    parts = run.data.batch_size // run.data_shares
-    return [count for count in range(1, MOST_MICRO_BATCHES + 1) if parts % count == 0]
+    """Numbers of micro-batches into which the global batch can be divided, the most similar to the run's own first."""
+    parts, own = run.data.batch_size // run.data_shares, run.trainer.grad_accumulation
+    found = [count for count in range(1, max(MOST_MICRO_BATCHES, own) + 1) if parts % count == 0]
+    return sorted(found, key=lambda count: max(count / own, own / count))
 
 
 def _compiled(run: RunConfig) -> list[str]:

@@ -94,6 +94,7 @@ def pace(name: str, updates: int) -> Purpose:
             **seconds,
             "updates": updates,
             "samples": result["samples_seen"],
+            "peak_mb": max(result["peak_memory_mb"]),
             "weights_sha256": result["weights_sha256"],
         }
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from manyheads.runner.commands.explain.limits import Limit, Seconds
 from manyheads.runner.commands.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
+from manyheads.runner.commands.tune.memory import too_large
 from manyheads.runner.commands.tune.proof import PROOF
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import COSTLY, SCREEN, BudgetSpent
@@ -137,7 +138,13 @@ class Bench:
         return self._classes[known]
 
     def is_costly(self, candidate: Variant) -> bool:
-        """Whether a run of it is expected to take more than COSTLY of the budget; if so, record it as refused."""
+        """Whether a run of it is expected to take more than COSTLY of the budget, or more memory than a device has.
+
+        If so, record it as refused.
+        """
+        if reason := too_large(candidate, self.run, self.budget.rows()):
+            self.refused[arm_of(candidate)] = reason
+            return True
         seconds = self.budget.seconds_of(candidate, like_first=True)
         if seconds <= COSTLY * self.budget.total:
             return False

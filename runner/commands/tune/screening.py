@@ -43,7 +43,10 @@ class Bench(Protocol):
         ...
 
     def is_costly(self, candidate: Variant) -> bool:
-        """Whether a run of it is expected to take more than COSTLY of the budget; if so, it is recorded as refused."""
+        """Whether a run of it is expected to take more than COSTLY of the budget, or more memory than there is.
+
+        If so, it is recorded as refused.
+        """
         ...
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:

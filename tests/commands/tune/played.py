@@ -29,7 +29,7 @@ class Played(Runs):
     """``seconds``: of an update, by the name of the configuration; ``facts``: of a configuration, if not FACTS_OF_ALL.
 
     ``fails``: a reason, by purpose and configuration; ``stop``: the number of the run that a signal stops; ``startup``:
-    seconds that each run takes beside its updates, by a clock of its own.
+    seconds that each run takes beside its updates, by a clock of its own; ``peak_mb``: memory, by configuration.
     """
 
     def __init__(
@@ -41,9 +41,11 @@ class Played(Runs):
         fails: Callable[[str, str], str | None] = lambda purpose, arm: None,
         stop: int | None = None,
         startup: float = 1.0,
+        peak_mb: Callable[[str], float] = lambda arm: 100.0,
     ):
         super().__init__(folder)
         self.seconds, self.facts, self.fails, self.stop, self.startup = seconds, facts, fails, stop, startup
+        self.peak_mb = peak_mb
         self.configs: list[Any] = []
 
     def start(self, config: Any, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> RunRow:
@@ -74,4 +76,5 @@ class Played(Runs):
             return {"floors": FLOORS}
         if purpose == "proof":
             return {"metrics": {}}
-        return {"seconds": seconds, "updates": updates, "samples": updates, "weights_sha256": "w", "marked": seconds}
+        timed = {"seconds": seconds, "updates": updates, "samples": updates, "marked": seconds}
+        return {**timed, "weights_sha256": "w", "peak_mb": self.peak_mb(arm)}

@@ -4,6 +4,7 @@ from math import inf
 
 import pytest
 
+from manyheads.runner.commands.tune import memory
 from manyheads.runner.commands.tune.bench import LEAST_RUNS, Bench
 from manyheads.runner.commands.tune.budget import Budget
 from manyheads.runner.commands.tune.proof import updates_of
@@ -130,6 +131,29 @@ def test_batchnorm_over_the_ranks_shares_is_a_class_of_its_own(tmp_path, monkeyp
     made.prepare()
     assert made.expected(DDP) == SHARES
     assert made.expected(ON_DEVICE) == SAME
+
+
+@pytest.mark.parametrize("measured", [0, 2])
+def test_micro_batches_that_cannot_fit_are_not_tried(tmp_path, monkeypatch, measured):
+    """``measured``: how many of the numbers of micro-batches run; more samples at once run out of memory."""
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 700 * 2**20)
+    parts = {4: 200, 2: 400, 1: 800}  # MB
+    made = bench(
+        Played(
+            tmp_path,
+            fails=lambda purpose, arm: "can't allocate memory" if not measured and arm.endswith("=2") else None,
+            peak_mb=lambda arm: parts.get(int(arm[-1]), 0) if "grad_accumulation" in arm else 100,
+        )
+    )
+    made.prepare()
+    made.round(SCREEN, [("data.on_device=true", f"trainer.grad_accumulation={count}") for count in (4, 2)])
+    assert made.is_costly(("data.on_device=true", "trainer.grad_accumulation=1"))
+    assert not made.is_costly(("trainer.grad_accumulation=1",))  # another configuration
+    reason = made.refused["data.on_device=true trainer.grad_accumulation=1"]
+    expected = (
+        "would take some 839 MB, as those of 2 and 4 tell; a device has 734 MB" if measured else "ran out of memory"
+    )
+    assert reason.endswith(expected)
 
 
 def test_what_takes_too_much_of_the_budget_is_not_tried(tmp_path):
