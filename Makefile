@@ -69,7 +69,8 @@ lint: $(DEV)
 docs: $(DEV)
 	$(BIN)/python -m tests.docs
 
-# Against other libraries too, where they are: pip install --group bench. Some fifteen minutes, on a quiet machine.
+# What every run costs. Against other libraries too, where they are: pip install --group bench. Some fifteen minutes,
+# on a quiet machine.
 bench: $(DEV)
 	$(BIN)/python -m tests.benchmarks
 

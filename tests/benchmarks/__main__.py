@@ -1,7 +1,8 @@
-"""Run every comparison, print the table, write outputs/benchmarks/<date>.json. ``make bench``.
+"""Compare with hand-written code and other libraries, and write outputs/benchmarks/<date>.json. ``make bench``.
 
-``python -m tests.benchmarks features training`` runs those of these modules alone. Each row is printed as soon as it is
-measured, and Ctrl-C keeps what was.
+Without arguments what every run costs is measured: the modules of MAIN, in some fifteen minutes.
+``python -m tests.benchmarks features training`` measures what is in these modules, and ``all`` everything, curves
+included. Each row is printed as soon as it is measured, and Ctrl-C keeps what was.
 """
 
 import json
@@ -23,12 +24,13 @@ from tests.benchmarks.curve import Curve
 from tests.benchmarks.measure import Comparison
 
 CURVES: tuple[Callable[[], Curve], ...] = (*growth.MEASURES.values(), checkpoints.measure)
+MAIN, ALL = ("loop", "ranks", "start", "sweep", "memory"), "all"
 HEAD = "| what | candidate | against | ratio, smallest to largest | at most |\n|---|---|---|---|---|"
 
 
 def main() -> None:
-    only = sys.argv[1:]
-    chosen = [measure for measure in BARS if not only or measure.__module__.rpartition(".")[2] in only]
+    asked = sys.argv[1:] or MAIN
+    chosen = [measure for measure in BARS if ALL in asked or measure.__module__.rpartition(".")[2] in asked]
     found: dict[Callable[[], Comparison], Comparison] = {}
     curves: list[Curve] = []
     try:
@@ -37,7 +39,10 @@ def main() -> None:
             found[measure] = measure()
             for line in lines(found[measure], BARS[measure]):
                 print(line, flush=True)
-        for each in () if only else (lambda: photos.curve(found[photos.measure], found[photos.all_cores]), *CURVES):
+        if {photos.measure, photos.all_cores} <= found.keys():
+            curves.append(photos.curve(found[photos.measure], found[photos.all_cores]))
+            Console().print(curves[-1].table())
+        for each in CURVES if ALL in asked else ():
             curves.append(each())
             Console().print(curves[-1].table())
     except KeyboardInterrupt:

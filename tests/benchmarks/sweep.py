@@ -42,7 +42,7 @@ def ours(launcher: str, where: Path) -> float:
     return overhead(sweep)
 
 
-def measure(rounds: int = 5) -> Comparison:
+def measure(rounds: int = 3) -> Comparison:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "trivial.py"
         script.write_text(TRIVIAL)
