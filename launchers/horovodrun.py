@@ -20,8 +20,8 @@ from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import ConfigurationError, Unavailable, printable
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import choice
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
@@ -55,9 +55,9 @@ class HorovodrunOption(LauncherOption):
     def note(self) -> str:
         return f"built with {horovod.built_with()} for torch {horovod.built_for()}"
 
-    def resolved(self, run: RunConfig) -> RunConfig:
-        run = super().resolved(run)
-        return run.changed(launcher={"controller": horovod.controllers()[0]}) if self.controller == "auto" else run
+    def resolved_keys(self) -> Section:
+        controller = horovod.controllers()[0] if self.controller == "auto" else self.controller
+        return {**super().resolved_keys(), "controller": controller}
 
     def check_keys(self) -> None:
         super().check_keys()

@@ -80,7 +80,7 @@ class Inline(Launcher):
     def _end(self, job: Job, reason: RunFailed) -> None:
         try:
             assert job.run is not None
-            finish(job.folder, job.run, time.monotonic() - job.started, reason)
+            finish(job.folder, job.run.as_planned, time.monotonic() - job.started, reason)
         finally:  # even if the disk is full
             os.write(2, f"error: {reason}\n".encode())
             os._exit(reason.exit_code)

@@ -144,11 +144,12 @@ def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried:
         recorder = flight_recorder(folder) if run.on_gpus else {}
         variables = {**environment(launcher), **plan.pinned, **recorder}
         common = folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main
-        job = Job(*common, run=run, is_untried=is_untried)
+        job, planned = Job(*common, run=run, is_untried=is_untried), run.as_planned
         log.info("%s: %d x %s by %s", folder, launcher.ranks, run.parallel.name, launcher.name)
         trains = main == TRAIN
+        learns = trains and not run.trainer.evaluate_only
         with (
-            mirrored(folder, run, variables, signals) if trains else nullcontext(),
+            mirrored(folder, run.checkpoint, variables, signals) if learns else nullcontext(),
             publishers(folder, run.logger, variables, signals) if trains else nullcontext(),
         ):
             try:
@@ -158,17 +159,17 @@ def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried:
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 _note("%s: %s", folder, reason)  # the terminal shows it at the very end
-                _finish(job, run, reason)
+                _finish(job, planned, reason)
                 raise
             finally:
                 with suppress(OSError):  # a disk error may be what ended the run
                     remove(folder.heartbeat)
-            return _finish(job, run)
+            return _finish(job, planned)
 
 
-def _finish(job: Job, run: RunConfig, reason: BaseException | None = None) -> ResultJson:
+def _finish(job: Job, planned: ResultJson, reason: BaseException | None = None) -> ResultJson:
     try:
-        result = finish(job.folder, run, time.monotonic() - job.started, reason, job.added)
+        result = finish(job.folder, planned, time.monotonic() - job.started, reason, job.added)
     except OSError as error:
         why = f"the disk of {job.folder} is full" if disk_full(error) else f"{job.folder}: {error.strerror}"
         message = f"{why}, so {job.folder.result.name}, which records how the run ended, could not be written."

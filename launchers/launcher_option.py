@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
@@ -120,11 +121,10 @@ class LauncherOption(Option):
         machines = self.machines
         return self.nproc_per_node * max(1, len(machines), (count_nodes(self.nodes, machines) or (1, 1))[1])
 
-    def resolved(self, run: RunConfig) -> RunConfig:
+    def resolved_keys(self) -> Section:
         if self.hostfile is None:
-            return run
-        # A run may be resumed from another directory.
-        return run.changed(launcher={"hostfile": os.path.abspath(os.path.expanduser(self.hostfile))})
+            return {}
+        return {"hostfile": os.path.abspath(os.path.expanduser(self.hostfile))}  # to resume from another directory
 
     def check_keys(self) -> None:
         if not self.finds_machines:

@@ -14,7 +14,7 @@ from manyheads.launchers.mirror_main import FAILED, MAIN, OVER, READY, REFUSED
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.rules import seconds
-from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.program import PIPE, Process, Program, stop
 from manyheads.runner.run.run_folder import RunFolder
@@ -35,19 +35,18 @@ def address_of(folder: RunFolder, mirror: str) -> Address:
 
 @contextmanager
 def mirrored(
-    folder: RunFolder, run: RunConfig, variables: Mapping[str, str], signals: Sequence[int] = ()
+    folder: RunFolder, section: CheckpointSection, variables: Mapping[str, str], signals: Sequence[int] = ()
 ) -> Iterator[None]:
-    """A context in which the run is copied, if its config names an address, and after which the rest is stored.
+    """A context in which a run that trains is copied, if its config names an address; afterwards the rest is stored.
 
     ``variables``: the ranks' environment; ``signals``: received by the parent; a further one ends the wait.
     Raises ConfigurationError if the address holds another run, and RunFailed if the run completed but its last
     checkpoint could not be stored.
     """
-    mirror, wait = run.checkpoint.mirror, run.checkpoint.mirror_wait
-    if mirror is None or run.trainer.evaluate_only:
+    if section.mirror is None:
         yield
         return
-    follower = _Follower(folder, address_of(folder, mirror), wait, variables)
+    follower = _Follower(folder, address_of(folder, section.mirror), section.mirror_wait, variables)
     try:
         yield
     except BaseException:
@@ -58,9 +57,9 @@ def mirrored(
         raise RunFailed(Failure(type=Kind.PROGRAM_FAILED, message=f"the run is complete, but {said}"))
 
 
-def store_rest(folder: RunFolder, run: RunConfig) -> None:
+def store_rest(folder: RunFolder, section: CheckpointSection) -> None:
     """Store what is still missing of a run that has ended. Raises ConfigurationError and RunFailed as ``mirrored``."""
-    with mirrored(folder, run, {}):
+    with mirrored(folder, section, {}):
         pass
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
-from manyheads.runner.option.run_config import RunConfig
+
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
@@ -15,14 +15,15 @@ from manyheads.runner.run.run_folder import RunFolder
 
 def finish(
     folder: RunFolder,
-    run: RunConfig,
+    planned: ResultJson,
     wall_seconds: float,
     reason: BaseException | None = None,
     added: Mapping[str, Any] | None = None,
 ) -> ResultJson:
     """Write the final result.json and return its content.
 
-    ``reason``: why the run did not complete; ``added``: fields that only the parent knows.
+    ``planned``: ``RunConfig.as_planned``; ``reason``: why the run did not complete; ``added``: fields that only the
+    parent knows.
     """
     known = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
@@ -37,11 +38,11 @@ def finish(
         "epochs": known.get("epochs", 0),
         "steps": known.get("steps", 0),
         "samples_seen": known.get("samples_seen", 0),
-        "world_size": known.get("world_size", run.launcher.ranks),
-        "device": known.get("device", run.trainer.device),
-        "parallel": run.parallel.name,
-        "precision": run.precision.name,
-        "launcher": run.launcher.name,
+        "world_size": known.get("world_size", planned["world_size"]),
+        "device": known.get("device", planned["device"]),
+        "parallel": planned["parallel"],
+        "precision": planned["precision"],
+        "launcher": planned["launcher"],
         "train_seconds": known.get("train_seconds"),
         "wall_seconds": round(wall_seconds, 3),
         "samples_per_second": known.get("samples_per_second"),

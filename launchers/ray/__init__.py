@@ -16,8 +16,8 @@ from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
 from manyheads.launchers.ray.ray_gathering import placed
 from manyheads.launchers.torchrun import order
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
-from manyheads.runner.option.run_config import RunConfig
 
 
 class Ray(Launcher):
@@ -77,10 +77,9 @@ class RayOption(LauncherOption):
     def note(self) -> str:
         return "the cluster is looked for when a run starts"
 
-    def resolved(self, run: RunConfig) -> RunConfig:
-        run = super().resolved(run)
-        is_given = self.section["cpus_per_rank"] != "auto"
-        return run if is_given else run.changed(launcher={"cpus_per_rank": run.launcher.threads_per_rank})
+    def resolved_keys(self) -> Section:
+        cpus = self.section["cpus_per_rank"]
+        return {**super().resolved_keys(), "cpus_per_rank": self.threads_per_rank if cpus == "auto" else cpus}
 
     def gpus_here(self, count: int) -> int:
         return 0  # the run gets its GPUs from Ray, on any machine

@@ -82,7 +82,7 @@ class Slurm(Launcher):
                 written = JobOutput(output(folder))
                 job = slurm_commands.submit(script, signals)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
-                finish(folder, run, 0.0, reason)
+                finish(folder, run.as_planned, 0.0, reason)
                 raise
             note_job(folder, job)
         print(f"submitted as Slurm job {job} by {script}; its output is in {output(folder)}", flush=True)
@@ -133,7 +133,7 @@ class Slurm(Launcher):
 
     def _finish(self, folder: RunFolder, run: RunConfig, job: str, reason: BaseException) -> None:
         known = (folder.read_result() or {}).get("wall_seconds") or 0.0
-        finish(folder, run, known, reason, {"slurm": {"job": job}})
+        finish(folder, run.as_planned, known, reason, {"slurm": {"job": job}})
 
     @contextmanager
     def _stopping_at_limit(self, job: Job) -> Iterator[None]:

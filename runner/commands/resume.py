@@ -77,9 +77,9 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         longer = command(folder, config)
         print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
         print(f"To train longer, in a new folder: {longer}")
-        if config["checkpoint"].get("mirror"):
+        if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):
             refuse_untrusted_run(folder, packages)
-            store_rest(folder, RunConfig.read(folder))
+            store_rest(folder, RunConfig.read(folder).checkpoint)
         return Result.of(path)
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, TARGET, files_named, own_folders, targets
+from manyheads.runner.option.locate import OPTION, TARGET, own_folders
+from manyheads.runner.option.source_file import source_file
 from manyheads.runner.trust.trust_store import conf_of
 from manyheads.runner.wording import nearest
 
@@ -56,14 +57,16 @@ def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
     return f"{found[0]}:{name}"
 
 
-def check_files(config: Any) -> None:
-    """Raises ConfigurationError for a file that is missing, or that does not define the class that a config names.
+def check_files(named: Sequence[tuple[str, Any]]) -> None:
+    """Raises ConfigurationError for a file that is missing, or that does not define the class that a key names.
 
-    Also for a module of the user's own package that does not define it.
+    Also for a module of the user's own package that does not define it. ``named``: keys with what they name, from
+    ``targets``.
     """
-    for key, file in files_named(config).items():
-        refuse_undefined(f"{key}={file.path}:{file.name}", file.path, file.name)
-    for key, target in targets(config):
+    for key, target in named:
+        if (file := source_file(target)) is not None:
+            refuse_undefined(f"{key}={file.path}:{file.name}", file.path, file.name)
+    for key, target in named:
         if (module := _own_module(target)) is not None:
             refuse_undefined(f"{key}={target}", module, target.rpartition(".")[2])
 

@@ -29,7 +29,7 @@ from manyheads.runner.config.lookup import (
 from manyheads.runner.config.run_rules import RULES, rules_of
 from manyheads.runner.errors import ConfigurationError, UnknownName, not_allowed
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.locate import OPTION, Section
+from manyheads.runner.option.locate import OPTION, Section, targets
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.wording import nearest
@@ -45,7 +45,7 @@ def check(composed: DictConfig, folders: Folders = OWN) -> Section:
     """
     config = _resolved(composed)
     config = absolute(config, [project_of(folder) for folder in folders if folder != CONF])
-    check_files(config)
+    check_files([*targets(config)])
     base = read(CONF / "config.yaml")
     _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED, *ABOUT])
     _check_values("", {key: config.setdefault(key, base[key]) for key in ("seed", *ABOUT)}, base, RULES)

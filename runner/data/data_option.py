@@ -13,6 +13,7 @@ from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
@@ -270,13 +271,17 @@ class DataOption(Option):
             "a single value), or choose another model, such as model=mlp."
         )
 
+    def resolved_keys(self) -> Section:
+        return {"root": self._absolute(self.root)} if self.root else {}
+
     def resolved(self, run: RunConfig) -> RunConfig:
-        resolved: dict[str, Any] = {"root": self._absolute(self.root)} if self.root else {}
-        if self.section["num_workers"] == "auto":  # a core is left for the rank itself, if there are several
-            cores = hardware.cores_for_each(run.launcher.nproc_per_node)
-            most = 0 if self.on_device else self.most_workers
-            resolved["num_workers"] = min(most, max(cores - 1, min(cores, 2)))
-        return run.changed(data=resolved)
+        run = super().resolved(run)
+        if self.section["num_workers"] != "auto":
+            return run
+        cores = hardware.cores_for_each(run.launcher.nproc_per_node)
+        most = 0 if self.on_device else self.most_workers
+        # A core is left for the rank itself, if there are several.
+        return run.changed(data={"num_workers": min(most, max(cores - 1, min(cores, 2)))})
 
     def check_keys(self) -> None:
         if self.target.startswith("manyheads."):

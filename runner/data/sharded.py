@@ -17,8 +17,8 @@ from manyheads.runner.data.shards.reading import Reading
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError, warn
+from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import TEXT
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.storage import storage
 from manyheads.runner.run.storage.address import Address, is_address, place_of
 
@@ -45,12 +45,10 @@ class ShardedOption(DataOption):
         """How object storage is read."""
         return Reading.of(self.section)
 
-    def resolved(self, run: RunConfig) -> RunConfig:
-        run = super().resolved(run)
+    def resolved_keys(self) -> Section:
         folder = self.section.get("cache_folder")
-        return (
-            run if folder is None else run.changed(data={"cache_folder": os.path.abspath(os.path.expanduser(folder))})
-        )
+        own = {} if folder is None else {"cache_folder": os.path.abspath(os.path.expanduser(folder))}
+        return {**super().resolved_keys(), **own}
 
     def unavailable(self) -> str | None:
         return storage.unavailable() if is_address(self.section["root"]) else None

@@ -1,6 +1,7 @@
 """Assembles a rank from the run config, and what records the run, in the one order that satisfies every backend."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import torch
@@ -24,13 +25,13 @@ from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.average import build_average
 from manyheads.runner.loop.determinism import set_deterministic
-from manyheads.runner.loop.header import header, length, ordering, weights
+from manyheads.runner.loop.header import header
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import Utilization, utilization
 from manyheads.runner.loop.verification import Verification
-from manyheads.runner.model.rank.build_model import Built, build_model, initialize_from_data
+from manyheads.runner.model.rank.build_model import build_model, initialize_from_data
 from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.locate import Section, instantiate_named
 from manyheads.runner.option.run_config import RunConfig
@@ -45,8 +46,12 @@ from manyheads.runner.task.rank.task import Task
 
 def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Parallel:
     """This rank's strategy, connected to all other ranks. Raises ConfigurationError."""
-    set_process(run)
-    device = run.trainer.device
+    trainer, device = run.trainer, run.trainer.device
+    set_process(
+        threads=run.launcher.threads_per_rank,
+        detect_anomaly=trainer.detect_anomaly,
+        deterministic=trainer.deterministic,
+    )
     if device == "cuda" and torch.cuda.device_count() <= local_rank:
         raise ConfigurationError.at(
             "trainer.device",
@@ -76,97 +81,88 @@ def build(
     it. ``is_silent``: the run shows and records nothing.
     """
     seed_everything(run.seed)  # the same initial weights on every rank
+    trainer, checkpoint = run.trainer, run.checkpoint
     data = build_data(run.data)
     precision: Precision = run.precision.instantiate(parallel)
     try:
-        built = _built(run, data, precision.dtype)
+        own = run.model.num_classes
+        with _other_count_explained(checkpoint.load, own, data) if trainer.evaluate_only else nullcontext():
+            load, dtype = checkpoint.load, precision.dtype
+            built = build_model(run.model, data, dtype=dtype, load_from=load, strict=checkpoint.strict)
         if on_model is not None:
             on_model(built.model)
         freeze(built.model, run.parameters.freeze)
         parameters = sum(p.numel() for p in built.model.parameters())
-        task, loaders = enter(run, parallel, data, precision.dtype)
+        task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         task.check_model(built.model)
-        if state is None and not (built.pretrained or run.checkpoint.load or run.trainer.evaluate_only):
+        if state is None and not (built.pretrained or checkpoint.load or trainer.evaluate_only):
             initialize_from_data(built.model, loaders.train.first)
         known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)
         update, settings = assemble(run, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(run.callbacks, parallel)
-        size, scores = loaders.train.samples, update.scores
+        samples = loaders.train.samples
         reporter = build_reporter(
-            run, parallel, scores, folder, state, samples=size, utilization=known, is_silent=is_silent
+            run, parallel, update.scores, folder, state, samples=samples, utilization=known, is_silent=is_silent
         )
-        if run.trainer.verify_every and not run.trainer.evaluate_only:
+        if trainer.verify_every and not trainer.evaluate_only:
             update.verification = Verification(
                 update,
-                every=run.trainer.verify_every,
-                retries=run.trainer.on_corruption == "retry",
+                every=trainer.verify_every,
+                retries=trainer.on_corruption == "retry",
                 folder=folder,
                 say=reporter.display.say,
             )
     except BaseException:
         precision.close()
         raise
-    train, evaluation, trainer = loaders.train, loaders.val, run.trainer
-    samples = train.samples, evaluation.samples
-    rows = header(
-        run,
-        parallel,
-        precision,
-        model=built.model,
-        parameters=parameters,
-        samples=samples,
-        classes=data.classes_in_words,
-        length="" if trainer.evaluate_only else length(settings, train.updates, stop_after=trainer.stop_after),
-    )
-    order = {} if trainer.evaluate_only else ordering(train, run.data.batch_size)
-    reporter.display.header(rows | order | weights(built, run.checkpoint.load))
-    if trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), evaluation)):
+    words = data.classes_in_words
+    rows = header(run, parallel, precision, built, loaders, settings, parameters=parameters, classes=words)
+    reporter.display.header(rows)
+    if trainer.evaluate_only and (warning := other_classes(str(checkpoint.load), loaders.val)):
         reporter.display.say(warning)
-    classes = run.model.num_classes or data.num_classes
-    marks = (
-        trainer.aug_repeats == 1 and not parallel.keeps_rows
-    )  # else samples are taken repeatedly, or by ranks that leave and rejoin
+    classes = own or data.num_classes
+    # Otherwise samples are taken repeatedly, or by ranks that leave and rejoin.
+    marks = trainer.aug_repeats == 1 and not parallel.keeps_rows
     return Trainer(
         update=update,
-        train=train,
-        evaluation=evaluation,
+        train=loaders.train,
+        evaluation=loaders.val,
         test=loaders.test,
         settings=settings,
         reporter=reporter,
         heartbeat=heartbeat,
-        describe=partial(describe, evaluation, train, num_classes=classes, pretrained=built.pretrained),
+        describe=partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
         average=None if trainer.evaluate_only else build_average(trainer, update),
-        taken=Taken(train.samples, marks=marks and not trainer.evaluate_only),
+        taken=Taken(samples, marks=marks and not trainer.evaluate_only),
     )
 
 
-def _built(run: RunConfig, data: Data, dtype: torch.dtype) -> Built:
-    """The model. If the weights to evaluate are for other classes, the error says so."""
-    path, strict = run.checkpoint.load, run.checkpoint.strict
+@contextmanager
+def _other_count_explained(weights: str | None, num_classes: int | None, data: Data) -> Iterator[None]:
+    """A context in which the error says so if the weights to evaluate are for another number of classes."""
     try:
-        return build_model(run.model, data, dtype=dtype, load_from=path, strict=strict)
+        yield
     except ConfigurationError:
-        count = run.model.num_classes or data.num_classes
-        if run.trainer.evaluate_only and (reason := other_count(str(path), count)):
+        if reason := other_count(str(weights), num_classes or data.num_classes):
             raise ConfigurationError(reason) from None
         raise
 
 
-def enter(run: RunConfig, parallel: Parallel, data: Data, dtype: torch.dtype) -> tuple[Task, Loaders]:
+def build_task_and_loaders(run: RunConfig, parallel: Parallel, data: Data, dtype: torch.dtype) -> tuple[Task, Loaders]:
     """The task, and the loaders for training and evaluation."""
     trainer = run.trainer
     task = build_task(run.task, data, loss=run.loss, label_smoothing=trainer.label_smoothing)
     task = task.to(device=parallel.device, dtype=dtype)
-    entrance = InputTransform(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
-    return task, build_loaders(run.data, trainer, data, task, parallel, entrance, seed=run.seed)
+    input_transform = InputTransform(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
+    return task, build_loaders(run.data, trainer, data, task, parallel, input_transform, seed=run.seed)
 
 
-def set_process(run: RunConfig) -> None:
+def set_process(*, threads: int, detect_anomaly: bool, deterministic: bool) -> None:
     """Apply settings of the whole process; all are set each time, since the jobs of a sweep may share a process."""
-    torch.set_num_threads(run.launcher.threads_per_rank)
-    torch.autograd.set_detect_anomaly(run.trainer.detect_anomaly)
-    set_deterministic(run.trainer.deterministic)
+    torch.set_num_threads(threads)
+    torch.autograd.set_detect_anomaly(detect_anomaly)
+    set_deterministic(deterministic)
 
 
 def build_reporter(

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.loop.update import Update
-from manyheads.runner.option.run_config import RunConfig
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
 ALONE = "Expected more than 1 value per channel"
@@ -33,26 +32,27 @@ SHOWN = 5  # samples
 
 
 @contextmanager
-def diagnosed(update: Update, run: RunConfig) -> Iterator[None]:
-    """A context that replaces an error of a known kind by one that says what to set."""
-    with memory_explained(run):
-        try:
-            yield
-        except Exception as error:
-            sizes = run.data.image_size, run.trainer.resize_from
-            if (mistake := explained(error, update, sizes)) is not None:
-                raise mistake from error
-            raise
+def diagnosed(update: Update, sizes: tuple[int | None, int | None]) -> Iterator[None]:
+    """A context that replaces an error of a known kind by one that says what to set. ``sizes``: as in ``explained``."""
+    try:
+        yield
+    except Exception as error:
+        if (mistake := explained(error, update, sizes)) is not None:
+            raise mistake from error
+        raise
 
 
 @contextmanager
-def memory_explained(run: RunConfig) -> Iterator[None]:
-    """A context in which an out-of-memory error also says what would take less memory."""
+def memory_explained(batch_size: int, accumulation: int) -> Iterator[None]:
+    """A context in which an out-of-memory error also says what would take less memory.
+
+    ``batch_size``: this rank's share of a batch; ``accumulation``: into how many micro-batches it is divided.
+    """
     try:
         yield
     except Exception as error:
         if Failure.of(error).kind is Kind.OUT_OF_MEMORY:
-            remedy = _less_memory(run.batch_per_rank, run.trainer.grad_accumulation)
+            remedy = _less_memory(batch_size // accumulation, accumulation)
             raise type(error)(f"{str(error).rstrip('.')}. {remedy}") from error
         raise
 
@@ -84,11 +84,9 @@ def explained(error: Exception, update: Update, sizes: tuple[int | None, int | N
     return ConfigurationError(_model(layer + said, batch, sizes))
 
 
-def _less_memory(batch_per_rank: int, accumulation: int) -> str:
+def _less_memory(micro_batch: int, accumulation: int) -> str:
     halved = f"trainer.grad_accumulation={2 * accumulation} for the same updates in halves, "
-    return (
-        f"Set {halved if batch_per_rank % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a smaller model."
-    )
+    return f"Set {halved if micro_batch % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a smaller model."
 
 
 def _label(label: int, outputs: Tensor, batch: Batch) -> str:

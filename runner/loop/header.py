@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.data.order import quality
+from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.errors import printable
@@ -13,9 +14,9 @@ from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
-from manyheads.runner.optimizer.rank.build_optimizer import scaled_lr
+
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.sections import TrainerSection
+
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
 
@@ -24,17 +25,19 @@ def header(
     run: RunConfig,
     parallel: Parallel,
     precision: Precision,
+    built: Built,
+    loaders: Loaders,
+    settings: TrainSettings,
     *,
-    model: nn.Module,
     parameters: int,
-    samples: tuple[int, int],
     classes: str,
-    length: str,
 ) -> dict[str, str]:
-    """The header's rows by name. parameters: of the whole model; samples: of training and evaluation; others: words."""
+    """The header's rows by name. parameters: of the whole model; classes: in words."""
+    train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
-    lr = learning_rate(run.optimizer, run.data.batch_size)
-    sizes = f"{samples[0]:,} training and {samples[1]:,} validation samples"
+    lr = learning_rate(run.optimizer, batch_size)
+    sizes = f"{train.samples:,} training and {loaders.val.samples:,} validation samples"
+    trains = not trainer.evaluate_only
     return {
         **about(run.name, run.tags, run.notes),
         "model": f"{run.model.title}, {parameters:,} parameters",
@@ -42,12 +45,14 @@ def header(
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{run.precision.name}, {precision.summary}",
-        "batch": division(run.data.batch_size, run.trainer.grad_accumulation, parallel),
+        "batch": division(batch_size, trainer.grad_accumulation, parallel),
         "optimizer": f"{run.optimizer.name}, {lr}; scheduler {run.scheduler.name}",
-        **({"length": length} if length else {}),
-        **averaging(run.trainer),
-        **unused_speedups(run, convolves=convolves(model)),
-        **emulated(run.precision.autocast(on_gpus=run.on_gpus), run.trainer.device),
+        **({"length": length(settings, train.updates, stop_after=trainer.stop_after)} if trains else {}),
+        **(averaging(trainer.ema_decay, trainer.swa_start) if trains else {}),
+        **unused_speedups(run, convolves=convolves(built.model)),
+        **emulated(run.precision.autocast(on_gpus=run.on_gpus), trainer.device),
+        **(ordering(train, batch_size) if trains else {}),
+        **weights(built, run.checkpoint.load),
     }
 
 
@@ -81,14 +86,11 @@ def ordering(train: Loader, batch_size: int) -> dict[str, str]:
     return {"order": f"{order.summary}: {quality(order, targets, batch_size=batch_size)}"}
 
 
-def averaging(trainer: TrainerSection) -> dict[str, str]:
-    """The average of the weights that is kept, and its use; empty without one, and if nothing is trained."""
-    if trainer.evaluate_only:
-        return {}
-    if (decay := trainer.ema_decay) is not None:
-        return {"averaging": f"EMA of {decay:g}; val_ columns and best.pt use it"}
-    start = trainer.swa_start
-    return {} if start is None else {"averaging": f"SWA from epoch {start}; the final weights are the average"}
+def averaging(ema_decay: float | None, swa_start: int | None) -> dict[str, str]:
+    """The average of the weights that is kept, and its use; empty without one."""
+    if ema_decay is not None:
+        return {"averaging": f"EMA of {ema_decay:g}; val_ columns and best.pt use it"}
+    return {} if swa_start is None else {"averaging": f"SWA from epoch {swa_start}; the final weights are the average"}
 
 
 def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
@@ -151,7 +153,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def learning_rate(option: OptimizerOption, batch_size: int) -> str:
     """The learning rate, and how it was scaled to the batch."""
-    lr = scaled_lr(option, batch_size)
+    lr = option.scaled_lr(batch_size)
     if option.lr_scaling == "none":
         return f"lr {lr:g}"
     return f"lr {lr:g} = {option.lr:g} scaled by {batch_size}/{option.base_batch_size}, {option.lr_scaling}"

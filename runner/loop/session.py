@@ -68,8 +68,10 @@ class Session:
     @contextmanager
     def _reported(self) -> Iterator[None]:
         """A context in which a failure is reported to the parent at once, which limits the time for what follows."""
+        data, trainer = self.run.data, self.run.trainer
+        memory = memory_explained(data.batch_size // self.parallel.data_size, trainer.grad_accumulation)
         try:
-            with diagnosed(self.update, self.run):
+            with memory, diagnosed(self.update, (data.image_size, trainer.resize_from)):
                 yield
         except RollBack as back:
             self.wait_for_save()  # of the checkpoint to return to
@@ -210,7 +212,7 @@ def _session(
     checkpoints = Checkpoints.of(folder, run.checkpoint)
     evaluate_only = run.trainer.evaluate_only
     state = None if evaluate_only else checkpoints.last(otherwise=run.checkpoint.resume, ranks=parallel)
-    with memory_explained(run):
+    with memory_explained(run.data.batch_size // parallel.data_size, run.trainer.grad_accumulation):
         trainer = build(run, parallel, folder, heartbeat, state)
     session = Session(trainer, run, checkpoints=checkpoints, folder=folder)
     with closing(trainer):

@@ -1,9 +1,13 @@
 """Declarations of an optimizer; most need only their YAML."""
 
+import math
 from typing import ClassVar
 
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import OPTIMIZER, Tunable, always, choice, list_of, number, whole
+
+
+SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
 
 
 class OptimizerOption(Option):
@@ -24,3 +28,11 @@ class OptimizerOption(Option):
     lr: float
     lr_scaling: str
     base_batch_size: int
+
+    def scaled_lr(self, batch_size: int) -> float:
+        """``optimizer.lr`` scaled to the global batch size by the rule ``optimizer.lr_scaling``.
+
+        Sources: linear, Goyal et al. 2017 (https://arxiv.org/abs/1706.02677); sqrt, Krizhevsky 2014
+        (https://arxiv.org/abs/1404.5997).
+        """
+        return self.lr * SCALING[self.lr_scaling](batch_size / self.base_batch_size)

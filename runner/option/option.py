@@ -96,7 +96,12 @@ class Option:
 
         ``run``: with device and number of ranks already resolved. Raises ConfigurationError.
         """
-        return run
+        own = self.resolved_keys()
+        return run.changed(**{self.group: own}) if own else run
+
+    def resolved_keys(self) -> Section:
+        """Keys of this section with the values that they are resolved to, whatever the other sections say."""
+        return {}
 
     def check_keys(self) -> None:
         """Refuse keys of this section that contradict each other, or name what does not exist; all are resolved.

@@ -9,6 +9,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.sections import CheckpointSection, FixedSection, ParametersSection, TrainerSection
+from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:  # the groups' base classes, which option/declared.py names
@@ -80,6 +81,17 @@ class RunConfig:
         merged = {name: {**self.written[name], **values} for name, values in sections.items()}
         typed = {name: _typed(name, section) for name, section in merged.items()}
         return replace(self, **typed, written={**self.written, **merged})
+
+    @property
+    def as_planned(self) -> ResultJson:
+        """The part of result.json that is known before the run starts."""
+        return {
+            "world_size": self.launcher.ranks,
+            "device": self.trainer.device,
+            "parallel": self.parallel.name,
+            "precision": self.precision.name,
+            "launcher": self.launcher.name,
+        }
 
     @property
     def on_gpus(self) -> bool:

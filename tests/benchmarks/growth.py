@@ -87,8 +87,8 @@ def _epochs(size: int, workers: int, times: int = 9) -> tuple[float, float]:
     division = GlobalBatches(size, batch_size=32, drop_last=True)
     order = TrainingSampler(Shuffle(size, seed=1), division, rank=0, world_size=1, accumulation=1)
     batches = BatchDataset(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
-    entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
-    loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)
+    input_transform = InputTransform(torch.device("cpu"), torch.float32, False, (0.5,), (0.5,))
+    loader = Loader(batches, order, task=Task(), input_transform=input_transform, num_workers=workers)
     turns, last = [], began
     for epoch in range(times + 1):
         for number, _ in enumerate(loader.epoch(epoch, max(0, order.updates - 10))):

@@ -197,8 +197,8 @@ def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     division = GlobalBatches(len(targets), batch_size=BATCH, drop_last=True)
     order = TrainingSampler(Shuffle(len(targets), seed=1), division, rank=0, world_size=1, accumulation=1)
     batches = BatchDataset(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
-    entrance = InputTransform(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
-    loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=0)
+    input_transform = InputTransform(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
+    loader = Loader(batches, order, task=Task(), input_transform=input_transform, num_workers=0)
     plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True, drop_last=True)
     with tempfile.TemporaryDirectory() as folder:
         candidates: dict[str, Callable[[], float]] = {

@@ -77,8 +77,8 @@ def ours(paths: list[str], workers: int) -> Callable[[], Iterable[Any]]:
     division = GlobalBatches(len(paths), batch_size=BATCH, drop_last=True)
     order = TrainingSampler(Shuffle(len(paths), seed=1), division, rank=0, world_size=1, accumulation=1)
     batches = BatchDataset(photos, seed=1, on_corrupt="error", replace_corrupt=True)
-    entrance = InputTransform(torch.device("cpu"), torch.float32, False, MEAN, STD)
-    loader = Loader(batches, order, task=Task(), entrance=entrance, num_workers=workers)
+    input_transform = InputTransform(torch.device("cpu"), torch.float32, False, MEAN, STD)
+    loader = Loader(batches, order, task=Task(), input_transform=input_transform, num_workers=workers)
     return lambda: loader.epoch(0)
 
 

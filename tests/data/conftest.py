@@ -73,9 +73,9 @@ def loader(
     division = GlobalBatches(len(dataset), batch_size=batch_size, drop_last=drop_last)
     order = TrainingSampler(Shuffle(len(dataset), seed=seed), division, accumulation=accumulation, **share)
     sampler = order if train else EvaluationSampler(len(dataset), batch_size=batch_size, **share)
-    entrance = InputTransform(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
+    input_transform = InputTransform(device, dtype, channels_last, (0.25, 0.5, 0.75), (0.5, 1.0, 2.0))
     batches = BatchDataset(dataset, seed=seed, on_corrupt=on_corrupt, replace_corrupt=train)
-    return Loader(batches, sampler, task=task or Pairs(), entrance=entrance, num_workers=num_workers)
+    return Loader(batches, sampler, task=task or Pairs(), input_transform=input_transform, num_workers=num_workers)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def written(folder: RunFolder) -> dict:
 
 def test_a_completed_run(folder):
     folder.write_json(folder.result, KNOWN)
-    finish(folder, CONFIG, 12.34567)
+    finish(folder, CONFIG.as_planned, 12.34567)
     result = written(folder)
     assert list(result)[: len(KEYS)] == KEYS
     assert result.items() >= {key: value for key, value in KNOWN.items() if key != "signal"}.items()
@@ -56,13 +56,13 @@ def test_a_completed_run(folder):
 def test_a_failure_counts_whatever_rank_0_wrote(folder, known):
     if known is not None:
         folder.write_json(folder.result, known)
-    finish(folder, CONFIG, 1.0, RunFailed(FAILURE))
+    finish(folder, CONFIG.as_planned, 1.0, RunFailed(FAILURE))
     assert (written(folder)["status"], written(folder)["error"]) == ("failed", ERROR)
     assert list(written(folder)["error"]) == list(ERROR)
 
 
 def test_a_configuration_error(folder):
-    finish(folder, CONFIG, 1.0, ConfigurationError.at("data.root", "/x", " does not exist"))
+    finish(folder, CONFIG.as_planned, 1.0, ConfigurationError.at("data.root", "/x", " does not exist"))
     assert written(folder)["status"] == "failed"
     assert written(folder)["error"] == {
         "kind": "ConfigurationError",
@@ -82,20 +82,20 @@ def test_a_configuration_error(folder):
 def test_an_interruption_does_not_undo_a_completed_run(folder, known, status):
     if known is not None:
         folder.write_json(folder.result, known)
-    finish(folder, CONFIG, 1.0, Interrupted(signal.SIGTERM))
+    finish(folder, CONFIG.as_planned, 1.0, Interrupted(signal.SIGTERM))
     assert written(folder)["status"] == status
     assert written(folder).get("signal") == (signal.SIGTERM if status == "interrupted" else None)
     assert written(folder)["error"] is None
 
 
 def test_a_run_that_vanished_without_a_word_failed(folder):
-    assert finish(folder, CONFIG, 1.0)["status"] == "failed"
+    assert finish(folder, CONFIG.as_planned, 1.0)["status"] == "failed"
 
 
 def test_how_far_a_killed_run_got_is_in_its_tables(folder):
     folder.steps.write_text("epoch,step,samples\n1,10,320\n2,20,640\n2,3")  # the last row was being written
     folder.epochs.write_text("epoch,step\n1,15\n")
-    finish(folder, CONFIG, 1.0, RunFailed(FAILURE))
+    finish(folder, CONFIG.as_planned, 1.0, RunFailed(FAILURE))
     assert {key: written(folder)[key] for key in ("epochs", "steps", "samples_seen")} == {
         "epochs": 1,
         "steps": 20,

@@ -137,8 +137,7 @@ def test_too_little_memory_says_what_takes_less(tmp_path):
 
 
 def test_a_share_that_cannot_be_halved_is_not_said_to_be():
-    config = RunConfig.of(small("data.batch_size=5", "data.train_samples=5"))
-    with pytest.raises(torch.OutOfMemoryError, match=r"Set a smaller data\.batch_size"), memory_explained(config):
+    with pytest.raises(torch.OutOfMemoryError, match=r"Set a smaller data\.batch_size"), memory_explained(5, 1):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
 

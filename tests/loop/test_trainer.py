@@ -296,9 +296,9 @@ def test_each_update_beats(tmp_path):
 
 def test_images_are_normalized_on_the_way_in(tmp_path):
     with opened(tmp_path, small("precision=fp64")) as trainer:
-        entrance = trainer.train.entrance
+        input_transform = trainer.train.input_transform
         batch = next(trainer.train.epoch(0))
-    assert isinstance(entrance, InputTransform)
+    assert isinstance(input_transform, InputTransform)
     chosen = permutation(160, seed=1, epoch=0)[:8].astype(np.int64)
     samples = build_dataset(Synthetic(image_size=8, num_classes=3, train_samples=160, val_samples=37), train=True)
     raw = samples.batch(chosen, np.zeros(8, np.uint64))[0].double()

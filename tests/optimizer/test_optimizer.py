@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer, scaled_lr
+from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
 from manyheads.runner.precision.rank import amp
 from tests.in_process import rows, small, train, typed
 from tests.tail import each_once
@@ -24,7 +24,7 @@ def build(model: nn.Module, *overrides: str, batch_size: int = 64):
 )
 def test_the_learning_rate_follows_the_batch_as_chosen(policy, batch, expected):
     option = typed("optimizer.lr=0.1", f"optimizer.lr_scaling={policy}").optimizer
-    assert scaled_lr(option, batch) == pytest.approx(expected)
+    assert option.scaled_lr(batch) == pytest.approx(expected)
     optimizer = build(nn.Linear(1, 1), "optimizer.lr=0.1", f"optimizer.lr_scaling={policy}", batch_size=batch)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(expected)
 

@@ -11,7 +11,7 @@ from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.digests import are_same
 from manyheads.runner.data.rank.loader import InputTransform, Loader
-from manyheads.runner.data.rank.mixing import Mixing, build_mixing
+from manyheads.runner.data.rank.mixing import build_mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
@@ -76,7 +76,7 @@ def build_loaders(
     data: Data,
     task: Task,
     parallel: Parallel,
-    entrance: InputTransform,
+    input_transform: InputTransform,
     *,
     seed: int,
 ) -> Loaders:
@@ -100,7 +100,7 @@ def build_loaders(
             repeats=trainer.aug_repeats,
         ),
         accumulation=trainer.grad_accumulation,
-        mixing=_mixing(trainer, task, seed=seed),
+        mixing=build_mixing(trainer, seed=seed, counts_samples=task.counts_samples),
         resizing=resizing,
         **share,
     )
@@ -112,7 +112,7 @@ def build_loaders(
             "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false.",
         )
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
-    place: dict[str, Any] = {"task": task, "entrance": entrance, "num_workers": option.num_workers}
+    place: dict[str, Any] = {"task": task, "input_transform": input_transform, "num_workers": option.num_workers}
     share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "limit": trainer.limit_val}
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
@@ -143,17 +143,6 @@ def _test_split(data: Data, option: DataOption, *, train: Dataset, val: Dataset)
             )
     return test
 
-
-def _mixing(trainer: TrainerSection, task: Task, *, seed: int) -> Mixing | None:
-    mixing = build_mixing(trainer, seed=seed)
-    if mixing is not None and not task.counts_samples:
-        raise ConfigurationError(
-            "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "
-            "would have no single weight. Set them to 0, or leave out loss.ignore_index and loss.weight.",
-            key="trainer.mixup_alpha" if trainer.mixup_alpha else "trainer.cutmix_alpha",
-            value=trainer.mixup_alpha or trainer.cutmix_alpha,
-        )
-    return mixing
 
 
 def _missing(target: str, error: FileNotFoundError) -> str:

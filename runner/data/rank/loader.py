@@ -65,10 +65,10 @@ class Loader:
         sampler: TrainingSampler | EvaluationSampler,
         *,
         task: Task,
-        entrance: InputTransform,
+        input_transform: InputTransform,
         num_workers: int,
     ):
-        self.batches, self.sampler, self.task, self.entrance = batches, sampler, task, entrance
+        self.batches, self.sampler, self.task, self.input_transform = batches, sampler, task, input_transform
         self._counts_samples = task.counts_samples
         self._workers = Workers(batches, num_workers) if num_workers else None
 
@@ -125,9 +125,9 @@ class Loader:
             self._workers.close()
 
     def _entered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        if self.entrance.device.type == "cuda" and not getattr(self.batches.dataset, "is_on_device", False):
-            sent = batches if self._workers is None else pinned(batches, self.entrance.device)
-            return prefetch(sent, self._enter, self.entrance.device)
+        if self.input_transform.device.type == "cuda" and not getattr(self.batches.dataset, "is_on_device", False):
+            sent = batches if self._workers is None else pinned(batches, self.input_transform.device)
+            return prefetch(sent, self._enter, self.input_transform.device)
         return map(self._enter, batches)
 
     def _enter(self, batch: Batch) -> Batch:
@@ -135,19 +135,19 @@ class Loader:
             return batch
         if batch.count:
             batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
-        if self.entrance.device.type != "cpu":  # on the CPU it is in place
+        if self.input_transform.device.type != "cpu":  # on the CPU it is in place
             batch.content = map_tensors(self._move, batch.content)
         batch.content = map_tensors(_unless_repeated, batch.content)
         inputs = self.task.inputs(batch.content)
         if self.sample is None and isinstance(inputs, Tensor):
             self.sample = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
-        batch.inputs = map_tensors(self.entrance.prepare, inputs)
+        batch.inputs = map_tensors(self.input_transform.prepare, inputs)
         if batch.mix is not None:
             batch.inputs, batch.content, batch.partners = mixed(batch.mix, batch.inputs, batch.content)
         return batch
 
     def _move(self, tensor: Tensor) -> Tensor:
-        return unrepeated(lambda held: held.to(self.entrance.device, non_blocking=True), tensor)
+        return unrepeated(lambda held: held.to(self.input_transform.device, non_blocking=True), tensor)
 
 
 def _contiguous(tensor: Tensor) -> Tensor:

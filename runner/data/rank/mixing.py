@@ -112,8 +112,19 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
     return rows, columns, 1 - pasted / (height * width)
 
 
-def build_mixing(trainer: TrainerSection, *, seed: int) -> Mixing | None:
-    """Build what the config's section ``trainer`` asks for; None if it mixes nothing."""
-    if not (trainer.mixup_alpha or trainer.cutmix_alpha):
+def build_mixing(trainer: TrainerSection, *, seed: int, counts_samples: bool) -> Mixing | None:
+    """Build what the config's section ``trainer`` asks for; None if it mixes nothing.
+
+    ``counts_samples``: the task's. Raises ConfigurationError if samples have weights of their own.
+    """
+    mixup, cutmix = trainer.mixup_alpha, trainer.cutmix_alpha
+    if not (mixup or cutmix):
         return None
-    return Mixing(trainer.mixup_alpha, trainer.cutmix_alpha, trainer.mix_prob, trainer.mix_switch_prob, seed)
+    if not counts_samples:
+        raise ConfigurationError(
+            "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "
+            "would have no single weight. Set them to 0, or leave out loss.ignore_index and loss.weight.",
+            key="trainer.mixup_alpha" if mixup else "trainer.cutmix_alpha",
+            value=mixup or cutmix,
+        )
+    return Mixing(mixup, cutmix, trainer.mix_prob, trainer.mix_switch_prob, seed)

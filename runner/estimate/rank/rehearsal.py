@@ -22,7 +22,7 @@ from manyheads.runner.estimate.rank.fake_models import hollow_parameters, make_f
 from manyheads.runner.estimate.rank.tracked_memory import Allocated
 from manyheads.runner.estimate.rank.unknown_values import UnknownValues, silent, where_it_stops
 from manyheads.runner.loop.assembly import assemble
-from manyheads.runner.loop.build import enter, set_process
+from manyheads.runner.loop.build import build_task_and_loaders, set_process
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.option.run_config import RunConfig
@@ -52,7 +52,11 @@ def rehearse(run: RunConfig, rank: int, *, follows: bool = True) -> Rehearsed:
     ``run``: the run's config; ``follows``: run updates; otherwise only the memory held between updates is counted.
     """
     run = _without_files(run)
-    set_process(run)
+    set_process(
+        threads=run.launcher.threads_per_rank,
+        detect_anomaly=run.trainer.detect_anomaly,
+        deterministic=run.trainer.deterministic,
+    )
     seed_everything(run.seed)
     parallel = _alone(run, rank)
     try:
@@ -96,7 +100,7 @@ def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearse
         with hollow_parameters():
             model = bare_model(run.model, data, dtype=precision.dtype)
         _refuse_nothing(model)
-        task, loaders = enter(run, parallel, data, precision.dtype)
+        task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         batch = loaders.train.example()
         loaders.train.example = lambda: batch  # type: ignore[method-assign]  # no file is read from here on
         mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()

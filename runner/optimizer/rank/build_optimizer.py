@@ -1,6 +1,5 @@
 """Builds the optimizer of a run, with its learning rate scaled to the global batch size."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,17 +9,6 @@ from torch.optim import Optimizer
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
 from manyheads.runner.optimizer.rank.parameter_groups import ParameterGroup, refuse_unknown
-
-SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
-
-
-def scaled_lr(option: OptimizerOption, batch_size: int) -> float:
-    """``optimizer.lr`` scaled to the global batch size by the rule ``optimizer.lr_scaling``.
-
-    Sources: linear, Goyal et al. 2017 (https://arxiv.org/abs/1706.02677); sqrt, Krizhevsky 2014
-    (https://arxiv.org/abs/1404.5997).
-    """
-    return option.lr * SCALING[option.lr_scaling](batch_size / option.base_batch_size)
 
 
 def build_optimizer(
@@ -36,7 +24,7 @@ def build_optimizer(
         options.pop("fused", None)
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
-    lr = scaled_lr(option, batch_size)
+    lr = option.scaled_lr(batch_size)
     try:
         optimizer = kind(_parameters(model, groups, lr=lr), lr=lr, **options)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -28,12 +28,12 @@ def describe(
     ``evaluation``, ``train``: the loaders, which know a sample's shape once they have loaded one; ``num_classes``: the
     number of classes; ``pretrained``: the model's initial weights.
     """
-    dataset, entrance = evaluation.batches.dataset, evaluation.entrance
+    dataset, input_transform = evaluation.batches.dataset, evaluation.input_transform
     shape, dtype = evaluation.sample or (train and train.sample) or (None, None)
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
     if dtype is None or dtype == "uint8":
-        mean, std = (tuple(map(float, value)) for value in (entrance.mean, entrance.std))
+        mean, std = (tuple(map(float, value)) for value in (input_transform.mean, input_transform.std))
     else:  # normalized by the data set itself
         mean, std = (numbers(getattr(dataset, name, None)) for name in ("mean", "std"))
     return Description(
@@ -108,7 +108,7 @@ def _from_data(run: RunConfig) -> Description:
     dataset = build_dataset(data, train=False)
     order = EvaluationSampler(len(dataset), batch_size=1, rank=0, world_size=1)
     batches = BatchDataset(dataset, seed=run.seed, on_corrupt="skip", replace_corrupt=False)
-    entrance = InputTransform(CPU, torch.float32, False, data.mean, data.std)
-    evaluation = Loader(batches, order, task=task, entrance=entrance, num_workers=0)
+    input_transform = InputTransform(CPU, torch.float32, False, data.mean, data.std)
+    evaluation = Loader(batches, order, task=task, input_transform=input_transform, num_workers=0)
     next(evaluation.epoch(0), None)
     return describe(evaluation, num_classes=run.model.num_classes or data.num_classes)

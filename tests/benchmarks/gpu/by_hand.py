@@ -18,11 +18,11 @@ def measure(case: Case, setup: Setup) -> Measured:
     """Raises what the loop ends with."""
     device = torch.device(setup.device, 0) if setup.device == "cuda" else torch.device(setup.device)
     batches = Batches(case, setup)
-    enter, update = entrance(case, device), training_step(case, setup, device)
+    enter, update = input_transform(case, device), training_step(case, setup, device)
     return batches.timed(update, enter(batches.pair), ahead(batches.loader(), enter, device))
 
 
-def entrance(case: Case, device: torch.device) -> Callable[[Pair], Pair]:
+def input_transform(case: Case, device: torch.device) -> Callable[[Pair], Pair]:
     """To the device, to -1..1, in the model's memory format."""
     scale, shift = torch.tensor(2 / 255, device=device), torch.tensor(-1.0, device=device)
 

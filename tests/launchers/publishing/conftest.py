@@ -44,7 +44,7 @@ def _finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         run = attempt(folder.path, folder.read_config())
         with closing(run.trainer):
             run.train(seed=1, state=None)
-    finish(folder, RunConfig.read(folder), 1.0)
+    finish(folder, RunConfig.read(folder).as_planned, 1.0)
     return folder
 
 
