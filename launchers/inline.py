@@ -12,12 +12,11 @@ from types import FrameType
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.parent_signals import LAST_SECONDS, end_within
 from manyheads.launchers.processes import Ranks, Watchdog, watch
 from manyheads.launchers.result import finish
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
-from manyheads.runner.machine.process import handled_by, in_background
+from manyheads.runner.machine.process import LAST_SECONDS, end_within, handled_by, in_background
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
 

@@ -14,11 +14,11 @@ from manyheads.launchers.events import events
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
 from manyheads.launchers.load import gpu_load, host_load
 from manyheads.launchers.mirroring import mirrored
-from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.publishing.publishers import publishers
 from manyheads.launchers.result import finish
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
 from manyheads.runner.machine import hardware, invocation
+from manyheads.runner.machine.process import received_signals
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
-
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder

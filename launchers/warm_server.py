@@ -22,8 +22,8 @@ from typing import Any
 
 from manyheads.launchers.causes import error_of
 from manyheads.launchers.environment import variables_set
-from manyheads.launchers.parent_signals import blocked_signals
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.machine.process import blocked_signals
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch

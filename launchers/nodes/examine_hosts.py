@@ -21,9 +21,9 @@ from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import called_machines
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, attempt
-from manyheads.launchers.parent_signals import received_signals
 from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, RunFailed
+from manyheads.runner.machine.process import received_signals
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -33,7 +33,7 @@ ECHOES = 20
 CLOCK_SECONDS = 1.0  # tolerated difference between clocks, by which failures are ordered
 
 
-class Finding(NamedTuple):
+class HostFinding(NamedTuple):
     """The findings on one machine. ``faults``: why it cannot take part."""
 
     name: str
@@ -41,7 +41,9 @@ class Finding(NamedTuple):
     faults: list[str]
 
 
-def examine(hosts: list[str], *, shell: str | None, interface: str | None, say: Callable[[str], None]) -> list[Finding]:
+def examine(
+    hosts: list[str], *, shell: str | None, interface: str | None, say: Callable[[str], None]
+) -> list[HostFinding]:
     """Start an agent on each host, ask it for its versions and its view of this folder, and time an all-reduce.
 
     ``say``: receives the sentences about all machines together. Raises ConfigurationError for invalid host names.
@@ -86,9 +88,11 @@ def _arrived(machines: Gathering) -> dict[str, Node]:
     return {node.name: node for node in nodes}
 
 
-def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) -> Finding:
+def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) -> HostFinding:
     if node is None:
-        return Finding(name, {}, [machines.why(name) or "its agent did not connect; can it reach this machine's port?"])
+        return HostFinding(
+            name, {}, [machines.why(name) or "its agent did not connect; can it reach this machine's port?"]
+        )
     faults = []
     told = {key: str(node.described[key]) for key in ("host", "address", "python", "torch", "manyheads")}
     for key, own in (("torch", metadata.version("torch")), ("manyheads", __version__)):
@@ -101,7 +105,7 @@ def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) 
         began, clock = time.perf_counter(), time.time()
         answer = machines.ask(node, {"do": "echo", "path": str(folder.logs / ".nodes")})
         if answer is None:
-            return Finding(name, told, ["it no longer answers"])
+            return HostFinding(name, told, ["it no longer answers"])
         delays.append(time.perf_counter() - began)
         differences.append(answer["time"] - clock - delays[-1] / 2)
         seen = answer["seen"]
@@ -115,7 +119,7 @@ def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) 
         faults.append(
             f"it cannot see or cannot write {Path.cwd()}: runs need a folder that all machines share ({seen})"
         )
-    return Finding(name, told, faults)
+    return HostFinding(name, told, faults)
 
 
 def _reduced(machines: Gathering, nodes: list[Node], folder: RunFolder) -> str:

@@ -14,10 +14,9 @@ from manyheads import __version__
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.node_part import attempt
 from manyheads.launchers.nodes.wire import KEY_BYTES, Channel, Message, ProtocolError, greet, own_key
-from manyheads.launchers.parent_signals import received_signals
 from manyheads.runner.errors import ConfigurationError, complain
 from manyheads.runner.machine import addresses
-from manyheads.runner.machine.process import die_with_parent
+from manyheads.runner.machine.process import die_with_parent, received_signals
 from manyheads.runner.provenance.node_records import inventory
 
 AGAIN_SECONDS = (0.1, 0.3, 0.6, 1.0, 1.0)  # until the next attempt

@@ -11,13 +11,12 @@ from pathlib import Path
 from threading import Event
 
 from manyheads.launchers.agent_program import relay_stdout, run_agent
-from manyheads.launchers.end_processes import dump_stacks
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.remote_commands import RemoteCommand, remote_shell
 from manyheads.launchers.nodes.storage import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
-from manyheads.launchers.processes import gone_silently, supervise
+from manyheads.launchers.processes import dump_stacks, gone_silently, supervise
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
 from manyheads.runner.machine.process import in_background

@@ -16,11 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyheads.launchers.end_processes import end
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.wire import Message
-from manyheads.launchers.processes import Ranks
+from manyheads.launchers.processes import Ranks, end
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.program import Process, Program
 

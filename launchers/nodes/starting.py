@@ -5,9 +5,9 @@ import shlex
 import sys
 from pathlib import Path
 
-from manyheads.launchers.end_processes import end
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.nodes.node_settings import NodeSettings
+from manyheads.launchers.processes import end
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 from manyheads.runner.run.program import Program, ended_within
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from manyheads.launchers.publishing.empty_folder import tell_unread
 from manyheads.launchers.publishing.publish_state import PublishState, state_file
-from manyheads.launchers.publishing.publisher_main import MAIN
+from manyheads.launchers.publishing.publisher import MAIN
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link

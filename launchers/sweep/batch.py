@@ -12,11 +12,9 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from manyheads.launchers.parent_signals import interrupt
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
-from manyheads.launchers.sweep.exclude import check_used, combinations
 from manyheads.launchers.sweep.plan import (
     PlannedJob,
     compose,
@@ -27,13 +25,13 @@ from manyheads.launchers.sweep.plan import (
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume_sweep import resume_job
 from manyheads.launchers.sweep.run_jobs import run_jobs
-from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.launchers.sweep.sweep_options import Options, check_used, combinations
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config, without_hydra
 from manyheads.runner.errors import ConfigurationError, Unavailable, report
 from manyheads.runner.machine import invocation
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.run import progress, seal
 from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.files import remove, remove_if_empty

@@ -12,8 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import filter_overrides
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from manyheads.launchers.sweep.exclude import combinations, excluded_by, written
-from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.launchers.sweep.sweep_options import Options, combinations, excluded_by, written
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.job_context import check_experiment

@@ -4,14 +4,13 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from manyheads.launchers.parent_signals import interrupt
 from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.errors import Interrupted
 from manyheads.runner.machine import invocation
-from manyheads.runner.machine.process import handled_by, in_background
+from manyheads.runner.machine.process import handled_by, in_background, interrupt
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder

@@ -11,13 +11,12 @@ from typing import Any
 
 from manyheads.launchers import warm_server
 from manyheads.launchers.environment import variables_set
-from manyheads.launchers.parent_signals import interrupt, received_signals
 from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
 from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.machine import hardware
-from manyheads.runner.machine.process import die_with_parent, handled_by
+from manyheads.runner.machine.process import die_with_parent, handled_by, interrupt, received_signals
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder

@@ -8,9 +8,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from manyheads.launchers.causes import is_stopped
-from manyheads.launchers.end_processes import end, send
 from manyheads.launchers.launcher import Job
-from manyheads.launchers.processes import Ranks
+from manyheads.launchers.processes import Ranks, end, send
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, RUNNING, STARTING, Heartbeat

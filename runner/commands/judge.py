@@ -39,11 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
     """Judge a change, or check a judgement. Raises ConfigurationError, RunFailed."""
     from manyheads.runner.judge.judge import again, check, judge
-    from manyheads.runner.judge.terms import Terms
+    from manyheads.runner.judge.terms import JudgementTerms
 
     if arguments.check is not None:
         return check(arguments.check)
-    terms = Terms(**{each.name: getattr(arguments, each.name) for each in fields(Terms)})
+    terms = JudgementTerms(**{each.name: getattr(arguments, each.name) for each in fields(JudgementTerms)})
     if arguments.again is not None:
         return again(arguments.again, arguments.overrides, terms)
     chosen = {name: getattr(arguments, name) for name in ("change", "code", "config_dir")}

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.parent_signals import blocked_signals, interrupt
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError, RunFailed, not_allowed
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import blocked_signals, handled_by, interrupt
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.answer import Parity, announce
 from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, ParityOutcome, PlannedSide, judged, plan

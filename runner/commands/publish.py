@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from manyheads.launchers.publishing.empty_folder import in_empty_folder, tell_unread
 from manyheads.launchers.publishing.publish_state import one_publisher
-from manyheads.launchers.publishing.publisher import Publisher
-from manyheads.launchers.publishing.publisher_main import tracker_of
+from manyheads.launchers.publishing.publisher import Publisher, tracker_of
 from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.schema import check_entry

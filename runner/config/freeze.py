@@ -77,7 +77,7 @@ def completed(run: RunConfig) -> RunConfig:
     Raises ConfigurationError, or Unavailable for a valid config that this machine cannot run.
     """
     with run.launcher.on_its_machines(run) as known:
-        run = on_machine(known)
+        run = _with_ranks(_with_device(known))
         refuse_unavailable(run)
         for group in ORDER:
             run = getattr(run, group).resolved(run)
@@ -108,12 +108,8 @@ def _checked(run: RunConfig) -> RunConfig:
     return run
 
 
-def on_machine(run: RunConfig) -> RunConfig:
-    """The config with its device and ranks resolved. Raises ConfigurationError, or Unavailable without a GPU."""
-    return _with_ranks(_with_device(run))
-
-
 def _with_device(run: RunConfig) -> RunConfig:
+    """The config with its device resolved. Raises Unavailable without a GPU."""
     if run.trainer.device == "auto":
         return run.changed(trainer={"device": "cuda" if hardware.gpu_names() else "cpu"})
     if run.on_gpus and not hardware.gpu_names():
@@ -122,6 +118,7 @@ def _with_device(run: RunConfig) -> RunConfig:
 
 
 def _with_ranks(run: RunConfig) -> RunConfig:
+    """The config with its numbers of ranks and threads resolved. Raises ConfigurationError."""
     typed: dict[str, Any] = dict(run.launcher.section)  # in which values may be auto
     gpus = len(hardware.gpu_names()) if run.on_gpus else 0
     slots = next(iter(run.launcher.machines.values()), None)

@@ -1,19 +1,33 @@
-"""The context of a Hydra job, and its errors as a single paragraph."""
+"""The context of a Hydra job, and Hydra's errors as one paragraph that suggests the nearest options and keys."""
 
+import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import CommandLine
-from manyheads.runner.config.explain import explain, raised_by_hydra, refuse_without_package
 from manyheads.runner.config.fresh_folder import as_typed
-from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options
-from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, RunFailed, lost_output, report
+from manyheads.runner.config.lookup import (
+    NAMED,
+    OWN,
+    Folders,
+    keys_beside,
+    no_such_option,
+    options,
+    owners,
+    package_of,
+    read,
+    unknown_key,
+)
+from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, RunFailed, UnknownName, lost_output, report
+from manyheads.runner.machine import invocation
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.run_folder import RunFolder
 
 ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
@@ -67,3 +81,76 @@ def check_experiment(overrides: Any, folders: Folders = OWN) -> None:
                 if name not in options("experiment", folders):
                     raise no_such_option("experiment", name, folders)
                 refuse_without_package(name, folders)
+
+
+NOT_OVER_SAVED = (
+    "experiment=... can't be applied to a saved config. Leave out --config-path, or set its keys one by one."
+)
+OF_ANOTHER = (
+    "Leave it out with any other option. If it is part of a judgement's base, and the change chooses another option, "
+    "write ++{key}=... in base, and ~{key} in the change."
+)
+QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
+
+
+def raised_by_hydra(error: Exception) -> bool:
+    """Whether Hydra raised an error, including the plain ValueErrors that it raises for some overrides."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].startswith("hydra.")
+
+
+def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
+    """The error with Hydra's message in one paragraph, and the nearest names of options and keys.
+
+    ``folders``: where Hydra looked for configs. Raises ConfigurationError as ``refuse_without_package`` does.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = " ".join(lines)
+    if isinstance(error, OverrideParseException):
+        if error.override and error.override.startswith("hydra.launcher.exclude"):
+            return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}", key="hydra.launcher.exclude")
+        message = f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
+        return ConfigurationError(message, key=(error.override or "").partition("=")[0] or None)
+    if found := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
+        group, name = found.groups()
+        if group == "experiment" and name in options(group, folders):
+            return ConfigurationError(NOT_OVER_SAVED, key=group, value=name)
+        if group in (*GROUPS, *NAMED, "experiment"):
+            return no_such_option(group, name, folders)
+    if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
+        key = found.group(1) or found.group(2)
+        if "@experiment." in key and (experiment := re.search(r"In 'experiment/([^']+)'", text)):
+            refuse_without_package(experiment[1], folders)
+        if key == "experiment":
+            return ConfigurationError(NOT_OVER_SAVED, key=key)
+        if key.startswith("hydra."):
+            section = key.rpartition(".")[0]
+            listing = f"`{invocation.command('train')} --cfg hydra -p {section}` lists them."
+            return UnknownName(f"{key}: there is no such key. {listing}", key=key)
+        if known := owners(key, folders):
+            return UnknownName(f"{unknown_key(key, folders)} {OF_ANOTHER.format(key=key)}", key=key, allowed=known)
+        listing = f"`{invocation.command('train')} --cfg job` lists them all."
+        return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key, allowed=keys_beside(key, folders))
+    if found := re.search(r"Could not append to config\. An item is already at '([^']+)'.*: '\+(\+[^=]+=.*)'$", text):
+        key, typed = found.groups()
+        message = f"{typed}: {key} is already set. Write +{typed}, which sets a key whether or not it is already set."
+        return ConfigurationError(message, key=key, value=typed.partition("=")[2])
+    if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
+        group, name = found.groups()
+        message = f"+{group}={name}: {group} already has an option. Write {group}={name}, without the plus."
+        return ConfigurationError(message, key=group, value=name)
+    if "Config group override must be" in text:
+        listing = f"`{invocation.command('train')} --help` lists"
+        return ConfigurationError(f"{text}: set each group to one of its options, which {listing}.")
+    return ConfigurationError(text)
+
+
+def refuse_without_package(name: str, folders: Folders) -> None:
+    """Raises ConfigurationError for an experiment whose keys Hydra sets below ``experiment``."""
+    path = next(path for folder in folders if (path := folder / "experiment" / f"{name}.yaml").is_file())
+    text = path.read_text()
+    if package_of(text) is not None or not set(read(path)) - {"defaults"}:
+        return
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if re.match(r"\s*#\s*@package\b", line)]
+    how = f"stands in line {lines[0]}, where Hydra doesn't read it. Move it" if lines else "is missing. Write it"
+    raise ConfigurationError.at("experiment", name, f": # @package _global_ {how} above all other lines of {path}.")

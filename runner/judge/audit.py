@@ -7,11 +7,9 @@ from statistics import median
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.aims import FOUND, SIGNS, UNREACHED
 from manyheads.runner.judge.claims import REFUSED, claims_of
-from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question, config_digest
-from manyheads.runner.judge.rounds import updates_of
+from manyheads.runner.judge.rounds import is_base_first, updates_of
 from manyheads.runner.judge.rows import (
     BASE,
     CHANGE,
@@ -26,6 +24,7 @@ from manyheads.runner.judge.rows import (
     broken,
     latest,
 )
+from manyheads.runner.judge.terms import FOUND, SIGNS, UNREACHED
 from manyheads.runner.report.claims import differences_of, repeated_seeds
 
 # How far a rank's clock and the file system's may differ: in seconds, plus a fraction of the measured time. In 2,500

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from manyheads.runner.judge.aims import Aim
 from manyheads.runner.judge.numerics import Numerics, Tolerances, class_of, exact_difference, explained
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.refusals import refusals
 from manyheads.runner.judge.rounds import differences, pairs, scale_of
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FAILED, FLOOR, INTERRUPTED, ROUND, STEPS, RunRow
 from manyheads.runner.judge.sequential import TESTS, Interval, intervals, least_rounds
+from manyheads.runner.judge.terms import Aim
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
 

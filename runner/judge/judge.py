@@ -6,23 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.judge.answer import CheckedJudgement, Judged
 from manyheads.runner.judge.arms import Arms, compose_arms, recorded_arms
 from manyheads.runner.judge.audit import faults, read
-from manyheads.runner.judge.draw import new_draw
 from manyheads.runner.judge.judgement import FILE, BudgetTooSmall, Judgement
 from manyheads.runner.judge.numerics import tolerances_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.revision import Revision
+from manyheads.runner.judge.rounds import new_draw
 from manyheads.runner.judge.rows import RunRow, is_sealed
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.judge.session import JudgementSession
-from manyheads.runner.judge.terms import Terms
+from manyheads.runner.judge.terms import JudgementTerms
 from manyheads.runner.machine import invocation
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import exclusive, in_turn, make_folder
 from manyheads.runner.run.progress import keeping, say
@@ -35,7 +34,7 @@ MOST_SHOWN = 12
 
 def judge(
     overrides: Sequence[str],
-    terms: Terms,
+    terms: JudgementTerms,
     *,
     change: str | None,
     code: str | None = None,
@@ -59,7 +58,7 @@ def judge(
     return _decide(question, arms, terms, named_folder(overrides, SWEEP_DIR), revision)
 
 
-def again(path: Path, overrides: Sequence[str], terms: Terms) -> Judged:
+def again(path: Path, overrides: Sequence[str], terms: JudgementTerms) -> Judged:
     """Repeat a judgement on this machine, with its aims, error rate and test.
 
     ``path``: its file or folder. ``overrides``: further ones, for both arms. Its configs are checked like any that
@@ -120,7 +119,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], Question, list[RunRow]]:
 
 
 def _question(
-    arms: Arms, overrides: Sequence[str], change: str, terms: Terms, revision: Revision | None = None
+    arms: Arms, overrides: Sequence[str], change: str, terms: JudgementTerms, revision: Revision | None = None
 ) -> Question:
     return Question(
         overrides=[*overrides],
@@ -140,7 +139,7 @@ def _question(
 
 
 def _decide(
-    question: Question, arms: Arms, terms: Terms, named: Path | None, revision: Revision | None = None
+    question: Question, arms: Arms, terms: JudgementTerms, named: Path | None, revision: Revision | None = None
 ) -> Judged:
     """Decide a new or continued question in the ``named`` folder, by default in its own under JUDGEMENTS."""
     _show_differences(arms, question.files)
@@ -168,7 +167,9 @@ def _decide(
     return Judged.of(runs.folder / FILE, asked, claims)
 
 
-def _asked(runs: Runs, question: Question, session: JudgementSession | None, terms: Terms) -> tuple[Question, Question]:
+def _asked(
+    runs: Runs, question: Question, session: JudgementSession | None, terms: JudgementTerms
+) -> tuple[Question, Question]:
     """The question with its error rate in the session, and the one in the ledger, which is created if necessary."""
     before = Question.of(runs.ledger.question()) if runs.ledger.exists() else None
     if before is not None and not runs.ledger.is_own():

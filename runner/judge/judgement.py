@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
-from manyheads.launchers.parent_signals import blocked_signals
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
-from manyheads.runner.judge.draw import is_base_first
 from manyheads.runner.judge.judgement_page import as_page
 from manyheads.runner.judge.numerics import SAME_BITS
 from manyheads.runner.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question
-from manyheads.runner.judge.rounds import pairs, updates_of
+from manyheads.runner.judge.rounds import is_base_first, pairs, updates_of
 from manyheads.runner.judge.rows import (
     BASE,
     CHANGE,
@@ -32,6 +30,7 @@ from manyheads.runner.judge.rows import (
     RunRow,
 )
 from manyheads.runner.judge.runs import Purpose, Runs
+from manyheads.runner.machine.process import blocked_signals
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_task import StepFiles

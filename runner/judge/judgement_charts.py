@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from manyheads.runner.judge.aims import Aim
+from manyheads.runner.judge.answer import shown
 from manyheads.runner.judge.claims import Claims, Effect, least_gain
-from manyheads.runner.judge.print_judgement import shown
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rounds import pairs
 from manyheads.runner.judge.rows import BASE, ROUND, RunRow
 from manyheads.runner.judge.sequential import TESTS, intervals
+from manyheads.runner.judge.terms import Aim
 from manyheads.runner.report.chart_spec import Axis, Chart
 from manyheads.runner.report.palette import OTHERS
 from manyheads.runner.report.series import Line

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from manyheads.runner.judge.aims import FOUND, Aim
+from manyheads.runner.judge.answer import sentences, shown, verdict_line
 from manyheads.runner.judge.arms import config_differences
 from manyheads.runner.judge.claims import Claims
 from manyheads.runner.judge.judgement_charts import gain, judgement_charts
-from manyheads.runner.judge.print_judgement import sentences, shown, verdict_line
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rounds import pairs
 from manyheads.runner.judge.rows import (
@@ -28,6 +27,7 @@ from manyheads.runner.judge.rows import (
     RunRow,
 )
 from manyheads.runner.judge.task import BATCH_STATISTICS
+from manyheads.runner.judge.terms import FOUND, Aim
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.html_page import html_page
 from manyheads.runner.report.keys import text_of

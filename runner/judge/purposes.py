@@ -8,10 +8,10 @@ from typing import Any
 
 from manyheads.launchers.launcher import TRAIN
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.aims import FOUND, SIGNS, UNREACHED, Aim
 from manyheads.runner.judge.rows import EXACT, FACTS, STEPS
 from manyheads.runner.judge.runs import Purpose
 from manyheads.runner.judge.task import LOSSY_FILE, PaceTask, marked_seconds, write_task
+from manyheads.runner.judge.terms import FOUND, SIGNS, UNREACHED, Aim
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.parity.parity_task import write_task as write_steps
 from manyheads.runner.precision.fp64 import FP64Option

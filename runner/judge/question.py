@@ -7,11 +7,11 @@ from typing import Any
 
 from manyheads.runner.config.lookup import CONF, read
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.aims import Aim, aims_of
-from manyheads.runner.judge.draw import seed
+from manyheads.runner.judge.rounds import seed
 from manyheads.runner.judge.rows import BASE, EXACT, FACTS, FLOOR, ROUND, TRIAL
 from manyheads.runner.judge.sequential import TESTS
 from manyheads.runner.judge.task import WARM_UP
+from manyheads.runner.judge.terms import Aim, aims_of
 from manyheads.runner.option.locate import Section
 from manyheads.runner.run.seal import digest_of
 

@@ -1,12 +1,17 @@
-"""The rounds of a judgement, and the gain of the change in each."""
+"""The rounds of a judgement: who runs first in each and with which seed, and the gain of the change in each.
 
+Both are drawn: a recorded random number, the draw, decides them.
+"""
+
+import hashlib
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manyheads.runner.judge.aims import Aim
 from manyheads.runner.judge.rows import CHANGE, COMPLETED, FAILED, ROUND, TRIAL, RunRow
 from manyheads.runner.judge.sequential import CLIP, spread
+from manyheads.runner.judge.terms import Aim
 
 SHORTEST, LONGEST = 0.2, 5.0  # seconds of timed updates per arm
 SMALLEST = 1e-12  # scale, if all runs of base gave the same value
@@ -76,3 +81,28 @@ def updates_of(rows: Sequence[RunRow]) -> int:
     seconds = trial.findings["seconds"]
     startup = trial.duration - seconds
     return max(1, math.ceil(min(max(startup, SHORTEST), LONGEST) * trial.findings["updates"] / seconds))
+
+
+SEEDS = 2**31
+
+
+def new_draw() -> str:
+    """A random number, as hexadecimal digits. Drawn before anything is measured."""
+    return secrets.token_hex(16)
+
+
+def is_base_first(draw: str, purpose: str, number: int) -> bool:
+    """Whether base runs first in a round: its toss of a coin."""
+    return not _number(draw, "coin", purpose, number) % 2
+
+
+def seed(draw: str, purpose: str, number: int, place: int) -> int:
+    """The seed of the run in a round with this place: 0 for the first, 1 for the second.
+
+    Seeds belong to places, not to arms, so the coin also decides which arm gets which seed.
+    """
+    return _number(draw, "seed", purpose, number, place) % SEEDS
+
+
+def _number(draw: str, *about: object) -> int:
+    return int.from_bytes(hashlib.sha256(" ".join(map(str, (draw, *about))).encode()).digest()[:8], "big")

@@ -14,7 +14,7 @@ from manyheads.runner.loop.sharpness import Sharpness
 from manyheads.runner.loop.spikes import Spikes
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.update import Update
-from manyheads.runner.metrics.rank.build_metrics import build_metrics
+from manyheads.runner.metrics.metric import build_metrics
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
 from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests, frozen_norms
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups

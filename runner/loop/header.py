@@ -13,10 +13,7 @@ from manyheads.runner.errors import printable
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
-from manyheads.runner.optimizer.optimizer_option import OptimizerOption
-
 from manyheads.runner.option.run_config import RunConfig
-
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
 
@@ -35,7 +32,7 @@ def header(
     """The header's rows by name. parameters: of the whole model; classes: in words."""
     train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
-    lr = learning_rate(run.optimizer, batch_size)
+
     sizes = f"{train.samples:,} training and {loaders.val.samples:,} validation samples"
     trains = not trainer.evaluate_only
     return {
@@ -46,7 +43,7 @@ def header(
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{run.precision.name}, {precision.summary}",
         "batch": division(batch_size, trainer.grad_accumulation, parallel),
-        "optimizer": f"{run.optimizer.name}, {lr}; scheduler {run.scheduler.name}",
+        "optimizer": f"{run.optimizer.name}, {run.optimizer.lr_in_words(batch_size)}; scheduler {run.scheduler.name}",
         **({"length": length(settings, train.updates, stop_after=trainer.stop_after)} if trains else {}),
         **(averaging(trainer.ema_decay, trainer.swa_start) if trains else {}),
         **unused_speedups(run, convolves=convolves(built.model)),
@@ -149,11 +146,3 @@ def device_name(device: torch.device) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun in the singular or plural."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def learning_rate(option: OptimizerOption, batch_size: int) -> str:
-    """The learning rate, and how it was scaled to the batch."""
-    lr = option.scaled_lr(batch_size)
-    if option.lr_scaling == "none":
-        return f"lr {lr:g}"
-    return f"lr {lr:g} = {option.lr:g} scaled by {batch_size}/{option.base_batch_size}, {option.lr_scaling}"

@@ -1,4 +1,4 @@
-"""The part of result.json that rank 0 knows."""
+"""The part of result.json that rank 0 knows, with a test of the best weights, once, when training is complete."""
 
 import signal
 from collections.abc import Mapping
@@ -6,9 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from manyheads.runner.checkpoint.rank.load import weights_sha256
+from manyheads.runner.checkpoint.rank.load import load, weights_sha256
 from manyheads.runner.loop.header import device_name
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.state import TrainingState
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
@@ -124,3 +125,27 @@ def _measured(scores: Scores, metrics: Numbers) -> str:
     samples = metrics.get("test_samples", metrics.get("val_samples"))
     parts = [scores.sentence(metrics), f"on {samples:,} samples" if samples is not None else ""]
     return ", ".join(filter(None, parts)) or "nothing measured"
+
+
+def tested(state: TrainingState, folder: RunFolder) -> ResultJson:
+    """Test results for result.json; empty if the run has no test samples, or was stopped early.
+
+    The best weights are those of best.pt, or the last ones if there is none; afterwards the last ones are restored.
+    """
+    trainer, update, parallel = state.trainer, state.update, state.parallel
+    if trainer.test is None or trainer.stop.signal is not None or trainer.is_cut:
+        return {}
+    parallel.gather("rank 0 has written best.pt")
+    best = folder.best_checkpoint
+    has_best = best.exists()
+    last = {name: weight.clone() for name, weight in update.own_weights().items()} if has_best else {}
+    if has_best:
+        state.put(load(best, parallel)["model"], best)
+    found = trainer.test.run("test")
+    if has_best:
+        update.put_own(last, best)
+    if found is None:
+        return {}
+    columns, corrupt = found
+    trainer.progress.corrupt += corrupt
+    return {"test": {**columns, "checkpoint": best.name if has_best else None}}

@@ -15,9 +15,8 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
-from manyheads.runner.loop.final_test import tested
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
-from manyheads.runner.loop.results import result_of, summary
+from manyheads.runner.loop.results import result_of, summary, tested
 from manyheads.runner.loop.spikes import RollBack, Spike
 from manyheads.runner.loop.state import Rejoining, TrainingState, adapt_progress
 from manyheads.runner.loop.trainer import Trainer
@@ -197,26 +196,19 @@ class Session:
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Do a rank's work: train, or only evaluate, as the config says. Raises ConfigurationError."""
-    skipped: dict[int, Spike] = {}
+    evaluate_only, skipped = run.trainer.evaluate_only, dict[int, Spike]()
     while True:
+        checkpoints = Checkpoints.of(folder, run.checkpoint)
+        state = None if evaluate_only else checkpoints.last(otherwise=run.checkpoint.resume, ranks=parallel)
+        with memory_explained(run.data.batch_size // parallel.data_size, run.trainer.grad_accumulation):
+            trainer = build(run, parallel, folder, heartbeat, state)
+        session = Session(trainer, run, checkpoints=checkpoints, folder=folder)
         try:
-            return _session(run, parallel, folder, heartbeat, skipped)
+            with closing(trainer):
+                if evaluate_only:
+                    return session.evaluate()
+                return session.train(seed=run.seed, state=state, skipped=skipped)
         except RollBack as back:
             skipped = back.skipped
+        del trainer, session, checkpoints, state
         gc.collect()  # the model and all that refers to it, before another one is built
-
-
-def _session(
-    run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat, skipped: Mapping[int, Spike]
-) -> None:
-    checkpoints = Checkpoints.of(folder, run.checkpoint)
-    evaluate_only = run.trainer.evaluate_only
-    state = None if evaluate_only else checkpoints.last(otherwise=run.checkpoint.resume, ranks=parallel)
-    with memory_explained(run.data.batch_size // parallel.data_size, run.trainer.grad_accumulation):
-        trainer = build(run, parallel, folder, heartbeat, state)
-    session = Session(trainer, run, checkpoints=checkpoints, folder=folder)
-    with closing(trainer):
-        if evaluate_only:
-            session.evaluate()
-        else:
-            session.train(seed=run.seed, state=state, skipped=skipped)

@@ -1,15 +1,20 @@
-"""The base class of metrics: functions of statistics that are summed over batches and ranks first."""
+"""Metrics: functions of statistics that are summed over batches and ranks first. Their base class, and a run's own."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import Section, arguments_of, call, locate, signature
 from manyheads.runner.run.json_types import MetricJson
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
+
+    from manyheads.runner.task.rank.task import Task
+
 
 Direction = Literal["max", "min"]
 
@@ -119,3 +124,24 @@ def each_once(ranks: Sequence[tuple[np.ndarray, ...]]) -> tuple[Any, ...]:
     columns = [np.concatenate(parts) for parts in zip(*ranks, strict=True)]
     ids, chosen = np.unique(columns[0], return_index=True)
     return ids, *(column[chosen] for column in columns[1:])
+
+
+def build_metrics(section: Mapping[str, Section], task: "Task", num_classes: int | None) -> list[Metric]:
+    """Build the metrics, passing each its name, and the task and the number of classes if it accepts them.
+
+    Raises ConfigurationError for a class that is not a Metric.
+    """
+    found = []
+    for name, entry in section.items():
+        group, target = f"metrics.{name}", entry["_target_"]
+        kind = locate(group, target)
+        accepts = signature(kind).parameters
+        known = {"task": task, "num_classes": num_classes}
+        given = {key: value for key, value in known.items() if key in accepts}
+        made = call(group, target, kind, **{"name": name, **given, **arguments_of(group, entry, without=())})
+        if not isinstance(made, Metric):
+            raise ConfigurationError.at(
+                f"{group}._target_", target, f" is not a Metric. Derive the class from {Metric.__module__}.Metric."
+            )
+        found.append(made)
+    return found

@@ -6,7 +6,6 @@ from typing import ClassVar
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import OPTIMIZER, Tunable, always, choice, list_of, number, whole
 
-
 SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": math.sqrt}
 
 
@@ -36,3 +35,10 @@ class OptimizerOption(Option):
         (https://arxiv.org/abs/1404.5997).
         """
         return self.lr * SCALING[self.lr_scaling](batch_size / self.base_batch_size)
+
+    def lr_in_words(self, batch_size: int) -> str:
+        """The learning rate, and how it was scaled to the batch."""
+        lr = self.scaled_lr(batch_size)
+        if self.lr_scaling == "none":
+            return f"lr {lr:g}"
+        return f"lr {lr:g} = {self.lr:g} scaled by {batch_size}/{self.base_batch_size}, {self.lr_scaling}"

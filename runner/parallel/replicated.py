@@ -8,7 +8,7 @@ from manyheads.runner.option.rules import BOOLEAN, choice, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.parallel.model_parallel import Mesh, refuse
+from manyheads.runner.parallel.mesh_refusals import Mesh, refuse
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
 VERSION = "0.2.0"  # torchft's programming interface changes with each version

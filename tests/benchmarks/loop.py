@@ -30,7 +30,7 @@ from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.machine import hardware
-from manyheads.runner.metrics.rank.build_metrics import build_metrics
+from manyheads.runner.metrics.metric import build_metrics
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single

@@ -10,16 +10,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.judge.arms import compose_arms
-from manyheads.runner.judge.draw import new_draw
 from manyheads.runner.judge.judgement import Judgement
 from manyheads.runner.judge.numerics import tolerances_of
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rounds import pairs
+from manyheads.runner.judge.rounds import new_draw, pairs
 from manyheads.runner.judge.rows import ROUND
 from manyheads.runner.judge.runs import Runs
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import handled_by, interrupt
 
 COMMON = ("launcher=spawn", "launcher.threads_per_rank=1", "trainer.device=cpu", "data.num_workers=0")
 SYNTHETIC = ("data=synthetic", "data.image_size=8", "data.train_samples=480", "data.val_samples=64")

@@ -9,12 +9,12 @@ from jsonschema import Draft202012Validator
 
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.aims import aims_of
 from manyheads.runner.judge.answer import Judged
 from manyheads.runner.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
 from manyheads.runner.judge.numerics import AS_ASKED, WITHIN_ROUNDING, tolerances_of
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, RunRow
+from manyheads.runner.judge.terms import aims_of
 from manyheads.runner.run.answer import Reply
 from manyheads.runner.run.json_schema import to_json
 from tests.in_process import typed

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from manyheads.runner.judge.answer import verdict_line
 from manyheads.runner.judge.claims import REFUSED, Claims, claims_of
 from manyheads.runner.judge.judgement_page import as_page
-from manyheads.runner.judge.print_judgement import verdict_line
 from tests.browser import opened, seen_as
 from tests.judge.test_claims import ON, question, rows
 

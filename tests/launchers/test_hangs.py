@@ -5,7 +5,7 @@ import pytest
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.errors import RunFailed
 from manyheads.runner.machine.software import too_old
-from manyheads.runner.parallel.rank.flight import DUMPS, described
+from manyheads.runner.parallel.rank.process_group import DUMPS, described
 from manyheads.runner.run.heartbeat import Heartbeat, Pending
 from tests.launchers.conftest import freeze, survivors
 from tests.torch_versions import from_torch

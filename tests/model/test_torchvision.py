@@ -6,8 +6,8 @@ from torch import nn
 from torch.utils._device import DeviceContext
 from torchvision import models
 
+from manyheads.runner.checkpoint.rank.fit import load_weights
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.model.rank.pretrained import load_weights
 from manyheads.runner.model.rank.torchvision import AUXILIARY, SIZED, SMALLEST, names, torchvision_model
 from tests.tail import tailed
 from tests.torch_versions import from_torch

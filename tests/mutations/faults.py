@@ -89,7 +89,7 @@ FAULTS = (
     Fault(
         name="ranks that do not end are left behind",
         promise="no process is left",
-        file="launchers/end_processes.py",
+        file="launchers/processes.py",
         original="send(process.pid, signal.SIGKILL)\n    psutil.wait_procs",
         replacement="str(process)\n    psutil.wait_procs",
         tests=(f"{FAILED}::test_every_strategy_names_a_rank_that_stands_still",),

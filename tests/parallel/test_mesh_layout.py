@@ -9,7 +9,7 @@ import pytest
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.parallel.model_parallel import REFUSALS, refusal_table
+from manyheads.runner.parallel.mesh_refusals import REFUSALS, refusal_table
 from tests.conftest import ROOT
 from tests.in_process import config
 

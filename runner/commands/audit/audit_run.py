@@ -6,10 +6,8 @@ from itertools import pairwise
 import numpy as np
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.commands.audit.answer import Audit, Finding, Overlap
-from manyheads.runner.commands.audit.culprits import culprits
-from manyheads.runner.commands.audit.due import Due
+from manyheads.runner.commands.audit.due import Due, culprits
 from manyheads.runner.commands.audit.records import (
     BitmapRow,
     SkippedUpdate,
@@ -20,7 +18,7 @@ from manyheads.runner.commands.audit.records import (
 )
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.data.multiset import Multiset
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.run import scratch
@@ -28,7 +26,7 @@ from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.progress import each, working
 from manyheads.runner.run.run_folder import RunFolder
 
-RANK = "manyheads.runner.commands.audit.rank.overlap"
+RANK = "manyheads.runner.commands.audit.rank"
 ALONE = ("parallel=single", "launcher=inline", "checkpoint.resume=null", "checkpoint.load=null")
 
 

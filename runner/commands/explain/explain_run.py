@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.parent_signals import interrupt
 from manyheads.runner.commands.explain.answer import Explanation
 from manyheads.runner.config.candidates import candidates
 from manyheads.runner.config.checks import check_fresh_start
@@ -15,7 +14,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.provenance.past_config import PastConfig

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from manyheads.runner.api import sweep
 from manyheads.runner.commands.record import answer
 from manyheads.runner.commands.record.answer import RecordedRuns
-from manyheads.runner.commands.record.evidence import CLOCKS, Record, RecordedAttempt, checked_signature, gather
+from manyheads.runner.commands.record.evidence import CLOCKS, RecordedAttempt, RecordEvidence, checked_signature, gather
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.claims import differences_of, repeated_seeds
@@ -106,11 +106,11 @@ def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
         return record([*saved, *overrides], runs=runs, target=target, clock=found.clock, conf=None)
 
 
-def read(path: Path) -> tuple[Record, dict[str, Any]]:
+def read(path: Path) -> tuple[RecordEvidence, dict[str, Any]]:
     """A record, and the content of its file. Raises ConfigurationError."""
     try:
         content = read_json(path)
-        return Record.from_json(content), content
+        return RecordEvidence.from_json(content), content
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}.") from None
     except ConfigurationError as error:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.commands.record.evidence import CLOCKS, Contender, Record, RecordTarget
+from manyheads.runner.commands.record.evidence import CLOCKS, Contender, RecordEvidence, RecordTarget
 from manyheads.runner.commands.record.statistics import SIGNIFICANT, Spread, p_of_difference
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.report.html_page import html_page
@@ -43,11 +43,11 @@ class RecordedRuns(Answer):
     files: Annotated[list[Path], "the files that were written"]
     wrong: Annotated[list[str] | None, "claims that do not follow from the runs; null if none were checked"]
     again: Annotated[str, "the command that times the record here; empty unless it was checked"]
-    record: Annotated[Record, TEXT_ONLY]
+    record: Annotated[RecordEvidence, TEXT_ONLY]
 
     @classmethod
     def of(
-        cls, found: Record, files: list[Path], *, again: str = "", wrong: Sequence[str] | None = None
+        cls, found: RecordEvidence, files: list[Path], *, again: str = "", wrong: Sequence[str] | None = None
     ) -> "RecordedRuns":
         """The answer about a record. ``files``: that were written; ``wrong``: what a check has found."""
         first = found.contenders[0]
@@ -94,18 +94,18 @@ COLUMNS = ("recipe", "runs", "reached", "mean ± sd", "p", "seconds ± sd (lowes
 TEMPLATE = Path(__file__).with_name("record.html.j2")
 
 
-def reaches(record: Record, contender: Contender) -> bool:
+def reaches(record: RecordEvidence, contender: Contender) -> bool:
     """Whether a contender's mean reaches the target by more than chance would explain."""
     p = contender.findings(record.target)["p_of_target"]
     return p is not None and p < SIGNIFICANT
 
 
-def rows(record: Record) -> list[tuple[str, ...]]:
+def rows(record: RecordEvidence) -> list[tuple[str, ...]]:
     """A row of the table for each contender, with the cells that COLUMNS names."""
     return [_row(record, each) for each in record.contenders]
 
 
-def _row(record: Record, contender: Contender) -> tuple[str, ...]:
+def _row(record: RecordEvidence, contender: Contender) -> tuple[str, ...]:
     value, seconds = Spread.of(contender.values), Spread.of(contender.seconds)
     p = contender.findings(record.target)["p_of_target"]
     return (
@@ -118,7 +118,7 @@ def _row(record: Record, contender: Contender) -> tuple[str, ...]:
     )
 
 
-def sentences(record: Record) -> list[str]:
+def sentences(record: RecordEvidence) -> list[str]:
     """Sentences on the findings, and on how they were measured."""
     first, *others = record.contenders
     found = [_verdict(record, first)]
@@ -135,14 +135,14 @@ def sentences(record: Record) -> list[str]:
     return found
 
 
-def _verdict(record: Record, first: Contender) -> str:
+def _verdict(record: RecordEvidence, first: Contender) -> str:
     mean = f"mean {Spread.of(first.values).mean:.3f} in {len(first.attempts)} runs"
     if reaches(record, first):
         return f"{first.label} reaches {record.target}: {mean}, in {Spread.of(first.seconds).mean:.3f} s."
     return f"{first.label} is not shown to reach {record.target}: {mean}."
 
 
-def as_page(record: Record) -> str:
+def as_page(record: RecordEvidence) -> str:
     """The self-contained page of a record, as HTML."""
     verdict, *others = sentences(record)
     machine: dict[str, Any] = record.contenders[0].machine
@@ -167,7 +167,7 @@ def _text(value: Any) -> str:
     return shlex.join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _picture(record: Record) -> str:
+def _picture(record: RecordEvidence) -> str:
     """An SVG plot of the metric against seconds, with a point for each run and a line at the target."""
     from matplotlib.figure import Figure
 

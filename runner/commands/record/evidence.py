@@ -93,7 +93,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordEvidence:
     """A record. The first of ``contenders`` is the recipe of the record, the others were timed beside it."""
 
     target: RecordTarget
@@ -118,7 +118,7 @@ class Record:
         }
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Record":
+    def from_json(cls, content: dict[str, Any]) -> "RecordEvidence":
         """The record in parsed JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
         if content.get("format", FORMAT) != FORMAT:
             raise ConfigurationError(f"it has format {content['format']!r}, but this version reads {FORMAT}.")
@@ -152,7 +152,7 @@ def checked_signature(config: Section, trust: Trust | None) -> str:
     return signature(config)
 
 
-def gather(sweep: Path, *, target: str, clock: str) -> Record:
+def gather(sweep: Path, *, target: str, clock: str) -> RecordEvidence:
     """The record of a sweep whose jobs all completed. Raises ConfigurationError.
 
     ``target``: such as val_acc1=94. A sweep with a failed job is refused: leaving runs out would choose among them.
@@ -173,7 +173,7 @@ def gather(sweep: Path, *, target: str, clock: str) -> Record:
     chosen = [by_job[job] for job in sorted(by_job)]
     common = set.intersection(*(set(entries[0].overrides) for entries in chosen)) if len(chosen) > 1 else set()
     contenders = [_contender(sweep, entries, metric, CLOCKS[clock][0], common) for entries in chosen]
-    return Record(RecordTarget(metric, value, better == "max"), clock, tuple(contenders))
+    return RecordEvidence(RecordTarget(metric, value, better == "max"), clock, tuple(contenders))
 
 
 def _number(text: str, target: str) -> float:

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.runner.commands.reproduce.curves import evaluated, pairs
-from manyheads.runner.commands.reproduce.recorded import Past
+from manyheads.runner.commands.reproduce.recorded import Past, evaluated, pairs
 from manyheads.runner.config.command_line import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation

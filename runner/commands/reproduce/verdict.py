@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from manyheads.runner.commands.reproduce.curves import evaluated, farthest, pairs
-from manyheads.runner.commands.reproduce.recorded import Past
+from manyheads.runner.commands.reproduce.recorded import Past, evaluated, farthest, pairs
 from manyheads.runner.commands.reproduce.rerun import ReplayWindow
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.load_run import Run

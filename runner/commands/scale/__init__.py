@@ -3,7 +3,7 @@
 import argparse
 
 from manyheads.runner.commands.scale.answer import Scale
-from manyheads.runner.commands.scale.scale_run import Terms, scale
+from manyheads.runner.commands.scale.scale_run import ScaleTerms, scale
 from manyheads.runner.commands.scale.simulator.catalog import DEVICE, DEVICES, NETWORK, NETWORKS, names
 from manyheads.runner.commands.scale.targets import BATCH, OF_RUN
 from manyheads.runner.commands.scale.validated import Validated
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> Scale | Validated:
         if getattr(arguments, flag.lstrip("-")) is None:
             raise ConfigurationError(f"{flag} is not set. Only --validate works without it.", key=flag)
     names_of_terms = ("devices", "network", "device", "batch", "price")
-    terms = Terms(**{name: getattr(arguments, name) for name in names_of_terms})
+    terms = ScaleTerms(**{name: getattr(arguments, name) for name in names_of_terms})
     return scale(arguments.overrides, terms, config_dir=arguments.config_dir, picture=arguments.picture)
 
 

@@ -24,7 +24,7 @@ CPU = "cpu"  # the device of runs that compute on CPUs
 
 
 @dataclass(frozen=True)
-class Terms:
+class ScaleTerms:
     """The flags of the command, as typed.
 
     ``devices``: numbers of devices, separated by commas; ``device``: None for this machine's CPUs; ``batch``: what
@@ -38,7 +38,9 @@ class Terms:
     price: float | None = None
 
 
-def scale(words: Sequence[str], terms: Terms, *, config_dir: str | None = None, picture: str | None = None) -> Scale:
+def scale(
+    words: Sequence[str], terms: ScaleTerms, *, config_dir: str | None = None, picture: str | None = None
+) -> Scale:
     """Predict a run on other numbers of devices. ``words``: as for ``explain``. ``picture``: a file to draw into.
 
     Raises ConfigurationError if the run cannot be predicted, and RunFailed if the measurement fails.

@@ -25,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Tuned:
     """Tune. Raises ConfigurationError, RunFailed."""
-    from manyheads.runner.commands.tune.terms import Terms
-    from manyheads.runner.commands.tune.tune import tune
+    from manyheads.runner.commands.tune.tune import TuningTerms, tune
 
-    terms = Terms(**{each.name: getattr(arguments, each.name) for each in fields(Terms)})
+    terms = TuningTerms(**{each.name: getattr(arguments, each.name) for each in fields(TuningTerms)})
     return tune(arguments.overrides, terms, config_dir=arguments.config_dir)

@@ -25,7 +25,7 @@ class BudgetSpent(Exception):
     """The next round does not fit into the budget."""
 
 
-class Bench(Protocol):
+class Measurements(Protocol):
     """Where the search has its configurations measured."""
 
     @property
@@ -66,7 +66,7 @@ class Bench(Protocol):
         ...
 
 
-class Space(Protocol):
+class SearchSpace(Protocol):
     """The configurations that can be tried."""
 
     def steps(self, candidate: Variant) -> Sequence[str]:
@@ -100,8 +100,8 @@ class Screening:
     between two candidates.
     """
 
-    bench: Bench
-    space: Space
+    bench: Measurements
+    space: SearchSpace
     own: str
     deciding: int
     rounds: list[Times] = field(default_factory=list)

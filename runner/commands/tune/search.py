@@ -12,7 +12,7 @@ from statistics import median
 from manyheads.runner.commands.tune.choice import Choice, Outcome
 from manyheads.runner.commands.tune.effects import Gain, worth
 from manyheads.runner.commands.tune.race import BASE, Race, Times, Variant
-from manyheads.runner.commands.tune.screening import COMPARING, Bench, BudgetSpent, Screening, Space
+from manyheads.runner.commands.tune.screening import COMPARING, BudgetSpent, Measurements, Screening, SearchSpace
 
 DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # the purposes of rounds
 FINALISTS = 4  # of each class
@@ -30,8 +30,8 @@ class Search:
     ``within``: the rounds end once the choice is at most this fraction slower than the best of the finalists.
     """
 
-    bench: Bench
-    space: Space
+    bench: Measurements
+    space: SearchSpace
     own: str
     alpha: float = 0.05
     within: float = 0.03

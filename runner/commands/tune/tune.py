@@ -1,11 +1,11 @@
-"""``manyheads tune``: start or continue a tuning, search, write page and experiment."""
+"""``manyheads tune``: what it may try, and the way from the question to the page and the experiment."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.launchers.parent_signals import interrupt
 from manyheads.launchers.warm_server import several
 from manyheads.runner.commands.explain.limits import Limit
 from manyheads.runner.commands.tune.answer import Tuned
@@ -16,21 +16,60 @@ from manyheads.runner.commands.tune.experiment import write
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.search import Search
 from manyheads.runner.commands.tune.space import Space
-from manyheads.runner.commands.tune.terms import ANY, Terms
 from manyheads.runner.commands.tune.trial import SAME
 from manyheads.runner.commands.tune.tuning_page import as_page
 from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
 from manyheads.runner.config.origin import resolve_origin
-from manyheads.runner.errors import ConfigurationError, Interrupted, warn
-from manyheads.runner.judge.draw import new_draw
+from manyheads.runner.errors import ConfigurationError, Interrupted, not_allowed, warn
+from manyheads.runner.judge.rounds import new_draw
 from manyheads.runner.judge.runs import Runs
-from manyheads.runner.machine.process import handled_by
+from manyheads.runner.machine.process import handled_by, interrupt
+from manyheads.runner.option.rules import seconds
 from manyheads.runner.run.files import exclusive, in_turn, make_folder, write_whole
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
+
+ASKED, ANY = "asked", "any"
+
+
+@dataclass(frozen=True)
+class TuningTerms:
+    """The flags of a tuning. Raises ConfigurationError for values that are not allowed.
+
+    ``budget``: a duration such as 10m.
+    ``over``: patterns of the only keys to try, separated by commas; empty: all.
+    ``fix``: patterns of keys to leave unchanged, separated by commas.
+    ``within``: how much slower than the best of those measured to a decision the answer may be, as a fraction.
+    ``precision``: ASKED, or ANY to try every configuration in other precisions too.
+    ``allow_changed_numerics``: whether gradients may be compressed, or combined other than by averaging.
+    """
+
+    budget: str = "10m"
+    over: str = ""
+    fix: str = ""
+    within: float = 0.03
+    precision: str = ASKED
+    allow_changed_numerics: bool = False
+
+    def __post_init__(self) -> None:
+        if seconds(self.budget) is None:
+            raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
+        if not 0 < self.within < 1:
+            raise not_allowed("--within", self.within, "a number between 0 and 1, such as 0.03")
+
+    def patterns(self, flag: str) -> list[str]:
+        """The patterns of ``flag``, "over" or "fix"."""
+        text: str = getattr(self, flag)
+        return [each for each in text.split(",") if each]
+
+    @property
+    def seconds(self) -> float:
+        """The budget in seconds."""
+        return seconds(self.budget) or 0.0
+
 
 TUNINGS = Path("outputs") / "tunings"
 LOCK = ".asked"
@@ -38,7 +77,7 @@ SERVERS = 4  # processes from which ranks are forked, one for each set of launch
 FORMAT = 1
 
 
-def tune(overrides: Sequence[str], terms: Terms, *, config_dir: str | None = None) -> Tuned:
+def tune(overrides: Sequence[str], terms: TuningTerms, *, config_dir: str | None = None) -> Tuned:
     """Find the fastest way to compute the updates of a run. ``overrides``: as for train.
 
     The same call again continues the same tuning. Raises ConfigurationError if it is refused, RunFailed if the user's
@@ -78,7 +117,7 @@ def _check(space: Space) -> None:
     space.check_patterns()
 
 
-def _asked(space: Space, words: Sequence[str], terms: Terms, named: Path | None) -> tuple[Runs, str]:
+def _asked(space: Space, words: Sequence[str], terms: TuningTerms, named: Path | None) -> tuple[Runs, str]:
     """The runs of a new tuning, or of one with the same question that is continued, and the draw that orders them."""
     asked = {
         "base": dict(space.run(BASE).written),

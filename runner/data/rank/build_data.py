@@ -144,7 +144,6 @@ def _test_split(data: Data, option: DataOption, *, train: Dataset, val: Dataset)
     return test
 
 
-
 def _missing(target: str, error: FileNotFoundError) -> str:
     name = error.filename if error.filename is not None else error
     return f"data._target_={target}: {name} does not exist. Set the key that names it, such as data.root."

@@ -18,9 +18,15 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.estimate.findings import RankHolds
 from manyheads.runner.estimate.rank.counted import CountedTraffic, SavedTensors
 from manyheads.runner.estimate.rank.fake_ddp import replicated
-from manyheads.runner.estimate.rank.fake_models import hollow_parameters, make_fake, plain_conversion
+from manyheads.runner.estimate.rank.fake_models import (
+    UnknownValues,
+    hollow_parameters,
+    make_fake,
+    plain_conversion,
+    silent,
+    where_it_stops,
+)
 from manyheads.runner.estimate.rank.tracked_memory import Allocated
-from manyheads.runner.estimate.rank.unknown_values import UnknownValues, silent, where_it_stops
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.build import build_task_and_loaders, set_process
 from manyheads.runner.loop.update import Update

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from manyheads.runner.checkpoint.rank.fit import Unfit, load_model
+from manyheads.runner.checkpoint.rank.fit import Unfit, load_file, load_model
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.model_option import ModelOption
-from manyheads.runner.model.rank.pretrained import load_file
 from manyheads.runner.option.locate import call, signature
 
 DEFAULT = "DEFAULT"  # the recommended entry of every weights enum in torchvision

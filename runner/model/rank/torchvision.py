@@ -11,9 +11,9 @@ import torchvision
 from torch import nn
 from torchvision import models
 
+from manyheads.runner.checkpoint.rank.fit import load_weights
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.model.rank.pretrained import load_weights
 from manyheads.runner.wording import nearest
 
 # Models that are built for a fixed image size, and the argument that sets it.

@@ -1,9 +1,15 @@
-"""Bases of strategies over torch.distributed: ranks that meet in a process group, and often hold a replica each."""
+"""Bases of strategies over torch.distributed: ranks that meet in a process group, and often hold a replica each.
+
+The operation at which a rank waits is known from torch's flight recorder, which keeps the last 2,000. Source:
+https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. In torch 2.6 NCCL has one, in 2.15 Gloo too.
+"""
 
 import ctypes
 import inspect
+import json
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
@@ -11,12 +17,33 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C import _distributed_c10d
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.parallel.rank.flight import pending
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 from manyheads.runner.run.heartbeat import Pending
+
+DUMPS = {"nccl": "_dump_nccl_trace_json", "gloo": "_dump_fr_trace_json"}  # functions of torch, if it has them
+BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
+
+
+def pending(backend: str) -> Pending | None:
+    """The first operation that this rank has begun and not completed; None if there is none, or no recorder."""
+    dump: Callable[..., str] | None = getattr(_distributed_c10d, DUMPS.get(backend, ""), None)
+    if dump is None:
+        return None
+    entries = json.loads(dump(includeCollectives=True, onlyActive=True)).get("entries", ())
+    waiting = [each for each in entries if each["state"] != "completed" and not each["retired"]]
+    return described(min(waiting, key=lambda each: each["record_id"])) if waiting else None
+
+
+def described(entry: Mapping[str, Any]) -> Pending:
+    """The operation of a recorder's entry, whose name is such as gloo:all_reduce, with this rank's input tensors."""
+    name = entry["profiling_name"].rpartition(":")[2].strip("_").split(" ")[0]
+    sizes = zip(entry["input_sizes"], entry["input_dtypes"], strict=False)
+    return Pending.of(name, sum(math.prod(shape) * BYTES.get(dtype, 1) for shape, dtype in sizes))
+
 
 OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 

@@ -19,7 +19,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parity.parity_task import ParityTask, read_task
 from manyheads.runner.parity.rank.difference import digests
-from manyheads.runner.parity.rank.sides import Baseline, Compared, Digests, Taken
+from manyheads.runner.parity.rank.sides import Baseline, ComparedSide, Digests, Taken
 from manyheads.runner.parity.rank.trace import Trace
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
@@ -51,7 +51,7 @@ def take_steps(session: Session, task: ParityTask, made: Digests, *, seed: int) 
     ``made``: digests of the model's initial weights on this rank.
     """
     trainer, parallel = session.trainer, session.parallel
-    side = Baseline(session, task) if task.baseline is None else Compared(session, task)
+    side = Baseline(session, task) if task.baseline is None else ComparedSide(session, task)
     side.start(made)
     seed_everything(seed + 1 + parallel.data_rank)
     session.update.prime(trainer.train.example)

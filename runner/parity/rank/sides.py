@@ -80,7 +80,7 @@ class Baseline:
         }
 
 
-class Compared:
+class ComparedSide:
     """Another strategy's side: starts each step from the baseline's state, and compares the results."""
 
     def __init__(self, session: Session, task: ParityTask):

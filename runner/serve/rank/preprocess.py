@@ -29,7 +29,7 @@ class Preprocess:
     def __init__(self, description: Description):
         self._about = description
         mean, std = description.mean or (0.0,), description.std or (1.0,)
-        self._entrance = InputTransform(CPU, torch.float32, False, mean, std)
+        self._transform = InputTransform(CPU, torch.float32, False, mean, std)
 
     def __call__(self, image: Any) -> Tensor:
         """Raises ConfigurationError if it is not an image, or if the data set does not declare its preprocessing."""
@@ -60,7 +60,7 @@ class Preprocess:
                 "return, as a float tensor, or train with a data set that declares them "
                 "(docs/using-a-trained-model.md)."
             )
-        return self._entrance.prepare(images)
+        return self._transform.prepare(images)
 
     def batch(self, images: Sequence[Any]) -> Tensor:
         """Several images: (N, C, H, W) float32. Raises ConfigurationError if their sizes then differ."""

@@ -1,11 +1,14 @@
 import json
+import math
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.commands.reproduce.recorded import read_past
+from manyheads.runner.commands.reproduce.recorded import farthest, pairs, read_past
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.provenance.provenance import FORMAT
+from manyheads.runner.report.rounding import departure, is_early
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -68,3 +71,86 @@ def test_a_missing_or_added_file_is_named(run):
     run.code_diff.write_text("+ something")
     with pytest.raises(ConfigurationError, match=r"steps.csv is missing"):
         read_past(run.path)
+
+
+def tables(losses, *, every=10, first=None, **epochs):
+    steps = [float(every * (row + 1)) for row in range(len(losses))]
+    return SimpleNamespace(
+        steps={"step": steps, "loss": list(losses), "grad_norm": [1.0] * len(losses)},
+        result={},
+        epochs={"step": [], "train_loss": [], "val_loss": [], "val_acc1": [], "val_acc5": [], **epochs},
+    )
+
+
+def test_the_same_tables_are_exactly_the_same():
+    found = pairs(tables([2.0, 1.0]), tables([2.0, 1.0]))
+    assert [(pair.what, pair.step) for pair in found] == [
+        ("loss", 10), ("grad_norm", 10), ("loss", 20), ("grad_norm", 20)
+    ]  # fmt: skip
+    assert all(pair.exact and pair.relative == 0 for pair in found)
+
+
+def test_the_first_departure_and_the_largest():
+    found = pairs(tables([2.0, 2.0, 2.0]), tables([2.0, 2.002, 2.2]))
+    first = departure(found, tolerance=1e-4)
+    assert (first.what, first.step, first.relative) == ("loss", 20, pytest.approx(1e-3, rel=1e-2))
+    assert str(first) == "loss at step 20: 2.002 where 2 was recorded"
+    assert farthest(found).step == 30
+    assert departure(found, tolerance=1) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "relative"), [(math.nan, 1.0, math.inf), (1.0, math.inf, math.inf), (math.inf, math.inf, 0)]
+)
+def test_values_that_are_not_finite(a, b, relative):
+    found = [pair for pair in pairs(tables([1.0, a]), tables([1.0, b])) if pair.what == "loss"]
+    assert found[1].relative == relative
+
+
+def test_what_neither_has_measured_is_left_out():
+    assert not [pair for pair in pairs(tables([math.nan]), tables([math.nan])) if pair.what == "loss"]
+
+
+def test_a_value_that_nears_zero_is_measured_against_a_hundredth_of_its_first():
+    found = pairs(tables([1.0, 1e-9]), tables([1.0, 2e-9]))
+    assert farthest(found).relative < 1e-6
+
+
+def test_rows_over_other_updates_are_not_compared():
+    assert {pair.step for pair in pairs(tables([1.0] * 4, every=5), tables([2.0] * 2, every=10))} == set()
+    assert {pair.step for pair in pairs(tables([1.0] * 4), tables([1.0] * 2))} == {10, 20}
+
+
+def test_a_resumed_runs_first_row_began_in_the_recorded_run():
+    recorded, now = tables([3.0, 2.0, 1.0]), tables([9.0, 2.0, 1.0])
+    now.steps = {name: values[1:] for name, values in now.steps.items()}
+    assert {pair.step for pair in pairs(recorded, now, resumed=True)} == {20, 30}
+    assert {pair.step for pair in pairs(recorded, now)} == {30}
+
+
+def test_epochs_are_compared_where_they_end_at_the_same_step():
+    ends = {"step": [22.0, 44.0], "train_loss": [1.0, 1.0], "val_acc5": [100.0, 100.0], "val_samples": [359.0, 359.0]}
+    recorded = tables([], **ends, val_loss=[2.0, 1.0], val_acc1=[50.0, 60.0])
+    cut = {**ends, "step": [22.0, 30.0]}
+    found = pairs(recorded, tables([], **cut, val_loss=[2.2, 1.0], val_acc1=[50.0, 0.0]))
+    assert {pair.step for pair in found} == {22}
+    assert farthest(found).what == "val_loss"
+
+
+@pytest.mark.parametrize(("samples_apart", "differs"), [(0, False), (1, False), (2, True)])
+def test_one_sample_may_fall_to_the_other_side(samples_apart, differs):
+    ends = {"step": [22.0], "train_loss": [1.0], "val_loss": [1.0], "val_acc5": [100.0], "val_samples": [359.0]}
+    recorded = tables([], **ends, val_acc1=[100 * 300 / 359])
+    found = pairs(recorded, tables([], **ends, val_acc1=[100 * (300 + samples_apart) / 359]))
+    assert bool(farthest(found).relative) == differs
+
+
+@pytest.mark.parametrize(
+    ("step", "relative", "since", "early"),
+    [(10, 2e-3, 0, True), (20, 2e-3, 0, True), (50, 2e-3, 0, False), (50, 2e-3, 44, True), (60, math.inf, 0, True)],
+)
+def test_when_rounding_could_not_have_done_it(step, relative, since, early):
+    found = pairs(tables([1.0] * 6, every=step // 1 if step == 1 else 10), tables([1.0] * 6))
+    pair = next(p for p in found if p.step == step and p.what == "loss")
+    pair = pair.__class__(**{**vars(pair), "relative": relative, "row": min(pair.row, 4)})
+    assert is_early(pair, tolerance=1e-3, since=since) == early

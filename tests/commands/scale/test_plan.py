@@ -13,7 +13,7 @@ from manyheads.runner.commands.scale.answer import Scale
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, Updates, between
 from manyheads.runner.commands.scale.plan import Plan
 from manyheads.runner.commands.scale.recorded import Checkpoints
-from manyheads.runner.commands.scale.scale_run import Terms, scale
+from manyheads.runner.commands.scale.scale_run import ScaleTerms, scale
 from manyheads.runner.commands.scale.simulator import catalog
 from manyheads.runner.commands.scale.simulator.predict import Measured
 from manyheads.runner.commands.scale.simulator.replay import Assumptions
@@ -190,7 +190,7 @@ def test_what_cannot_be_predicted_is_refused_before_anything_is_measured(
     words: list[str], terms: dict[str, object], key: str | None
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        scale(words, replace(Terms("8", "10gbe"), **terms))
+        scale(words, replace(ScaleTerms("8", "10gbe"), **terms))
     assert key in (None, refused.value.key)
 
 
@@ -199,7 +199,7 @@ def test_a_run_of_gpus_needs_the_device(monkeypatch: pytest.MonkeyPatch) -> None
     on_gpus = replace(run, trainer=replace(run.trainer, device="cuda"))
     monkeypatch.setattr(scale_run, "subject_of", lambda words, config_dir: Subject(on_gpus, None))
     with pytest.raises(ConfigurationError, match="--device is not set") as refused:
-        scale([], Terms("8", "10gbe"))
+        scale([], ScaleTerms("8", "10gbe"))
     assert refused.value.key == "--device"
 
 

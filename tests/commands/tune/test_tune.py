@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.commands.tune import tune as module
-from manyheads.runner.commands.tune.terms import Terms
+from manyheads.runner.commands.tune.tune import TuningTerms
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import resolve_origin
@@ -48,7 +48,7 @@ def played(monkeypatch, **how):
 
 
 def tuned(*overrides, **terms):
-    return module.tune([*SMALL, *overrides], Terms(**{"budget": "250s", "over": OVER, **terms}))
+    return module.tune([*SMALL, *overrides], TuningTerms(**{"budget": "250s", "over": OVER, **terms}))
 
 
 def halved(arm):

@@ -171,7 +171,7 @@ def test_a_server_in_trouble_costs_no_training_and_gets_all_of_it_later(tmp_path
 
 
 def publish_all(folder: RunFolder, server: Server) -> None:
-    from manyheads.launchers.publishing.publisher_main import tracker_of
+    from manyheads.launchers.publishing.publisher import tracker_of
 
     for _ in range(2):
         Publisher(folder, "mlflow", tracker_of("mlflow", folder.read_config()["logger"]["mlflow"])).finish()

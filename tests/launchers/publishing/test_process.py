@@ -10,7 +10,7 @@ import pytest
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.publishing import publishers as parents
 from manyheads.launchers.publishing.publish_state import PublishState, state_file
-from manyheads.launchers.publishing.publisher_main import MAIN
+from manyheads.launchers.publishing.publisher import MAIN
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import curve, only, runs, wait_for

@@ -19,7 +19,7 @@ class ChunkPass:
     is_backward: bool
 
 
-class Schedule:
+class PipelineSchedule:
     """Plays the passes of all stages. Of those that can begin first, a stage takes the one its schedule prefers."""
 
     def __init__(self, replay: Replay, chunks: list[tuple[Unit, ...]]):
@@ -82,7 +82,7 @@ def pipelined(replay: Replay) -> Parts:
     """The parts of an update of a pipeline, whose stages reduce gradients over replicas after all passes."""
     layout = replay.exchanges.layout
     chunks = balanced(replay.step.units, layout.pipeline * replay.exchanges.stages_per_rank)
-    schedule = Schedule(replay, chunks)
+    schedule = PipelineSchedule(replay, chunks)
     end = schedule.run()
     busiest = max(range(layout.pipeline), key=lambda stage: schedule.busy[stage])
     replay.timeline = Timeline()

@@ -13,7 +13,10 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.parallel.rank.model_parallel.batch_samples import (
+from manyheads.runner.parallel.rank.model_parallel.flow import Flow, follow
+from manyheads.runner.parallel.rank.model_parallel.stages import Stages, StageWindow
+from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
+from manyheads.runner.parallel.rank.structure import (
     chunks,
     joined,
     padded,
@@ -21,9 +24,6 @@ from manyheads.runner.parallel.rank.model_parallel.batch_samples import (
     shapes_of,
     trimmed,
 )
-from manyheads.runner.parallel.rank.model_parallel.flow import Flow, follow
-from manyheads.runner.parallel.rank.model_parallel.stages import Stages, StageWindow
-from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

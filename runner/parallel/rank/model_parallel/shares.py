@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor, Shard
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
-from manyheads.runner.parallel.rank.model_parallel.tensors import local
+from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut, TensorRanks

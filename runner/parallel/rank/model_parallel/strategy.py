@@ -15,13 +15,13 @@ from manyheads.runner.parallel.rank.model_parallel.own_parts import (
     Gradients,
     OwnParts,
     SharedScaler,
+    local,
     refuse_if_needs_whole_weights,
 )
 from manyheads.runner.parallel.rank.model_parallel.parallel_state import WholeState
 from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding, set_reduces
 from manyheads.runner.parallel.rank.model_parallel.splitting import Shared, Splitting
 from manyheads.runner.parallel.rank.model_parallel.staging import Piped, Staging
-from manyheads.runner.parallel.rank.model_parallel.tensors import local
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.process_group import ProcessGroup
 

@@ -10,8 +10,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
+from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 from manyheads.runner.parallel.rank.model_parallel.shares import StoredPart, place_of
-from manyheads.runner.parallel.rank.model_parallel.tensors import local
 
 
 class Cut(NamedTuple):

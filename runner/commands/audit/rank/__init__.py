@@ -1,1 +1,0 @@
-"""The audit's own rank, which reads the samples of all splits."""
