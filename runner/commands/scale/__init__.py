@@ -42,9 +42,11 @@ def run(arguments: argparse.Namespace) -> Scale | Validated:
         _refuse_beside_validate(arguments)
         devices, batch = arguments.devices or VALIDATED, arguments.batch
         return validate(arguments.overrides, devices=devices, batch=batch, config_dir=arguments.config_dir)
-    for flag in ("--devices", NETWORK):
+    needed = {"--devices": "numbers of devices, such as 8,64", NETWORK: f"{', '.join(names(NETWORKS))}, or a YAML file"}
+    for flag, allowed in needed.items():
         if getattr(arguments, flag.lstrip("-")) is None:
-            raise ConfigurationError(f"{flag} is not set. Only --validate works without it.", key=flag)
+            message = f"{flag} is not set. Allowed: {allowed}. Only --validate works without it."
+            raise ConfigurationError(message, key=flag)
     names_of_terms = ("devices", "network", "device", "batch", "price")
     terms = ScaleTerms(**{name: getattr(arguments, name) for name in names_of_terms})
     return scale(arguments.overrides, terms, config_dir=arguments.config_dir, picture=arguments.picture)

@@ -132,7 +132,7 @@ class Scale(Answer):
             who = "of which each rank writes its part" if self.checkpoints.sharded else "which one rank writes"
             yield f"Checkpoints, {who}, have {size}; their time follows from the recorded run's."
         if self.spread > Assumptions.spread:
-            yield f"The slowest ranks take {100 * self.spread:.1f} % longer, as in the recorded run."
+            yield f"Ranks take longer as in the recorded run: on average by {100 * self.spread:.1f} % of their passes."
         for each in self.rows:
             spent = ", ".join(
                 f"{NAMES[name]} {100 * value / each.seconds:.0f} %"

@@ -79,6 +79,7 @@ CASES = [
     *(Case(strategy, CNN_ADAM) for strategy in ("FSDP", "ZeRO-1")),
     Case("local SGD", MLP),
     Case("DDP", MLP, "1 Gb/s"),
+    Case("FSDP", NANO_ADAM, "1 Gb/s"),
 ]
 
 
