@@ -196,6 +196,8 @@ def do(what: str, cases: list[Case], hosts: tuple[str, ...], extra: tuple[str, .
     first = Here(runs[cases[0]], max(RANKS), case=cases[0], hosts=hosts, common=common)
     with first.limited(samples=targets(first.run)[0].samples):
         for case, run in runs.items():
+            if what == "compare" and str(case) not in read(HELD_OUT):
+                continue  # it could not be predicted
             try:
                 found = {"predict": predict, "compare": compare}[what](replace(first, run=run, case=case))
             except (ConfigurationError, RunFailed):
