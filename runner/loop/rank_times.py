@@ -117,4 +117,4 @@ class RankTimes:
 
     def _cause(self, slow: Slow, hindrances: Sequence[Hindrances]) -> str:
         seconds = sum(self.seconds[slow.rank].values())
-        return cause(slow.part, hindrances[slow.rank], hindrances, seconds=seconds)
+        return cause(slow.part, hindrances[slow.rank], hindrances, seconds=seconds, longer=slow.seconds)

@@ -5,29 +5,32 @@ from statistics import median_high, median_low
 
 from manyheads.runner.machine.hindrances import Hindrances
 
-NOTABLE = 0.1  # fraction of the time from which on a lack of something is a cause
+NOTABLE = 0.1  # fraction of the time of training from which on a lack of something is a cause
+EXPLAINS = 0.3  # fraction of the time that the rank took longer, which it must have lasted as well
 SLOWER = 1.2  # a clock is a cause if those of others are this many times as fast
 FAR = 0.5  # fraction of the memory
 RESENT = 0.01  # fraction of the segments
 
 
-def cause(part: str, own: Hindrances, every: Sequence[Hindrances], *, seconds: float) -> str:
+def cause(part: str, own: Hindrances, every: Sequence[Hindrances], *, seconds: float, longer: float) -> str:
     """Why this rank was slow, as a clause; empty if nothing shows it.
 
-    ``part``: of an update, in which it took longer; ``every``: of all ranks; ``seconds``: that it has trained.
+    ``part``: of an update, in which it took longer; ``every``: of all ranks; ``seconds``: that it has trained;
+    ``longer``: seconds that it took longer than others.
     """
-    for found in _of_processors(own, every, seconds):
+    least = max(NOTABLE * seconds, EXPLAINS * longer)
+    for found in _of_processors(own, every, least):
         return found
-    return ", and ".join([*_of_data(part, own, seconds), *_of_network(own, every)])
+    return ", and ".join([*_of_data(part, own, least), *_of_network(own, every)])
 
 
-def _of_processors(own: Hindrances, every: Sequence[Hindrances], seconds: float) -> Iterator[str]:
+def _of_processors(own: Hindrances, every: Sequence[Hindrances], least: float) -> Iterator[str]:
     def is_much(count: Callable[[Hindrances], float]) -> bool:
-        return count(own) > NOTABLE * seconds and count(own) > 2 * median_low([count(each) for each in every])
+        return count(own) > least and count(own) > 2 * median_low([count(each) for each in every])
 
     if own.core.cores < (most := median_high([each.core.cores for each in every])):
         yield f"it may run on {own.core.cores} {'core' if own.core.cores == 1 else 'cores'}, others on {most}"
-    if own.core.throttled > NOTABLE * seconds:
+    if own.core.throttled > least:
         yield f"its CPU quota was used up for {own.core.throttled:.1f} s"
     if is_much(lambda each: each.hot):
         yield f"its cores were too hot, with a lower clock, for {own.hot:.1f} s"
@@ -43,10 +46,10 @@ def _of_processors(own: Hindrances, every: Sequence[Hindrances], seconds: float)
         yield "its GPU is on another NUMA node than its cores"
 
 
-def _of_data(part: str, own: Hindrances, seconds: float) -> Iterator[str]:
+def _of_data(part: str, own: Hindrances, least: float) -> Iterator[str]:
     if part == "data":
         yield "its loader is slower"
-        if own.disk > NOTABLE * seconds:
+        if own.disk > least:
             yield f"processes on its machine waited {own.disk:.1f} s for disks"
 
 

@@ -47,12 +47,21 @@ USUAL = Hindrances(CORES, clock=3000.0, hot=0.5, slowed=8.0, far=0.1, segments=S
 )
 @pytest.mark.parametrize("others", [1, 2])
 def test_the_cause_is_told_as_far_as_it_is_seen(part, own, said, others):
-    assert cause(part, own, [*[USUAL] * others, own], seconds=20.0) == said
+    assert cause(part, own, [*[USUAL] * others, own], seconds=20.0, longer=6.0) == said
+
+
+def test_what_lasted_too_short_to_explain_it_is_no_cause():
+    waited = USUAL._replace(core=CoreTime(2, 5.0, 0.0), disk=16.0)
+    found = [cause("data", waited, [USUAL, waited], seconds=20.0, longer=longer) for longer in (10.0, 18.0)]
+    assert found == [
+        "it waited 5.0 s for a core that other processes had",
+        "its loader is slower, and processes on its machine waited 16.0 s for disks",
+    ]
 
 
 def test_what_all_ranks_have_is_no_cause():
     far = USUAL._replace(is_far=True, far=0.9, clock=1000.0, link=100, segments=Segments(100, 50))
-    assert cause("compute", far, [far] * 3, seconds=20.0) == ""
+    assert cause("compute", far, [far] * 3, seconds=20.0, longer=6.0) == ""
 
 
 def test_this_machine_counts_from_the_beginning_of_a_session():
