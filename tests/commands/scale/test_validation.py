@@ -200,7 +200,8 @@ def test_ranks_with_quotas_are_predicted_and_compared(tmp_path: Path, parallel: 
     with quota_or_skip():
         pass
     words = (f"parallel={parallel}", "data=digits", "trainer.device=cpu", "--devices=2,3", "--batch=device")
-    found = execute(sys.executable, "-m", "manyheads.runner", "scale", *words, "--validate", "--json", cwd=tmp_path)
+    command = (sys.executable, "-m", "manyheads.runner", "scale", *words, "--validate", "--json")
+    found = execute(*command, cwd=tmp_path, timeout=300)
     result = json.loads(found.out)["result"]
     assert [(each["start"], each["devices"]) for each in result["rows"]] == [(1, 2), (1, 3), (2, 3)]
     assert all(0 < each["low"] < each["seconds"] < each["high"] for each in result["rows"])
