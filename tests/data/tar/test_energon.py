@@ -1,8 +1,10 @@
 """The index that Energon keeps, as its SqliteIndexWriter leaves it."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +15,9 @@ from manyheads.runner.errors import ConfigurationError
 from tests.data.tar.conftest import samples, write_tar
 from tests.data.tar.test_index import TEXTS, read
 
-SCHEMA = """
-CREATE TABLE samples (tar_file_id INTEGER, sample_key TEXT, sample_index INTEGER, byte_offset INTEGER,
-    byte_size INTEGER);
-CREATE TABLE sample_parts (tar_file_id INTEGER, sample_index INTEGER, part_name TEXT, content_byte_offset INTEGER,
-    content_byte_size INTEGER);
-"""
+# What `energon prepare` of megatron-energon 7.4.1 wrote for the shards of the fixture ``shards``, by sqlite3's .dump.
+RECORDED = (Path(__file__).parent / "energon-7.4.1.sql").read_text()
+SCHEMA = "\n".join(each for each in re.findall(r"CREATE [^;]*;", RECORDED))
 
 
 @pytest.fixture
@@ -40,6 +39,20 @@ def energon(shards):
             )
         database.commit()
     return shards
+
+
+def test_the_index_that_energon_wrote_is_read(shards, no_headers):
+    (shards / ".nv-meta").mkdir()
+    counts = {"train-0.tar": 5, "train-1.tar": 4, "val-0.tar": 3}
+    about = {"energon_version": "7.4.1", "shard_counts": counts}
+    (shards / ".nv-meta" / ".info.json").write_text(json.dumps(about, indent=2))
+    for name in counts:
+        (shards / f"{name}.idx").write_bytes(b"")  # offsets of samples alone, which are not needed
+    with closing(sqlite3.connect(shards / ".nv-meta" / "index.sqlite")) as database:
+        database.executescript(RECORDED)
+    index = open_index(shards)
+    assert read(index) == TEXTS
+    assert (index.about.fields, index.about.classes) == (("txt", "cls"), 3)
 
 
 def execute(root, command: str) -> None:
