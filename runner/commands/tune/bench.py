@@ -30,6 +30,8 @@ from manyheads.runner.run.progress import say
 LEAST_RUNS = 30  # with fewer, a tuning cannot find anything
 LEAST_SECONDS = 0.2  # starting ranks takes at least this long on any machine
 COMPARED = 5  # comparing the first updates of a configuration takes at most this many runs
+MOST_TRIALS = 4  # short runs, until two of them agree: the machine may be busy with what ran before
+AGREEING = 1.5  # times as many seconds at most
 LIMITS_SECONDS = 10.0  # measuring what limits a configuration takes this long, in addition to its start
 
 
@@ -63,8 +65,10 @@ class Bench:
         self._check_budget(LEAST_SECONDS)
         say("your own configuration")
         self._tuning.start(purposes.facts(), BASE)
-        for place in range(2):
-            self._tuning.start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE, 0, place)
+        trials = list[float]()
+        while len(trials) < MOST_TRIALS and not _agree(trials):
+            trial = self._tuning.start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE, 0, len(trials))
+            trials.append(trial.findings["seconds"])
         self._check_budget(self._tuning.seconds_of_timed / FIRST_SLOWER)
         for place in range(2):
             self._tuning.start(purposes.pace(FLOOR, self._tuning.updates()), BASE, 0, place)
@@ -207,6 +211,11 @@ class Bench:
         run = self.run(variant)
         shares = run.data_shares, run.parallel.sync_batchnorm, run.trainer.grad_accumulation
         return run.precision.name, *shares, gradients_of(run)
+
+
+def _agree(seconds: Sequence[float]) -> bool:
+    """Whether the shortest two are about the same."""
+    return len(seconds) > 1 and sorted(seconds)[1] <= AGREEING * min(seconds)
 
 
 def _in_drawn_order(

@@ -48,6 +48,15 @@ def test_times_are_logarithms_of_the_seconds_of_an_update(prepared):
     assert times[BASE] - times[ON_DEVICE] == pytest.approx(0.693, abs=0.02)
 
 
+@pytest.mark.parametrize(("slower", "trials"), [([], 2), ([9], 3), ([9, 4], 4), ([9, 5, 3], 4)])
+def test_trials_are_repeated_until_two_agree(tmp_path, slower, trials):
+    """``slower``: how many times as long the first ones take."""
+    left = [1, *slower]  # for the facts, which come first
+    made = bench(Played(tmp_path, seconds=lambda arm: 0.01 * (left.pop(0) if left else 1)))
+    made.prepare()
+    assert len([row for row in made.runs.ledger.rows() if row.purpose == TRIAL]) == trials
+
+
 def test_the_noise_floor_is_the_users_configuration_against_itself(prepared):
     assert 0 < prepared.scale < 0.02
 
