@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.launcher import Job
-from manyheads.launchers.nodes.joining import other_config, refused, signature
+from manyheads.launchers.nodes.joining import other_config, refused
 from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Meeting, Node
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
@@ -14,6 +14,7 @@ from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.files import remove
+from manyheads.runner.run.frozen import value_digests
 from manyheads.runner.run.run_folder import RunFolder
 
 RETRY_SECONDS = 5.0  # before an agent is restarted on a machine that was lost
@@ -35,7 +36,7 @@ class Gathering:
         self._again: dict[str, float] = {}
         self._nodes: list[Node] = []
         self._has_run = self.is_lenient = False  # lenient: machines are only examined
-        self._signature = signature(folder.read_config())
+        self._signature = value_digests(folder.read_config())
 
     def gather(self, job: Job) -> list[Node]:
         """Wait until enough machines have connected. Raises RunFailed, ConfigurationError or Interrupted."""

@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from manyheads import __version__
+from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.node_agent import connect, serve
 from manyheads.launchers.nodes.node_settings import NodeSettings
@@ -16,29 +17,27 @@ from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.wire import own_key
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine import addresses
-from manyheads.runner.option.locate import Section
-from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.frozen import flatten
-from manyheads.runner.run.seal import digest_of
 
 RETRY_SECONDS = 0.5
 
 
-def join(run: RunConfig) -> None:
-    """Take part, until it ends, in the run at the rendezvous that the config names.
+def join(launcher: LauncherOption, signature: dict[str, str]) -> None:
+    """Take part, until it ends, in the run at the rendezvous that the launcher names.
+
+    ``signature``: a digest of each value of the config that was typed here, by key.
 
     Raises ConfigurationError if that is a different run; RunFailed or Interrupted as the run itself does.
     """
-    if run.launcher.finds_machines:
+    if launcher.finds_machines:
         print(f"task {os.environ['SLURM_PROCID']} of this step exits: the first task runs everything", flush=True)
         return
-    settings = NodeSettings.of(run.launcher.section)
+    settings = NodeSettings.of(launcher.section)
     assert settings is not None
     assert settings.rendezvous is not None
     host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
     link = _connected(host, port, settings)
     print(f"machine {socket.gethostname()} joins the run of {settings.rendezvous}", flush=True)
-    serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature(run.written))
+    serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature)
     if link.refusal is not None:
         raise ConfigurationError(link.refusal)
     if link.outcome is None:
@@ -74,19 +73,17 @@ def _conclude(outcome: Mapping[str, Any]) -> None:
     print("completed", flush=True)
 
 
-OWN = ("launcher.threads_per_rank", "launcher.wait_policy")  # may differ between machines
-
-
-def signature(config: Section) -> dict[str, str]:
-    """A digest of the value of each config key."""
-    return {key: digest_of(value) for key, value in flatten(config).items() if key not in OWN}
+OWN = {"launcher.threads_per_rank", "launcher.wait_policy"}  # may differ between machines
 
 
 def other_config(node: Node, own: dict[str, str]) -> str | None:
-    """Why a machine's config differs from this run's; None if it does not, or if none was typed there."""
+    """Why a machine's config differs from this run's; None if it does not, or if none was typed there.
+
+    ``own``: a digest of each value of the run's config, by key.
+    """
     if (theirs := node.described.get("signature")) is None:
         return None
-    keys = sorted(key for key in own.keys() | theirs.keys() if own.get(key) != theirs.get(key))
+    keys = sorted(key for key in (own.keys() | theirs.keys()) - OWN if own.get(key) != theirs.get(key))
     if not keys:
         return None
     shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")

@@ -23,6 +23,7 @@ from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.frozen import value_digests
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.storage.address import Address, is_address
@@ -87,7 +88,8 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         copy = kept(folder, file.path)
         print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
-        join(RunConfig.read(folder))
+        run = RunConfig.read(folder)
+        join(run.launcher, value_digests(run.written))
         return None
     try:
         with log_file(folder.log) if folder.path.is_dir() else nullcontext():

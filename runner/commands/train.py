@@ -73,8 +73,11 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
             origin.started.append(folder.path)
         if is_met_elsewhere(config.get("launcher", {})):
             from manyheads.launchers.nodes.joining import join  # few runs need it
+            from manyheads.runner.run.frozen import value_digests
 
-            join(checked(config, trust=origin.trust, folders=searched(hydras.runtime.config_sources)))  # type: ignore[arg-type]
+            folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
+            run = checked(config, trust=origin.trust, folders=folders)
+            join(run.launcher, value_digests(run.written))
             return None
         if is_planned := in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
             refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)

@@ -15,7 +15,7 @@ import pytest
 
 from manyheads.launchers.causes import first_failure
 from manyheads.launchers.launcher import Job
-from manyheads.launchers.nodes.joining import other_config, signature
+from manyheads.launchers.nodes.joining import other_config
 from manyheads.launchers.nodes.node_part import shortened
 from manyheads.launchers.nodes.node_ranks import NodeRanks
 from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, NodeSettings
@@ -29,6 +29,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
+from manyheads.runner.run.frozen import value_digests
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
 from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
@@ -80,8 +81,8 @@ def test_as_many_ranks_as_can_share_the_batch(
 
 
 def test_configs_are_compared_by_key():
-    own = signature({"optimizer": {"lr": 0.1, "momentum": 0.9}, "launcher": {"threads_per_rank": 4}, "seed": 1})
-    theirs = signature({"optimizer": {"lr": 0.2, "momentum": 0.9}, "launcher": {"threads_per_rank": 8}})
+    own = value_digests({"optimizer": {"lr": 0.1, "momentum": 0.9}, "launcher": {"threads_per_rank": 4}, "seed": 1})
+    theirs = value_digests({"optimizer": {"lr": 0.2, "momentum": 0.9}, "launcher": {"threads_per_rank": 8}})
     assert other_config(Machine("node2", signature=own), own) is None  # type: ignore[arg-type]
     assert other_config(Machine("node2", signature=None), own) is None  # type: ignore[arg-type]
     said = other_config(Machine("node2", signature=theirs), own)  # type: ignore[arg-type]
