@@ -26,11 +26,7 @@ def finish(
     """
     known = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
-    status = known.get("status", "failed")
-    if isinstance(reason, Interrupted) and status != "completed":
-        status = "interrupted"
-    elif failure:
-        status = "failed"
+    status = _status(known, reason, failure)
     result: ResultJson = {
         "status": status,
         "error": failure.to_json() if failure else None,
@@ -57,6 +53,14 @@ def finish(
     extra = {key: value for key, value in known.items() if key not in result and key != "signal"}
     folder.write_json(folder.result, {**result, **extra, **(added or {})})
     return result
+
+
+def _status(known: ResultJson, reason: BaseException | None, failure: Failure | None) -> str:
+    """How the run ended: as rank 0 has reported, unless it was interrupted before that, or has failed."""
+    status = known.get("status", "failed")
+    if isinstance(reason, Interrupted) and status != "completed":
+        return "interrupted"
+    return "failed" if failure else status
 
 
 def as_failure(reason: BaseException | None) -> Failure | None:

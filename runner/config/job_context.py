@@ -118,19 +118,7 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
         if group in (*GROUPS, *NAMED, "experiment"):
             return no_such_option(group, name, folders)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
-        key = found.group(1) or found.group(2)
-        if "@experiment." in key and (experiment := re.search(r"In 'experiment/([^']+)'", text)):
-            refuse_without_package(experiment[1], folders)
-        if key == "experiment":
-            return ConfigurationError(NOT_OVER_SAVED, key=key)
-        if key.startswith("hydra."):
-            section = key.rpartition(".")[0]
-            listing = f"`{invocation.command('train')} --cfg hydra -p {section}` lists them."
-            return UnknownName(f"{key}: there is no such key. {listing}", key=key)
-        if known := owners(key, folders):
-            return UnknownName(f"{unknown_key(key, folders)} {OF_ANOTHER.format(key=key)}", key=key, allowed=known)
-        listing = f"`{invocation.command('train')} --cfg job` lists them all."
-        return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key, allowed=keys_beside(key, folders))
+        return _of_key(found.group(1) or found.group(2), text, folders)
     if found := re.search(r"Could not append to config\. An item is already at '([^']+)'.*: '\+(\+[^=]+=.*)'$", text):
         key, typed = found.groups()
         message = f"{typed}: {key} is already set. Write +{typed}, which sets a key whether or not it is already set."
@@ -143,6 +131,22 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
         listing = f"`{invocation.command('train')} --help` lists"
         return ConfigurationError(f"{text}: set each group to one of its options, which {listing}.")
     return ConfigurationError(text)
+
+
+def _of_key(key: str, text: str, folders: Folders) -> ConfigurationError:
+    """The error about a key that does not exist. ``text``: Hydra's message. Raises as ``explain`` does."""
+    if "@experiment." in key and (experiment := re.search(r"In 'experiment/([^']+)'", text)):
+        refuse_without_package(experiment[1], folders)
+    if key == "experiment":
+        return ConfigurationError(NOT_OVER_SAVED, key=key)
+    if key.startswith("hydra."):
+        section = key.rpartition(".")[0]
+        listing = f"`{invocation.command('train')} --cfg hydra -p {section}` lists them."
+        return UnknownName(f"{key}: there is no such key. {listing}", key=key)
+    if known := owners(key, folders):
+        return UnknownName(f"{unknown_key(key, folders)} {OF_ANOTHER.format(key=key)}", key=key, allowed=known)
+    listing = f"`{invocation.command('train')} --cfg job` lists them all."
+    return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key, allowed=keys_beside(key, folders))
 
 
 def refuse_without_package(name: str, folders: Folders) -> None:

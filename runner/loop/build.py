@@ -1,7 +1,7 @@
 """Assembles a rank from the run config, and what records the run, in the one order that satisfies every backend."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -85,9 +85,8 @@ def build(
     data = build_data(run.data)
     precision: Precision = run.precision.instantiate(parallel)
     try:
-        own = run.model.num_classes
-        with _other_count_explained(checkpoint.load, own, data) if trainer.evaluate_only else nullcontext():
-            load, dtype = checkpoint.load, precision.dtype
+        own, load, dtype = run.model.num_classes, checkpoint.load, precision.dtype
+        with _other_count_explained(load if trainer.evaluate_only else None, own, data):
             built = build_model(run.model, data, dtype=dtype, load_from=load, strict=checkpoint.strict)
         if on_model is not None:
             on_model(built.model)
@@ -105,13 +104,8 @@ def build(
             run, parallel, update.scores, folder, state, samples=samples, utilization=known, is_silent=is_silent
         )
         if trainer.verify_every and not trainer.evaluate_only:
-            update.verification = Verification(
-                update,
-                every=trainer.verify_every,
-                retries=trainer.on_corruption == "retry",
-                folder=folder,
-                say=reporter.display.say,
-            )
+            every, retries, say = trainer.verify_every, trainer.on_corruption == "retry", reporter.display.say
+            update.verification = Verification(update, every=every, retries=retries, folder=folder, say=say)
     except BaseException:
         precision.close()
         raise
@@ -140,11 +134,11 @@ def build(
 
 @contextmanager
 def _other_count_explained(weights: str | None, num_classes: int | None, data: Data) -> Iterator[None]:
-    """A context in which the error says so if the weights to evaluate are for another number of classes."""
+    """A context in which the error says so if the weights to evaluate, if any, are for another number of classes."""
     try:
         yield
     except ConfigurationError:
-        if reason := other_count(str(weights), num_classes or data.num_classes):
+        if weights is not None and (reason := other_count(weights, num_classes or data.num_classes)):
             raise ConfigurationError(reason) from None
         raise
 

@@ -3,6 +3,7 @@
 Source: https://pytorch.org/vision/stable/models.html.
 """
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.error import URLError
 
@@ -56,36 +57,49 @@ def torchvision_model(
         if stochastic_depth_prob is not None:
             raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob))
         return _segmentation_model(name, num_classes, weights, is_filled=is_filled)
-    if name not in (classifiers := names()):
-        known = [*classifiers, *segmentation_names()]
-        raise ConfigurationError.at(
-            "model.name",
-            name,
-            f": torchvision {torchvision.__version__} has no such model."
-            f"{nearest(name, known)} `{invocation.command('doctor')} --models` lists them.",
-            allowed=known,
-        )
-    given = {} if stochastic_depth_prob is None else {"stochastic_depth_prob": stochastic_depth_prob}
+    if name not in names():
+        raise _unknown(name)
     options: dict[str, Any] = dict(AUXILIARY.get(name, {}))
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
     if options and entry is not None:  # weights of these two expect a different normalization
         options["transform_input"] = True
     if image_size is not None:
         options |= _size_options(name, image_size)
+    options["num_classes"] = num_classes
+    model = _classifier(name, options, image_size=image_size, depth=stochastic_depth_prob)
+    if entry is not None and not is_filled:
+        load_weights(model, _state(entry, weights), str(weights))
+        model.began_with = str(entry)  # type: ignore[assignment]
+    return model
+
+
+def _unknown(name: str) -> ConfigurationError:
+    known = [*names(), *segmentation_names()]
+    return ConfigurationError.at(
+        "model.name",
+        name,
+        f": torchvision {torchvision.__version__} has no such model."
+        f"{nearest(name, known)} `{invocation.command('doctor')} --models` lists them.",
+        allowed=known,
+    )
+
+
+def _classifier(name: str, options: Mapping[str, Any], *, image_size: int | None, depth: float | None) -> nn.Module:
+    """A classification model with random weights. ``depth``: its probability of stochastic depth; None for its default.
+
+    Raises ConfigurationError.
+    """
+    given = {} if depth is None else {"stochastic_depth_prob": depth}
     try:
-        model = models.get_model(name, weights=None, num_classes=num_classes, **options, **given)
+        return models.get_model(name, weights=None, **options, **given)
     except TypeError as error:
         if not given:
             raise
-        raise ConfigurationError(_unknown_depth(name, stochastic_depth_prob)) from error
+        raise ConfigurationError(_unknown_depth(name, depth)) from error
     except (ValueError, AssertionError) as error:
         raise ConfigurationError.at(
             "model.name", name, f" cannot be built for data.image_size={image_size}: {error}"
         ) from None
-    if entry is not None and not is_filled:
-        load_weights(model, _state(entry, weights), str(weights))
-        model.began_with = str(entry)
-    return model
 
 
 def _unknown_depth(name: str, probability: float | None) -> str:
