@@ -19,8 +19,7 @@ from manyheads.launchers.result import finish
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation
 from manyheads.launchers.slurm.batch_script import output, write_script
-from manyheads.launchers.slurm.following import Following, JobOutput, ended_badly, last_line
-from manyheads.launchers.slurm.queued import note_job, refuse_queued
+from manyheads.launchers.slurm.following import Following, JobOutput, ended_badly, last_line, note_job, refuse_queued
 from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.option.run_config import RunConfig

@@ -1,21 +1,77 @@
-"""Follows a job from the command that submitted it: its output, its changes of state, and its end."""
+"""The Slurm job of a run: recorded, so that it is not submitted twice; followed to its end; and its status."""
 
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from manyheads.launchers.launcher_option import Standing
 from manyheads.launchers.nodes.starting import last_words
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.batch_script import output
-from manyheads.launchers.slurm.slurm_commands import Absence, Status
-from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed, printable
-from manyheads.runner.run.data_files import no_link
+from manyheads.launchers.slurm.slurm_commands import GONE, Absence, Status
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, printable
+from manyheads.runner.run.data_files import no_link, read_json
 from manyheads.runner.run.run_folder import RunFolder
 
+AWAY = "Slurm"  # key in a listing's answers: Slurm could not be asked
 LOOK_SECONDS = 0.2
 ASK_SECONDS = 0.5, 10.0  # between two queries to the controller: at first, and later
 END_SECONDS = 90.0  # within which a cancelled job must be gone
+
+
+def note_job(folder: RunFolder, job: str) -> None:
+    """Write the number of a run's job into its folder."""
+    folder.write_json(folder.path / "slurm.json", {"job": job})
+
+
+def noted_job(folder: RunFolder) -> str | None:
+    """The number of the last job that was submitted for a run."""
+    try:
+        content = read_json(folder.path / "slurm.json")
+    except (OSError, ValueError):
+        return None
+    job = content.get("job") if isinstance(content, dict) else None
+    return job if isinstance(job, str) and job.replace("_", "").isdigit() else None
+
+
+def refuse_queued(folder: RunFolder, signals: Sequence[int]) -> None:
+    """Raises ConfigurationError if the run's job is still queued or running; else as ``slurm_commands.status``.
+
+    Prints how a job ended that has left no result.
+    """
+    if (job := noted_job(folder)) is None:
+        return
+    status = slurm_commands.status(job, signals)
+    if not status.is_over:
+        raise ConfigurationError(
+            f"{folder} is already in the queue: job {job} {status}. Wait for it, or end it with `scancel {job}`."
+        )
+    if not folder.result.exists():
+        print(printable(_standing(folder, job, status).text), flush=True)
+
+
+def standing(folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
+    """The status of the run's job, as ``LauncherOption.standing``; after one query without an answer, none follows."""
+    if (job := noted_job(folder)) is None:
+        return None
+    can_ask = AWAY not in answers and slurm_commands.missing() is None
+    status = slurm_commands.status_now(job, seconds=slurm_commands.SHORT_SECONDS) if can_ask else None
+    if status is None:
+        answers[AWAY] = True
+        return Standing("interrupted", f"Slurm cannot be asked from here about job {job}")
+    return _standing(folder, job, status)
+
+
+def _standing(folder: RunFolder, job: str, status: Status) -> Standing:
+    if not status.is_over:
+        return Standing("queued" if status.is_waiting else "running", f"job {job} {status}")
+    if status == GONE:
+        return Standing("interrupted", f"Slurm no longer knows job {job}, which left no result")
+    failure = ended_badly(job, status, last_line(folder), has_run=folder.steps.exists())
+    return Standing("failed", failure.message) if failure else Standing("interrupted", f"job {job} {status}")
 
 
 class JobOutput:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from manyheads.launchers.launcher_option import LauncherOption, Standing
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation, is_on_node
-from manyheads.launchers.slurm.queued import standing
+from manyheads.launchers.slurm.following import standing
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.rules import AUTO, DURATION, TEXT, either, list_of, text, whole

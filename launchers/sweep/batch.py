@@ -13,7 +13,6 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep import console
-from manyheads.launchers.sweep.conclusion import conclude
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.plan import (
     PlannedJob,
@@ -24,7 +23,7 @@ from manyheads.launchers.sweep.plan import (
 )
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume_sweep import resume_job
-from manyheads.launchers.sweep.run_jobs import run_jobs
+from manyheads.launchers.sweep.run_jobs import conclude, run_jobs
 from manyheads.launchers.sweep.sweep_options import Options, check_used, combinations
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.origin import Origin

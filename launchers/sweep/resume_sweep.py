@@ -9,10 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep import console
-from manyheads.launchers.sweep.conclusion import conclude, end_as
 from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.pruning import NoPruning
-from manyheads.launchers.sweep.run_jobs import run_jobs
+from manyheads.launchers.sweep.run_jobs import conclude, end_as, run_jobs
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.config.command_line import quoted
 from manyheads.runner.config.freeze import freeze

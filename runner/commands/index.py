@@ -10,8 +10,7 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.indexing import index_blocks, index_stored, kind_of, names_below
 from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import BLOCKS, NAME, TAR, Index
-from manyheads.runner.data.shards.reading import Reading
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.shards.stored import Reading, Shards
 from manyheads.runner.data.tar import table
 from manyheads.runner.data.tar.index import list_shards
 from manyheads.runner.errors import ConfigurationError, printable

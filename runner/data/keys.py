@@ -1,7 +1,8 @@
-"""Random numbers that depend on (seed, epoch, sample) alone: keys of samples, and NumPy's permutations."""
+"""Random numbers that depend on (seed, epoch, sample) alone: keys of samples, NumPy's permutations, additive hashes."""
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _ORDER = np.uint64(0x6F72646572000000)  # separates the keys of orders from those of samples
+_TAKEN = 0x7461_6B65_6E00  # the seed of hashes of taken samples: the same for all runs, and used for nothing else
 
 
 def sample_keys(seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
@@ -59,3 +61,48 @@ def permutation(size: int, *, seed: int, epoch: int) -> np.ndarray:
     order = np.arange(size, dtype=np.int32 if size < 2**31 else np.int64)
     np.random.RandomState([seed % 2**32, seed // 2**32 % 2**32, epoch]).shuffle(order)
     return order
+
+
+class Multiset(NamedTuple):
+    """Which samples were taken in which epoch: the sum of a 64-bit hash of each, in halves, and their number.
+
+    The sum does not depend on how samples are grouped.
+
+    All are whole numbers in double precision, exact as long as fewer than 2**21 of them are added up.
+    """
+
+    count: float = 0.0  # type: ignore[assignment]  # tuple.count is of no use here
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def value(self) -> int:
+        """The sum modulo 2**64."""
+        return (int(self.low) + (int(self.high) << 32)) % 2**64
+
+    @property
+    def digest(self) -> str:
+        return f"{self.value:016x}"
+
+    @classmethod
+    def of(cls, epoch: int, samples: np.ndarray) -> "Multiset":
+        """The multiset of these samples, (N,) integers, in an epoch counted from 0."""
+        return cls.summed(len(samples), int(hashes(epoch, samples).sum(dtype=np.uint64)))  # which wraps around
+
+    @classmethod
+    def summed(cls, count: int, total: int) -> "Multiset":
+        """The multiset of ``count`` samples whose hashes add up to ``total``, modulo 2**64."""
+        return cls(float(count), float(total % 2**32), float(total >> 32))
+
+
+TakenSamples = tuple[int, np.ndarray] | Multiset  # an epoch, from 0, and samples taken in it; or their multiset
+
+
+def hashes(epoch: int, samples: np.ndarray) -> np.ndarray:
+    """The hash of each sample in an epoch, (N,) uint64."""
+    return sample_keys(_TAKEN, epoch, samples)
+
+
+def added(parts: Sequence[Multiset]) -> Multiset:
+    """The sum of these multisets."""
+    return Multiset(*(float(sum(column)) for column in zip(*parts, strict=True))) if parts else Multiset()

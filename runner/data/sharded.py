@@ -13,8 +13,7 @@ from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.shard_names import chosen
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
 from manyheads.runner.data.shards.index import Index, Kind
-from manyheads.runner.data.shards.reading import Reading
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.shards.stored import Reading, Shards
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.locate import Section

@@ -12,8 +12,7 @@ from manyheads.runner.data.sharded import SPLITS, Sharded, ShardedOption
 from manyheads.runner.data.shards.files import BLOCK
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
 from manyheads.runner.data.shards.index import TOKENS
-from manyheads.runner.data.token_files import TokenFile, inspect
-from manyheads.runner.data.token_rows import Row, joined
+from manyheads.runner.data.token_files import Row, TokenFile, inspect, joined
 from manyheads.runner.data.tokenizing import cached, digest_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import choice, whole

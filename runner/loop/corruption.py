@@ -1,13 +1,56 @@
-"""The findings of a check for silent data corruption on all ranks, and which rank is at fault."""
+"""How silent data corruption shows: in digests of tensors, also of what must not change between two updates.
+
+And which rank is at fault, by the findings of all ranks.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from torch import Tensor
 
 from manyheads.runner.errors import Kind
 from manyheads.runner.wording import listed
+
+if TYPE_CHECKING:
+    from manyheads.runner.loop.update import Update
+
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """A tensor's bits as integers of the same width, in the same memory."""
+    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return tensor.detach().view(INTEGERS[tensor.element_size()])
+
+
+def digest(tensor: Tensor) -> Tensor:
+    """The sum of a tensor's bits as integers, () int64; any single changed bit changes it."""
+    return bits(tensor).sum(dtype=torch.int64)
+
+
+def are_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same bits, NaNs included."""
+    return torch.equal(bits(one), bits(other))
+
+
+class Digests:
+    """The digest of each of these tensors, by name. Waits for the devices only when values are read."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]):
+        by_device: dict[torch.device, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            by_device.setdefault(tensor.device, {})[name] = digest(tensor)
+        self._found = [(list(some), torch.stack([*some.values()])) for some in by_device.values()]
+
+    def values(self) -> dict[str, int]:
+        return {name: value for names, own in self._found for name, value in zip(names, own.tolist(), strict=True)}
+
+    def differing(self, other: "Digests") -> list[str]:
+        """The names whose tensors differ, or that only one of the two has."""
+        one, two = self.values(), other.values()
+        return [name for name in {**one, **two} if one.get(name) != two.get(name)]
 
 
 class Corrupted(RuntimeError):
@@ -70,3 +113,60 @@ def device_in_words(device: torch.device) -> str:
     if device.type != "cuda":
         return str(device)
     return f"{device}, GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
+class AtRest:
+    """This rank's part of the weights and of the optimizer's state, which nothing changes between two updates."""
+
+    def __init__(self, update: "Update"):
+        self._update, self._parallel = update, update.parallel
+        self._noted: tuple[int, Digests] | None = None
+
+    def note(self, step: int) -> None:
+        """Digest all tensors after update ``step``; all ranks call it. Raises Corrupted if a replica differs."""
+        self._noted = step, Digests(self._tensors())
+        if not self._parallel.is_replica:
+            return
+        weights = self._weights()
+        own = {name: value for name, value in self._noted[1].values().items() if name in weights}
+        everyone = self._parallel.gather((own, device_in_words(self._parallel.device)))
+        if odd := other_replicas([values for values, _ in everyone]):
+            wrong = {rank: f"{listed(names)} differ from those on other ranks after it" for rank, names in odd.items()}
+            text = described(step, wrong, [device for _, device in everyone])
+            raise Corrupted(f"{text} Nothing of it was stored. Resume the run.", is_here=self._parallel.rank in odd)
+
+    def check(self) -> None:
+        """Compare all tensors with the noted digests, if any. Raises Corrupted, on the rank where they differ."""
+        if self._noted is None:
+            return
+        step, before = self._noted
+        if differing := before.differing(Digests(self._tensors())):
+            device = device_in_words(self._parallel.device)
+            raise Corrupted(
+                f"silent data corruption after update {step}: on rank {self._parallel.rank} ({device}) "
+                f"{listed(differing)} changed, although nothing writes there between two updates. Nothing of it was "
+                "stored. Resume the run, and replace the device's memory if it happens there again.",
+                is_here=True,
+            )
+
+    def forget(self) -> None:
+        """Forget the noted digests, before the tensors are changed on purpose."""
+        self._noted = None
+
+    def _weights(self) -> dict[str, Tensor]:
+        """The weights. If ranks share a model, the optimizer's parts: the model's own may be gathered or not."""
+        update, parallel = self._update, self._parallel
+        found = {name: p.data for name, p in zip(update.names, update.parameters, strict=True)}
+        if parallel.shares_model:
+            return found
+        model = {name: p.data for name, p in parallel.unwrap(update.model).named_parameters()}
+        copies = {f"{name} in fp32": value for name, value in found.items() if value.dtype is not model[name].dtype}
+        return {**model, **copies}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        update, found = self._update, self._weights()
+        own: dict[Tensor, str] = dict(zip(update.parameters, update.names, strict=True))
+        for parameter, state in self._parallel.optimizer_state(update.optimizer).items():
+            name = own[parameter]
+            found |= {f"{key} of {name}": each for key, each in state.items() if isinstance(each, Tensor)}
+        return found

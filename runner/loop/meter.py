@@ -21,7 +21,7 @@ class Sums:
     """Plain numbers, over the samples and updates of all ranks; seconds are summed over ranks too.
 
     count: samples; counted: what the loss is averaged over, such as tokens. sampled_*: runner/loop/breakdown.py;
-    taken*: runner/data/multiset.py. loss_rest: what ``loss`` leaves out, so that both are exact (exact_parts).
+    taken*: runner/data/keys.py. loss_rest: what ``loss`` leaves out, so that both are exact (exact_parts).
     """
 
     loss: float = 0.0

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from manyheads.runner.data.multiset import Multiset, added
+from manyheads.runner.data.keys import Multiset, added
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.parallel import Parallel

@@ -14,11 +14,9 @@ from torch import Tensor
 from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.meter import NAMES, Sums
-from manyheads.runner.loop.slow_causes import cause
-from manyheads.runner.machine.hindrances import Hindrances
-from manyheads.runner.machine.processor_clock import clock
+from manyheads.runner.machine.hindrances import Hindrances, clock
 from manyheads.runner.run.json_types import ResultJson, SlowRankJson
-from manyheads.runner.run.slow_ranks import OWN
+from manyheads.runner.run.slow_ranks import OWN, cause
 
 INTERVAL = 2.0  # seconds, at least, that are judged together
 RATIO = 1.3  # a rank is slow if it takes this many times as long as most ranks

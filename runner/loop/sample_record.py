@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from manyheads.runner.data.multiset import Multiset, added
+from manyheads.runner.data.keys import Multiset, added
 from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.data.rank.taken import Seen
 from manyheads.runner.logger.rank.csv import NullWriter

@@ -17,9 +17,17 @@ from torch.utils.hooks import RemovableHandle
 
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, set_state
-from manyheads.runner.loop.at_rest import AtRest
-from manyheads.runner.loop.bits import Digests, are_same, digest
-from manyheads.runner.loop.corruption import Corrupted, Found, culprits, described, device_in_words
+from manyheads.runner.loop.corruption import (
+    AtRest,
+    Corrupted,
+    Digests,
+    Found,
+    are_same,
+    culprits,
+    described,
+    device_in_words,
+    digest,
+)
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.files import make_folder, whole_file
 from manyheads.runner.run.run_folder import RunFolder

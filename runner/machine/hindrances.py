@@ -1,12 +1,52 @@
-"""What may slow down a rank on its machine, as the kernel and NVIDIA's driver count it."""
+"""What may slow down a rank on its machine, as Linux and NVIDIA's driver count it: cores, clocks, disks, the network.
 
+Sources for clocks: https://docs.kernel.org/admin-guide/pm/cpufreq.html, and
+Documentation/ABI/testing/sysfs-devices-system-cpu. Virtual machines report neither clocks nor heat.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
-from manyheads.runner.machine.core_time import CoreTime
-from manyheads.runner.machine.disk_and_network import Segments, disk_seconds, link_speed, segments
+from manyheads.runner.machine.control_groups import cpu_hierarchies
 from manyheads.runner.machine.gpus import slowed_seconds
 from manyheads.runner.machine.numa import far_memory, is_far_from
-from manyheads.runner.machine.processor_clock import hot_seconds
+
+CPUS = Path("/sys/devices/system/cpu")
+PRESSURE = Path("/proc/pressure/io")
+COUNTERS = Path("/proc/self/net/snmp")
+INTERFACES = Path("/sys/class/net")
+
+
+class CoreTime(NamedTuple):
+    """A process's use of cores since it began.
+
+    ``cores``: number of cores that it may use; ``ready``: seconds for which its main thread could have run, but waited
+    for a core; ``throttled``: seconds for which its CPU quota was used up. 0 if the system does not count them.
+    """
+
+    cores: int
+    ready: float
+    throttled: float
+
+    @classmethod
+    def now(cls) -> "CoreTime":
+        """The values of this process now."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cls(cores, _ready(), _throttled())
+
+    def since(self, before: "CoreTime") -> "CoreTime":
+        """The values, with seconds counted from ``before``."""
+        return CoreTime(self.cores, self.ready - before.ready, self.throttled - before.throttled)
+
+
+class Segments(NamedTuple):
+    """TCP segments of this machine, or network namespace. ``resent``: those that were sent again."""
+
+    sent: int = 0
+    resent: int = 0
 
 
 class Hindrances(NamedTuple):
@@ -52,3 +92,72 @@ class Hindrances(NamedTuple):
             disk=self.disk - before.disk,
             segments=Segments(new.sent - old.sent, new.resent - old.resent),
         )
+
+
+def _ready() -> float:
+    """Source: https://docs.kernel.org/scheduler/sched-stats.html."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
+
+
+def _throttled() -> float:
+    """Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, and the cpu controller of version 1."""
+    for hierarchy in cpu_hierarchies():
+        with suppress(OSError, ValueError):
+            found = dict(row.split() for row in (hierarchy.own / "cpu.stat").read_text().splitlines())
+            if "throttled_usec" in found:
+                return int(found["throttled_usec"]) / 1e6
+            if "throttled_time" in found:
+                return int(found["throttled_time"]) / 1e9
+    return 0.0
+
+
+def clock() -> float:
+    """MHz of the core that this thread runs on, now; 0 if it is unknown."""
+    with suppress(OSError, ValueError, IndexError):
+        core = Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36]
+        return int((CPUS / f"cpu{core}" / "cpufreq" / "scaling_cur_freq").read_text()) / 1000
+    return 0.0
+
+
+def hot_seconds() -> float:
+    """Seconds for which a core of this process had a lower clock because of heat, on average, since it was booted."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return fmean(times) if (times := [_hot(core) for core in cores]) else 0.0
+
+
+def _hot(core: int) -> float:
+    """The longer of the times of a core and of its package; Intel's processors count them."""
+    found = [0]
+    for what in ("core", "package"):
+        with suppress(OSError, ValueError):
+            found.append(int((CPUS / f"cpu{core}" / "thermal_throttle" / f"{what}_throttle_total_time_ms").read_text()))
+    return max(found) / 1000
+
+
+def disk_seconds() -> float:
+    """Seconds for which at least one process of this machine waited for a disk; 0 if the kernel does not count them.
+
+    Source: https://docs.kernel.org/accounting/psi.html.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        some = PRESSURE.read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    return 0.0
+
+
+def segments() -> Segments:
+    """Source: https://docs.kernel.org/networking/snmp_counter.html."""
+    with suppress(OSError, ValueError, KeyError):
+        names, values = (line.split() for line in COUNTERS.read_text().splitlines() if line.startswith("Tcp:"))
+        found = dict(zip(names, values, strict=True))
+        return Segments(int(found["OutSegs"]), int(found["RetransSegs"]))
+    return Segments()
+
+
+def link_speed() -> int:
+    """Mbit/s of the interface to the run's other machines, which agents name to their ranks; 0 if it is unknown."""
+    with suppress(OSError, ValueError, KeyError):
+        return max(0, int((INTERFACES / os.environ["GLOO_SOCKET_IFNAME"] / "speed").read_text()))
+    return 0

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.global_batches import GlobalBatches
-from manyheads.runner.data.multiset import Multiset
+from manyheads.runner.data.keys import Multiset
 from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.loader import InputTransform, Loader

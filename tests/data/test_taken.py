@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.data.multiset import Multiset, added
+from manyheads.runner.data.keys import Multiset, added
 from manyheads.runner.data.rank import taken as module
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.parallel.rank.passes import ForwardResult

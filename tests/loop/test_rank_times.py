@@ -11,8 +11,7 @@ from manyheads.runner.errors import Unavailable
 from manyheads.runner.loop import rank_times
 from manyheads.runner.loop.meter import NAMES, Sums
 from manyheads.runner.loop.rank_times import NOTED, RankTimes
-from manyheads.runner.machine.core_time import CoreTime
-from manyheads.runner.machine.hindrances import Hindrances
+from manyheads.runner.machine.hindrances import CoreTime, Hindrances
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.slow_ranks import slow_in_words
 from tests.in_process import small

@@ -137,9 +137,9 @@ FAULTS = (
     Fault(
         name="a record of samples adds up to the same whichever were taken",
         promise="each epoch takes each of its samples exactly once",
-        file="runner/data/multiset.py",
-        original="return sample_keys(_SEED, epoch, samples)",
-        replacement="return sample_keys(_SEED, epoch, samples * 0)",
+        file="runner/data/keys.py",
+        original="return sample_keys(_TAKEN, epoch, samples)",
+        replacement="return sample_keys(_TAKEN, epoch, samples * 0)",
         tests=("tests/commands/audit/test_audit.py::test_what_was_planted_is_named",),
     ),
     Fault(

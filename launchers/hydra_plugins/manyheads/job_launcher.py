@@ -36,7 +36,7 @@ class Manyheads(Launcher):
         self.pruning: Any = None  # set by a search
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from manyheads.launchers.sweep.conclusion import EndOfSweep
+        from manyheads.launchers.sweep.run_jobs import EndOfSweep
         from manyheads.runner.config.composing import RememberingLoader
 
         self._options.check()

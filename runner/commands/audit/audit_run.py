@@ -17,7 +17,7 @@ from manyheads.runner.commands.audit.records import (
     read_taken,
 )
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.data.multiset import Multiset
+from manyheads.runner.data.keys import Multiset
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.past_config import PastConfig

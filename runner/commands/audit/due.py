@@ -7,7 +7,7 @@ import numpy as np
 from manyheads.runner.commands.audit.answer import Finding
 from manyheads.runner.commands.audit.records import BitmapRow, TakenRow
 from manyheads.runner.data.global_batches import GlobalBatches
-from manyheads.runner.data.multiset import hashes
+from manyheads.runner.data.keys import hashes
 from manyheads.runner.data.order import build_order
 from manyheads.runner.option.locate import Section
 

@@ -9,12 +9,11 @@ from typing import Annotated
 from manyheads.runner.commands.explain.limits import Limit
 from manyheads.runner.commands.tune.budget import BETWEEN_RUNS, arm_of
 from manyheads.runner.commands.tune.choice import Choice, Outcome
-from manyheads.runner.commands.tune.proof import PROOF
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.screening import SCREEN
 from manyheads.runner.commands.tune.search import DECIDE, FRESH, PRECISIONS
 from manyheads.runner.commands.tune.space import Space
-from manyheads.runner.commands.tune.tuning_runs import LIMITS
+from manyheads.runner.commands.tune.tuning_runs import LIMITS, PROOF
 from manyheads.runner.judge.rows import EXACT, FACTS, FLOOR, STEPS, TRIAL
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer

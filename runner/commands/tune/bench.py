@@ -10,11 +10,10 @@ from itertools import pairwise
 from manyheads.runner.commands.explain.limits import Limit, Seconds
 from manyheads.runner.commands.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
 from manyheads.runner.commands.tune.memory import too_large
-from manyheads.runner.commands.tune.proof import PROOF
 from manyheads.runner.commands.tune.race import BASE, Times, Variant
 from manyheads.runner.commands.tune.screening import COSTLY, SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.trial import SAME, SHARES, Refused, gradients_of
-from manyheads.runner.commands.tune.tuning_runs import LIMITS, TuningRuns
+from manyheads.runner.commands.tune.tuning_runs import LIMITS, PROOF, TuningRuns
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.judgement import remove_steps

@@ -1,4 +1,8 @@
-"""The runs of a tuning: read from the ledger, or started, with the config and the time limit of each."""
+"""The runs of a tuning: read from the ledger, or started, with the config and the time limit of each.
+
+A proof shows that a timed configuration can also train: updates, an evaluation and a checkpoint. Timed updates alone do
+not show whether memory suffices for an evaluation, or for larger inputs later.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,10 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from manyheads.launchers.launcher import TRAIN
 from manyheads.runner.commands.explain.explain_run import RANK, measured
 from manyheads.runner.commands.tune.budget import Budget, arm_of, log_seconds
-from manyheads.runner.commands.tune.proof import PROOF, SHARE, needing_most
-from manyheads.runner.commands.tune.proof import updates_of as updates_of_proof
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.trial import Trial
 from manyheads.runner.config.candidates import startup_of
@@ -19,12 +22,46 @@ from manyheads.runner.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR,
 from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.files import remove
+from manyheads.runner.run.run_folder import RunFolder
 
 # A run has failed after PATIENCE times the seconds of one of the user's own configuration, plus LEAST_PATIENCE seconds
 # or the fraction LONGEST of the budget, whichever is less.
 PATIENCE = 10
 LEAST_PATIENCE, LONGEST = 120.0, 0.1
 LIMITS = Purpose("limits", RANK, lambda folder: None, lambda folder, result: {"floors": result["floors"]})
+SHARE = 0.01  # fraction of the budget for the updates of one proof; its evaluation has equally many batches
+
+
+def updates_of_proof(budget: float, seconds: float, per_epoch: int) -> int:
+    """The number of updates in a proof. ``budget``: in seconds; ``seconds``: per update."""
+    return max(1, int(min(per_epoch, SHARE * budget / seconds)))
+
+
+def needing_most(run: RunConfig, updates: int) -> RunConfig:
+    """The run with one epoch of this many updates and the highest memory use: full-size images, nothing frozen."""
+    trainer = {
+        "limit_train": updates,
+        "limit_val": updates,
+        "stop_after": updates,
+        "evaluate_every": 1,
+        "resize_from": None,
+        "test": False,
+        "patience": None,
+        "max_time": None,
+        "swa_start": None,
+    }
+    checkpoint = {"every": "1epoch", "keep": 0, "keep_every": 0, "keep_hours": 0, "mirror": None}
+    changed = run.changed(trainer=trainer, checkpoint=checkpoint, parameters={"freeze_epochs": []})
+    return RunConfig.of({**changed.written, "logger": {}})
+
+
+def _read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    remove(folder.checkpoints)
+    return {"metrics": result["metrics"]}
+
+
+PROOF = Purpose("proof", TRAIN, lambda folder: None, _read)
 
 
 @dataclass

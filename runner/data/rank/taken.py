@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from manyheads.runner.data.multiset import Multiset, TakenSamples, added, hashes
+from manyheads.runner.data.keys import Multiset, TakenSamples, added, hashes
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 

@@ -1,8 +1,11 @@
-"""Shards in object storage: lists them, reads their index, and puts files beside them."""
+"""Shards in object storage: how they are read; lists them, reads their index, and puts files beside them."""
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import IO
+from pathlib import Path
+from typing import IO, Any, ClassVar
 
 from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import (
@@ -14,14 +17,48 @@ from manyheads.runner.data.shards.index import (
     check_shards,
     outdated,
 )
-from manyheads.runner.data.shards.reading import Reading
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.option.rules import DURATION, TEXT, number, seconds, whole
 from manyheads.runner.run.storage.address import Address
+from manyheads.runner.run.storage.disk_cache import Settings
 from manyheads.runner.run.storage.storage import Object, Storage
 from manyheads.runner.run.storage.wire import StorageError
 
 TRIES = 3  # for content that does not match its checksum
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How object storage is read: the keys of every option that does so, and what they mean.
+
+    ``part``: bytes of adjacent samples that are fetched together; ``ahead``: batches that are fetched ahead;
+    ``retry_for``: seconds for which a failing request is repeated.
+    """
+
+    rules: ClassVar = {
+        "cache_folder": TEXT,
+        "cache_gb": number(above=0),
+        "fetch_mb": number(above=0),
+        "read_ahead": whole(0),
+        "retry_for": DURATION,
+    }
+    keys: ClassVar[tuple[str, ...]] = (*rules,)
+    cache: Settings
+    part: int
+    ahead: int
+    retry_for: float
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any]) -> "Reading":
+        """The settings from an option's keys. Raises ConfigurationError for a user without a home."""
+        folder, own = keys["cache_folder"], user_folder("cache")
+        if folder is None and own is None:
+            raise ConfigurationError("data.cache_folder: you have no home folder. Set it.", key="data.cache_folder")
+        place = Path(folder).expanduser() if folder else own / "manyheads" / "storage"  # type: ignore[operator]
+        cache = Settings(place, int(keys["cache_gb"] * 10**9))
+        return cls(cache, int(keys["fetch_mb"] * 10**6), keys["read_ahead"], seconds(keys["retry_for"]) or 0.0)
 
 
 class Shards:

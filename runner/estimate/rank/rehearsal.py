@@ -16,7 +16,7 @@ from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.estimate.findings import RankHolds
-from manyheads.runner.estimate.rank.counted import CountedTraffic, SavedTensors
+from manyheads.runner.estimate.rank.counted import Allocated, CountedTraffic, SavedTensors
 from manyheads.runner.estimate.rank.fake_ddp import replicated
 from manyheads.runner.estimate.rank.fake_models import (
     UnknownValues,
@@ -26,7 +26,6 @@ from manyheads.runner.estimate.rank.fake_models import (
     silent,
     where_it_stops,
 )
-from manyheads.runner.estimate.rank.tracked_memory import Allocated
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.build import build_task_and_loaders, set_process
 from manyheads.runner.loop.update import Update

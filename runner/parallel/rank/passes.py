@@ -8,7 +8,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 
 if TYPE_CHECKING:
-    from manyheads.runner.data.multiset import TakenSamples
+    from manyheads.runner.data.keys import TakenSamples
     from manyheads.runner.data.rank.batches import Batch
 
 

@@ -197,7 +197,7 @@ def test_the_order_of_a_computed_run_is_recomputed(tmp_path):
     train(tmp_path, small("data.order=feistel", "trainer.epochs=1"))
     with open(tmp_path / "samples.csv", newline="") as file:
         first = next(csv.DictReader(file))
-    from manyheads.runner.data.multiset import Multiset
+    from manyheads.runner.data.keys import Multiset
 
     own = Feistel(160, seed=1).at(0, np.arange(160))
     assert (first["first"], first["step"], first["digest"]) == ("1", "20", Multiset.of(0, own).digest)

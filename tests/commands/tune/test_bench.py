@@ -7,10 +7,10 @@ import pytest
 from manyheads.runner.commands.tune import memory
 from manyheads.runner.commands.tune.bench import LEAST_RUNS, Bench
 from manyheads.runner.commands.tune.budget import Budget
-from manyheads.runner.commands.tune.proof import updates_of
 from manyheads.runner.commands.tune.race import BASE
 from manyheads.runner.commands.tune.screening import SCREEN, BudgetSpent
 from manyheads.runner.commands.tune.trial import SAME, SHARES
+from manyheads.runner.commands.tune.tuning_runs import updates_of_proof
 from manyheads.runner.errors import ConfigurationError, Interrupted
 from manyheads.runner.judge.rows import FACTS, FLOOR, TRIAL
 from tests.commands.tune.played import FACTS_OF_ALL, Played
@@ -125,7 +125,7 @@ def test_the_proof_evaluates_and_writes_a_checkpoint(prepared):
 
 @pytest.mark.parametrize(("budget", "seconds", "updates"), [(600, 0.01, 20), (600, 0.5, 12), (10, 5, 1), (inf, 1, 20)])
 def test_the_proof_makes_as_many_updates_as_a_hundredth_of_the_budget_has_room_for(budget, seconds, updates):
-    assert updates_of(budget, seconds, 20) == updates
+    assert updates_of_proof(budget, seconds, 20) == updates
 
 
 def test_the_class_of_numerics_is_found_by_comparing_updates(prepared):

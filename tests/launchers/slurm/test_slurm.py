@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.slurm.queued import noted_job
+from manyheads.launchers.slurm.following import noted_job
 from manyheads.runner.commands.runs.removable import Rules, find_removable
 from manyheads.runner.commands.runs.run_summary import summaries
 from manyheads.runner.commands.runs.show_run import run_page

@@ -8,8 +8,7 @@ import pytest
 
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.batch_script import write_script
-from manyheads.launchers.slurm.following import ended_badly
-from manyheads.launchers.slurm.queued import note_job, standing
+from manyheads.launchers.slurm.following import ended_badly, note_job, standing
 from manyheads.launchers.slurm.slurm_commands import Status, parsed
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.lookup import unavailable

@@ -16,12 +16,11 @@ from omegaconf import OmegaConf
 
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.ray import RayOption
-from manyheads.launchers.sweep.conclusion import end_as
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.job_progress import JobProgress, run_job, split
 from manyheads.launchers.sweep.plan import readable
-from manyheads.launchers.sweep.run_jobs import run_jobs
+from manyheads.launchers.sweep.run_jobs import end_as, run_jobs
 from manyheads.launchers.sweep.sweep_options import RULES, Options, check_used, combinations, excluded_by
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, Unavailable

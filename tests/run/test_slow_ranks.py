@@ -2,10 +2,8 @@
 
 import pytest
 
-from manyheads.runner.loop.slow_causes import cause
-from manyheads.runner.machine.core_time import CoreTime
-from manyheads.runner.machine.disk_and_network import Segments
-from manyheads.runner.machine.hindrances import Hindrances
+from manyheads.runner.machine.hindrances import CoreTime, Hindrances, Segments
+from manyheads.runner.run.slow_ranks import cause
 
 CORES = CoreTime(cores=2, ready=0.1, throttled=0.0)
 USUAL = Hindrances(CORES, clock=3000.0, hot=0.5, slowed=8.0, far=0.1, segments=Segments(10_000, 10), link=10_000)
