@@ -88,16 +88,19 @@ def fillers(alone: RunConfig, count: int) -> Iterator[Fillers]:
         for folder in folders:
             folder.write_config(endless.written)
         groups = [cpu_quota.group(f"filler{number}") for number in range(count)]
-        found, started = Fillers(groups), [_started(*each) for each in zip(folders, groups, strict=True)]
-        for number, process in enumerate(started):
-            cpu_quota.pin(count - number, process.pid)  # to the core of the rank that it replaces
+        found, started = Fillers(groups), list[Process]()
         try:
+            for folder, group in zip(folders, groups, strict=True):
+                started.append(_started(folder, group))
+                # To the core of the rank that it replaces.
+                cpu_quota.pin(count + 1 - len(started), started[-1].pid)
             _wait(folders, started)
             found.pause()
             yield found
         finally:
             found.end()
             for each in started:
+                each.kill()  # it may not have joined its group yet
                 each.wait()
 
 

@@ -78,6 +78,25 @@ def test_one_that_does_not_begin_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError
 
 
+def test_none_is_left_if_one_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 600\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    pinned = []
+
+    def pin(rank: int, process: int) -> None:
+        pinned.append(psutil.Process(process))
+        if len(pinned) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cpu_quota, "pin", pin)
+    alone = typed("parallel=single", "data=digits", "trainer.device=cpu")
+    with quota_or_skip(0.3), pytest.raises(KeyboardInterrupt), fillers(alone, 3):
+        raise AssertionError
+    assert [each.is_running() for each in pinned] == [False, False]
+
+
 def test_its_error_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
