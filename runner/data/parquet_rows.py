@@ -2,9 +2,9 @@
 
 import json
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +19,6 @@ from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.shards.folders import Folder
 from manyheads.runner.errors import ConfigurationError, printable
 
-MOST_ASKED = 2**10  # row groups that are not asked for again
 LABELS = ("label", "labels", "target", "class", "fine_label", "cls")
 
 
@@ -50,7 +49,7 @@ class Rows(Sequence[Any]):
         self._kept: OrderedDict[int, Any] = OrderedDict()
         self._kept_bytes = 0
         self.read_ahead = ReadAhead(ahead, self._fetch_ahead) if ahead else None
-        self._ask = lru_cache(MOST_ASKED)(self._fetch_group)
+        self._awaited: deque[set[int]] = deque(maxlen=ahead)  # row groups of the batches that are fetched ahead
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -131,14 +130,13 @@ class Rows(Sequence[Any]):
             self._refuse(f"{folder.root}/{name}", f"is not a complete Parquet file ({line(error)})")
 
     def _fetch_ahead(self, samples: np.ndarray) -> None:
-        groups = np.searchsorted(np.asarray(self._starts), samples, "right") - 1
-        for group in dict.fromkeys(groups.tolist()):
-            self._ask(group)
-
-    def _fetch_group(self, number: int) -> None:
-        """Request the input column of a row group."""
-        file, group = self._groups[number]
-        fetch_ahead(self._sources[file], self._files[file], group, self.input)
+        """Request the input column of the row groups of a batch, unless that was done for the batches before it."""
+        numbers = (np.searchsorted(np.asarray(self._starts), samples, "right") - 1).tolist()
+        for number in dict.fromkeys(numbers):
+            if not any(number in each for each in self._awaited):
+                file, group = self._groups[number]
+                fetch_ahead(self._sources[file], self._files[file], group, self.input)
+        self._awaited.append({*numbers})
 
     def _is_image(self, name: str) -> bool:
         kind = self.schema.field(name).type

@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from manyheads.runner.data.rank.build_data import build_data, build_dataset
@@ -85,6 +86,21 @@ def test_groups_of_rows_are_kept_as_far_as_the_cache_reaches(photos, files, monk
     found._kept_bytes = 0
     assert [found[number] for number in (0, 14, 0)] == [expected[number] for number in (0, 14, 0)]
     assert len(found._kept) == 1
+
+
+def test_a_group_is_requested_again_for_a_batch_after_those_that_are_fetched_ahead(files, monkeypatch):
+    """The cache may have removed it since."""
+    from manyheads.runner.data import parquet_rows
+    from manyheads.runner.data.shards.folders import LocalFolder
+    from manyheads.runner.data.shards.index import PARQUET
+
+    requested = []
+    monkeypatch.setattr(parquet_rows, "fetch_ahead", lambda source, file, group, column: requested.append(group))
+    folder, columns = LocalFolder(files, PARQUET), {"input": "auto", "label": "auto"}
+    rows = parquet_rows.Rows(folder, folder.names[:1], columns, cache_bytes=1, ahead=2)
+    for batch in ([0, 3], [4, 0], [8], [8], [1]):
+        rows.read_ahead.fetch(np.array(batch))
+    assert requested == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize(
