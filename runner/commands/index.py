@@ -36,7 +36,7 @@ class Indexed(Answer):
     checked: Annotated[str, "what is compared with checksums whenever it is read"]
 
     def show(self) -> None:
-        what = f"samples of {', '.join(self.fields)}"
+        what = f"samples of {printable(', '.join(self.fields))}"
         classes = "" if self.classes is None else f", {self.classes} classes"
         if self.checked == BLOCKS:
             what, classes = "checksums of blocks", "" if self.classes is None else f", tokens below {self.classes}"

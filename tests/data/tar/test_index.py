@@ -186,3 +186,9 @@ def test_files_that_are_open_are_few_and_closed(shards, monkeypatch):
     texts = Contents(Samples(index, [0, 1, 2]), [0])
     assert [texts[each] for each in (0, 11, 5, 1, 10)] == [TEXTS[each] for each in (0, 11, 5, 1, 10)]
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_names_of_fields_are_printed_without_control_characters(tmp_path, capsys):
+    write_tar(tmp_path / "sent.tar", [("0.\x1b[2J", b"1")])
+    write_index(tmp_path, contents=False).show()
+    assert r"1 samples of \x1b[2j in 1 shards" in capsys.readouterr().out
