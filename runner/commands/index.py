@@ -91,7 +91,7 @@ def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> Index
 
 def _index_address(address: Address) -> Indexed:
     with working("reading shards", kept="no index was written") as work:
-        shards = Shards(address, own_reading())
+        shards = Shards(address, own_reading(), key="folder")
         with shards.storage, tempfile.TemporaryDirectory() as own:
             index, path = index_stored(shards, work.advance), Path(own).resolve() / NAME
             index_file.write(index, path)

@@ -14,8 +14,8 @@ from manyheads.runner.errors import printable
 if TYPE_CHECKING:  # the parent, which only checks, starts without it
     import numpy as np
 
-BLOCK = 2**16  # bytes that share a checksum: reading a few bytes should not take long
-CHANGED = "has changed since it was indexed, or is damaged on the way"
+BLOCK = 2**16  # bytes that share a checksum; small, since all of them are read for any of them
+CHANGED = "has changed since it was indexed, or was damaged on the way"
 
 
 class File(Protocol):
@@ -25,7 +25,7 @@ class File(Protocol):
     size: int
 
     def read(self, start: int, stop: int) -> bytes:
-        """Its bytes from ``start`` to ``stop``, or to its end. Raises OSError or ConfigurationError."""
+        """The bytes from ``start`` to ``stop``, or to the end of the file. Raises OSError or ConfigurationError."""
 
     def array(self, dtype: str, start: int, count: int) -> Any:
         """``count`` values from byte ``start`` on, (count,), which are read when they are sliced."""
@@ -41,13 +41,13 @@ class LocalFile:
             self.size = os.fstat(handle).st_size
 
     def read(self, start: int, stop: int) -> bytes:
-        """See ``File``."""
+        """The bytes from ``start`` to ``stop``, or to the end of the file. Raises OSError."""
         with opened(self.path, self.within) as handle, open(handle, "rb", closefd=False) as file:
             file.seek(start)
             return file.read(stop - start)
 
     def array(self, dtype: str, start: int, count: int) -> "np.ndarray":
-        """See ``File``: mapped into memory."""
+        """``count`` values from byte ``start`` on, (count,), mapped into memory."""
         import numpy as np
 
         if not count:
@@ -66,7 +66,10 @@ class ObjectFile:
         self._first = parts.firsts[number]
 
     def read(self, start: int, stop: int) -> bytes:
-        """See ``File``. Raises ConfigurationError, also for blocks that differ from what was indexed."""
+        """The bytes from ``start`` to ``stop``, or to the end of the file.
+
+        Raises ConfigurationError, also for blocks that differ from what was indexed.
+        """
         found, at, last = [], start // BLOCK, -(-min(stop, self.size) // BLOCK)
         while at < last:
             part = self._parts.of(self._number, self._first + at)
@@ -81,7 +84,7 @@ class ObjectFile:
         return b"".join(found)[before : before + stop - start]
 
     def array(self, dtype: str, start: int, count: int) -> "StoredArray":
-        """See ``File``."""
+        """``count`` values from byte ``start`` on, (count,), which are read when they are sliced."""
         return StoredArray(self, dtype, start, count)
 
     def fetch_ahead(self, start: int, stop: int) -> None:

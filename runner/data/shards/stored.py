@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import (
-    BLOCKS,
-    NAME,
-    Found,
-    Index,
-    Kind,
-    check_shards,
-    outdated,
-)
+from manyheads.runner.data.shards.index import BLOCKS, NAME, Found, Index, Kind, check_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import user_folder
@@ -87,11 +79,8 @@ class Shards:
         found = [Found(each.name, each.size, ()) for each in self.objects.values() if each.name.endswith(kind.suffixes)]
         if not found:
             ending = " or ".join(kind.suffixes)
-            raise ConfigurationError.at(
-                "data.root",
-                self.address,
-                f": no object below it ends in {ending}. Set it to the address of the shards.",
-            )
+            about = f": no object below it ends in {ending}. Set it to the address of the shards."
+            raise ConfigurationError.at(self.key, self.address, about)
         return found
 
     def index(self, kind: Kind) -> Index:
@@ -103,8 +92,14 @@ class Shards:
                 "data.root", self.address, f": there is no index beside the shards. Write it once: {command}"
             )
         index = self._read(about)
-        if kind.checked == BLOCKS and index.about.fields != (kind.name,):
-            raise outdated(self.address, f"{NAME} is of other files than those of data={kind.name}")
+        is_own = index.about.fields == (kind.name,) if kind.checked == BLOCKS else index.about.checked != BLOCKS
+        if not is_own:
+            raise ConfigurationError.at(
+                "data.root",
+                self.address,
+                f": {NAME} lists other shards than those of data={kind.name}. Keep only one format below an address, "
+                f"and index again: {command}",
+            )
         check_shards(index, found)
         if index.about.checked != kind.checked:
             raise ConfigurationError.at(
@@ -129,7 +124,7 @@ class Shards:
     def store(self, name: str, file: IO[bytes]) -> None:
         """Put a file beside the shards, and read it back.
 
-        Raises ConfigurationError if that fails, or other content is read; nothing has the name then.
+        Raises ConfigurationError if that fails, or if other content is read each time, which is then removed.
         """
         digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
         try:

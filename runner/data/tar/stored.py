@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.shards.files import CHANGED
 from manyheads.runner.data.shards.index import CONTENTS, NAME, TAR, Advance, Index
 from manyheads.runner.data.shards.parts import Parts
 from manyheads.runner.data.shards.stored import Shards
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
 class StoredSamples(Samples):
     """The samples of some shards in object storage."""
 
-    changed = "has changed since it was indexed, or is damaged on the way"
+    changed = CHANGED
 
     def __init__(self, index: Index, numbers: Sequence[int], shards: Shards):
         import numpy as np

@@ -113,7 +113,7 @@ def test_a_server_that_is_killed_while_it_trains_is_waited_for(kind, root, s3, f
     [
         tail(UNAVAILABLE, r"{shard}: bytes \d+ to \d+: the server answers with status 503, for 1 seconds"),
         tail(cut, r"{shard}: bytes \d+ to \d+: answers are cut off, for 1 seconds"),
-        (lie, r"{shard} has changed .*, or is damaged on the way: {damaged}"),
+        (lie, r"{shard} has changed .*, or was damaged on the way: {damaged}"),
     ],
 )
 def test_a_fault_that_stays_names_shard_and_range(kind, root, s3, tmp_path, fault, message):
@@ -177,11 +177,19 @@ def test_an_index_that_does_not_fit_is_refused(kind, s3, packed, root, tmp_path,
     assert error.value.key == "data.root"
 
 
-def test_an_index_of_other_files_is_refused(kind, s3, root, tmp_path):
-    other = "tokens" if kind != "tokens" else "parquet"
-    s3.put(f"{tmp_path.name}/train{KINDS[other].suffix}", b"x")
-    with pytest.raises(ConfigurationError, match=f"{NAME} is of other files than those of data={other}"):
-        typed(*words(other, root))
+def test_an_index_of_other_shards_is_refused(kind, s3, root, tmp_path):
+    for other in {"tar", "tokens"} - {kind}:
+        s3.put(f"{tmp_path.name}/train{KINDS[other].suffix}", b"x")
+        with pytest.raises(ConfigurationError, match=f"{NAME} lists other shards than those of data={other}. Keep"):
+            typed(*words(other, root))
+
+
+@but_tail("tokens")
+def test_index_names_its_own_argument_if_the_server_refuses(kind, s3, root, capsys):
+    s3.hits = lambda asked: asked.method == "GET"
+    with s3.failing(403):
+        assert main(["index", root]) == 2
+    assert f"error: folder={root}: " in capsys.readouterr().err
 
 
 def test_an_index_whose_blocks_are_misplaced_reads_nothing(s3, tmp_path):
