@@ -94,12 +94,12 @@ class RankTimes:
     # -- at the end ----------------------------------------------------------------------------------
 
     def hindrances(self) -> Hindrances:
-        """What may have slowed down this rank in this session."""
+        """The counts of this rank's machine over this session."""
         found = Hindrances.now(self._gpu).since(self._before)
         return found._replace(clock=fmean(self._clocks) if self._clocks else 0.0)
 
     def result(self, hindrances: Sequence[Hindrances]) -> ResultJson:
-        """For result.json: seconds by rank and part, and the slow ranks. ``hindrances``: of each rank."""
+        """The part of result.json about slow ranks, with the seconds of all by part. ``hindrances``: of each rank."""
         slow: list[SlowRankJson] = [
             {
                 "rank": each.rank,

@@ -22,7 +22,7 @@ class Hierarchy(NamedTuple):
 
     @property
     def above(self) -> list[Path]:
-        """The groups that contain this process's group, the nearest first; in the topmost one, that one itself."""
+        """The groups that contain this process's group, the nearest first; the topmost group counts as its own."""
         return [each for each in self.own.parents if each.is_relative_to(self.mount)] or [self.mount]
 
 
@@ -45,7 +45,7 @@ def cpu_hierarchies(process: Path = PROCESS) -> Iterator[Hierarchy]:
 
 
 def _mounts(process: Path) -> Iterator[tuple[str, str, Path, list[str]]]:
-    """Of each mounted hierarchy the type, the group that is mounted, the mount point, and the options."""
+    """The mounted hierarchies: type, the group that is mounted, the mount point, and the options of each."""
     for line in (process / "mountinfo").read_text().splitlines():
         mount, _, system = line.partition(" - ")
         (_, _, _, root, point, *_), (kind, _, options) = mount.split(" "), system.split(" ", 2)

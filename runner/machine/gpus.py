@@ -98,10 +98,7 @@ def asked(question: Any, *arguments: Any) -> Any:
 
 
 def slowed_seconds(index: int) -> float:
-    """Seconds for which a GPU had a lower clock because of heat or the limit of its power, since the driver was loaded.
-
-    0 if the driver does not count them.
-    """
+    """Seconds since the driver was loaded for which heat or the power limit lowered a GPU's clock; 0 if not counted."""
     with session() as nvml:
         handle = asked(nvml.nvmlDeviceGetHandleByIndex, index) if nvml else None
         if handle is None:

@@ -43,19 +43,19 @@ class CoreTime(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """TCP segments of this machine, or network namespace. ``resent``: those that were sent again."""
+    """TCP segments that this machine, or network namespace, has sent, and those that it had to retransmit."""
 
     sent: int = 0
-    resent: int = 0
+    retransmitted: int = 0
 
 
 class Hindrances(NamedTuple):
-    """Of one rank; 0 for what its machine does not count.
+    """Counts of one rank; 0 for what its machine does not count.
 
-    ``clock``: MHz of its core, on average; ``hot``: seconds for which its cores had a lower clock because of heat;
-    ``slowed``: the same of its GPU, because of heat or the limit of its power; ``far``: the fraction of its memory
-    that is on another NUMA node than its cores; ``is_far``: whether its GPU is; ``disk``: seconds for which processes
-    of its machine waited for a disk; ``segments``: TCP segments of its machine; ``link``: Mbit/s to other machines.
+    ``clock``: MHz of its core, on average; ``hot``: seconds for which heat lowered the clock of its cores; ``slowed``:
+    seconds for which heat or the power limit lowered that of its GPU; ``far``: the fraction of its memory that is on
+    another NUMA node than its cores; ``is_far``: whether its GPU is; ``disk``: seconds in which processes of its
+    machine waited for a disk; ``segments``: TCP segments of its machine; ``link``: Mbit/s to other machines.
     """
 
     core: CoreTime
@@ -90,19 +90,25 @@ class Hindrances(NamedTuple):
             hot=self.hot - before.hot,
             slowed=self.slowed - before.slowed,
             disk=self.disk - before.disk,
-            segments=Segments(new.sent - old.sent, new.resent - old.resent),
+            segments=Segments(new.sent - old.sent, new.retransmitted - old.retransmitted),
         )
 
 
 def _ready() -> float:
-    """Source: https://docs.kernel.org/scheduler/sched-stats.html."""
+    """Seconds for which the main thread waited for a core.
+
+    Source: https://docs.kernel.org/scheduler/sched-stats.html.
+    """
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
     return 0.0
 
 
 def _throttled() -> float:
-    """Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, and the cpu controller of version 1."""
+    """Seconds for which the control group of this process had used up its CPU quota.
+
+    Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, and the cpu controller of version 1.
+    """
     for hierarchy in cpu_hierarchies():
         with suppress(OSError, ValueError):
             found = dict(row.split() for row in (hierarchy.own / "cpu.stat").read_text().splitlines())
@@ -122,7 +128,7 @@ def clock() -> float:
 
 
 def hot_seconds() -> float:
-    """Seconds for which a core of this process had a lower clock because of heat, on average, since it was booted."""
+    """Seconds since the machine was booted for which heat lowered the clock, on average over this process's cores."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
     return fmean(times) if (times := [_hot(core) for core in cores]) else 0.0
 
@@ -137,7 +143,7 @@ def _hot(core: int) -> float:
 
 
 def disk_seconds() -> float:
-    """Seconds for which at least one process of this machine waited for a disk; 0 if the kernel does not count them.
+    """Seconds in which at least one process of this machine waited for a disk; 0 if the kernel does not count them.
 
     Source: https://docs.kernel.org/accounting/psi.html.
     """
@@ -148,7 +154,10 @@ def disk_seconds() -> float:
 
 
 def segments() -> Segments:
-    """Source: https://docs.kernel.org/networking/snmp_counter.html."""
+    """The segments since the machine was booted; zeros if the kernel does not count them.
+
+    Source: https://docs.kernel.org/networking/snmp_counter.html.
+    """
     with suppress(OSError, ValueError, KeyError):
         names, values = (line.split() for line in COUNTERS.read_text().splitlines() if line.startswith("Tcp:"))
         found = dict(zip(names, values, strict=True))
@@ -157,7 +166,7 @@ def segments() -> Segments:
 
 
 def link_speed() -> int:
-    """Mbit/s of the interface to the run's other machines, which agents name to their ranks; 0 if it is unknown."""
+    """Mbit/s of the interface to the run's other machines, which agents name in a variable; 0 if unknown."""
     with suppress(OSError, ValueError, KeyError):
         return max(0, int((INTERFACES / os.environ["GLOO_SOCKET_IFNAME"] / "speed").read_text()))
     return 0

@@ -1,7 +1,4 @@
-"""The ranks that others waited for: why one is slow, as far as its machine shows it, and all of them in words.
-
-A cause is what was counted on a rank's machine, against the other ranks'.
-"""
+"""The ranks that others waited for, in words, and why: as far as their machines' counts tell, compared with others'."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median_high, median_low
@@ -20,18 +17,18 @@ OWN = {
 }  # the parts of the time in which a rank does not wait for others
 ALWAYS = 0.5  # fraction of the intervals from which on a rank is called always slow
 SHOWN = 3
-NOTABLE = 0.1  # fraction of the time of training from which on a lack of something is a cause
-EXPLAINS = 0.3  # fraction of the time that the rank took longer, which it must have lasted as well
+# A cause must have lasted for this fraction of the time of training, and of the time by which the rank was slower.
+NOTABLE, EXPLAINS = 0.1, 0.3
 SLOWER = 1.2  # a clock is a cause if those of others are this many times as fast
-FAR = 0.5  # fraction of the memory
-RESENT = 0.01  # fraction of the segments
+FAR = 0.5  # fraction of the memory from which on its place is a cause
+RETRANSMITTED = 0.01  # fraction of the TCP segments from which on they are a cause
 
 
 def cause(part: str, own: "Hindrances", every: "Sequence[Hindrances]", *, seconds: float, longer: float) -> str:
     """Why this rank was slow, as a clause; empty if nothing shows it.
 
-    ``part``: of an update, in which it took longer; ``every``: of all ranks; ``seconds``: that it has trained;
-    ``longer``: seconds that it took longer than others.
+    ``part``: the part of an update in which it took longer; ``every``: the counts of all ranks; ``seconds``: for which
+    it has trained; ``longer``: by how many seconds it was slower than others.
     """
     least = max(NOTABLE * seconds, EXPLAINS * longer)
     for found in _of_processors(own, every, least):
@@ -45,16 +42,16 @@ def _of_processors(own: "Hindrances", every: "Sequence[Hindrances]", least: floa
 
     if own.core.cores < (most := median_high([each.core.cores for each in every])):
         yield f"it may run on {own.core.cores} {'core' if own.core.cores == 1 else 'cores'}, others on {most}"
-    if own.core.throttled > least:
+    if is_much(lambda each: each.core.throttled):
         yield f"its CPU quota was used up for {own.core.throttled:.1f} s"
     if is_much(lambda each: each.hot):
-        yield f"its cores were too hot, with a lower clock, for {own.hot:.1f} s"
+        yield f"heat lowered the clock of its cores for {own.hot:.1f} s"
     if is_much(lambda each: each.slowed):
-        yield f"its GPU had a lower clock for {own.slowed:.1f} s, because of heat or its power limit"
+        yield f"heat or the power limit lowered the clock of its GPU for {own.slowed:.1f} s"
     if SLOWER * own.clock < (usual := median_high([each.clock for each in every])) and own.clock:
-        yield f"its core's clock was {own.clock / 1000:.1f} GHz, others' {usual / 1000:.1f} GHz"
+        yield f"the clock of its core was {own.clock / 1000:.1f} GHz, that of others {usual / 1000:.1f} GHz"
     if is_much(lambda each: each.core.ready):
-        yield f"it waited {own.core.ready:.1f} s for a core that other processes had"
+        yield f"it waited {own.core.ready:.1f} s for a core that other processes used"
     if own.far > FAR and own.far > 2 * median_low([each.far for each in every]):
         yield f"{own.far:.0%} of its memory is on another NUMA node than its cores"
     if own.is_far and not all(each.is_far for each in every):
@@ -69,11 +66,11 @@ def _of_data(part: str, own: "Hindrances", least: float) -> Iterator[str]:
 
 
 def _of_network(own: "Hindrances", every: "Sequence[Hindrances]") -> Iterator[str]:
-    lost = [each.segments.resent / max(1, each.segments.sent) for each in every]
-    if (mine := own.segments.resent / max(1, own.segments.sent)) > max(RESENT, 2 * median_low(lost)):
-        yield f"its machine had to send {mine:.0%} of its TCP segments again"
+    lost = [each.segments.retransmitted / max(1, each.segments.sent) for each in every]
+    if (mine := own.segments.retransmitted / max(1, own.segments.sent)) > max(RETRANSMITTED, 2 * median_low(lost)):
+        yield f"its machine retransmitted {mine:.0%} of its TCP segments"
     if 0 < own.link < (usual := median_high([each.link for each in every])):
-        yield f"its network interface has {own.link:,} Mbit/s, others {usual:,}"
+        yield f"its network interface has {own.link:,} Mbit/s, that of others {usual:,}"
 
 
 def slow_in_words(slow: Iterable[SlowRankJson]) -> str:

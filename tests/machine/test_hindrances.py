@@ -31,7 +31,7 @@ def machine(tmp_path, monkeypatch):
 
 def test_what_a_machine_has_counted(machine):
     assert disk_seconds() == 70.058379
-    assert segments() == Segments(sent=34602106, resent=41422)
+    assert segments() == Segments(sent=34602106, retransmitted=41422)
 
 
 @pytest.mark.parametrize(("name", "speed"), [("ib0", 200_000), ("down0", 0), ("missing", 0), (None, 0)])
