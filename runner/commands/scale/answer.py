@@ -85,7 +85,7 @@ class Scale(Answer):
     unpredicted: Annotated[dict[str, str], "strategies that cannot be predicted, and why"]
     earlier: Annotated[Record | None, "how earlier predictions compare with later runs; null if there are none"]
     checkpoints: Annotated[Checkpoints | None, "those that the recorded run wrote; null if there are none"]
-    spread: Annotated[float, "how much longer one in e ranks takes, as a fraction of its passes"]
+    spread: Annotated[float, "how much longer than the fastest rank the mean one takes, as a fraction of its passes"]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -130,9 +130,10 @@ class Scale(Answer):
         if self.checkpoints is not None:
             size = readable(self.checkpoints.bytes)
             who = "of which each rank writes its part" if self.checkpoints.sharded else "which one rank writes"
-            yield f"Checkpoints, {who}, have {size}; their time follows from the recorded run's."
+            yield f"Checkpoints, {who}, have {size}; their time is computed from that of the recorded run."
         if self.spread > Assumptions.spread:
-            yield f"Ranks take longer as in the recorded run: on average by {100 * self.spread:.1f} % of their passes."
+            more = f"{100 * self.spread:.1f} % of its passes longer than the fastest one"
+            yield f"Ranks differ as in the recorded run: on average, a rank takes {more}."
         for each in self.rows:
             spent = ", ".join(
                 f"{NAMES[name]} {100 * value / each.seconds:.0f} %"

@@ -45,7 +45,7 @@ class Plan:
     checkpoints: Checkpoints | None = None
 
     def step(self, fitted: Step, devices: int) -> Step:
-        """The step of one of so many devices, if ``fitted`` is the step of the measured device."""
+        """The step of a device among this many. ``fitted``: the step of the measured device."""
         samples = next(each.samples for each in self.targets if each.devices == devices)
         factor = fitted.forward / self.measured.step.forward
         return between(self.small, self.large, samples, factor=factor)

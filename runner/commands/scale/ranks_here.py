@@ -63,7 +63,7 @@ class RanksHere:
             return measure(run, rank=f"{RANK}.{rank}")[1]
 
     def started_on(self, ranks: int, *, batch: int) -> RunConfig:
-        """The run config on so many ranks, with this batch size. Raises ConfigurationError."""
+        """The run config on this many ranks, with this batch size. Raises ConfigurationError."""
         changes = [f"launcher.nproc_per_node={ranks}", f"launcher.threads_per_rank={self.threads}"]
         composed, folders = saved.composed(self.run.written, [*changes, f"data.batch_size={batch}"], chosen=set())
         return checked(composed, folders=folders)

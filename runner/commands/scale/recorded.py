@@ -1,4 +1,4 @@
-"""What a recorded run says about itself that a measurement of some seconds does not: checkpoints, and slow ranks."""
+"""What a recorded run tells that a measurement of some seconds cannot: checkpoints, and how much its ranks differed."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class Checkpoints:
     sharded: Annotated[bool, "whether each rank writes its part, or one rank everything"]
     seconds: Annotated[float, "for which the run's updates waited for checkpoints, per update"]
     batch: Annotated[int, "samples of an update of the run"]
-    by_epoch: Annotated[bool, "whether they are written every so many epochs, or every so many updates"]
+    by_epoch: Annotated[bool, "whether they are written by the number of epochs, rather than of updates"]
     share: Annotated[float, "fraction of a checkpoint that a machine of the run wrote"]
 
     def per_update(self, *, devices: int, per_machine: int, batch: int) -> float:
@@ -57,7 +57,7 @@ class Recorded:
 
     @property
     def assumptions(self) -> Assumptions:
-        """The usual ones; if ranks differed by more over the whole run than is assumed for single updates, by that."""
+        """The usual assumptions, with the spread of the run's own ranks if that is larger."""
         usual = Assumptions()
         return usual if self.spread is None else Assumptions(spread=max(self.spread, usual.spread))
 

@@ -53,7 +53,7 @@ class Validated(Answer):
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> "Validated":
-        """From the command's JSON."""
+        """Build the answer from the command's JSON."""
         found, rows = result["network"], [Compared(**each) for each in result["rows"]]
         curve = tuple((size, part) for size, part in found["curve"])
         network = Link(**{**found, "curve": curve, "algorithms": tuple(found["algorithms"])})

@@ -52,7 +52,7 @@ class Basis:
         return max(self.large.updates.varied, self.two.varied, self.again.varied)
 
     def start(self, devices: int, step: Step, updates: Updates) -> Measured:
-        """The start of predictions: updates on so many devices, and how far they may be off."""
+        """The start of predictions: updates on this many devices, and how far they may be off."""
         launches = between_launches((self.two.seconds, self.again.seconds))
         network = max(self.few.error, self.many.error)
         return Measured(devices, updates.seconds, step, updates.error, launches, network)

@@ -124,7 +124,7 @@ def test_checkpoints_and_slow_ranks_of_the_run_are_shown(capsys: pytest.CaptureF
     text = " ".join(capsys.readouterr().out.split())
     assert "Checkpoints, of which each rank writes its part, have 1.00 GB" in text
     assert "Checkpoints take 25 ms more for each update" in text
-    assert "Ranks take longer as in the recorded run: on average by 4.0 % of their passes" in text
+    assert "Ranks differ as in the recorded run: on average, a rank takes 4.0 % of its passes longer than" in text
 
 
 def test_what_is_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,7 @@ def predict(
 ) -> list[Prediction]:
     """Predict the time of an update for each number of devices.
 
-    ``target``: returns the step of one of so many devices, from the fitted step, if their batches differ.
+    ``target``: returns the step of a device among this many, from the fitted step, if their batches differ.
     """
     usual = assumptions or Assumptions()
     numbers = random.Random(0)  # the same interval each time

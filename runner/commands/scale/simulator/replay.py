@@ -14,7 +14,7 @@ from manyheads.runner.parallel.exchanges import Exchanges
 class Assumptions:
     """What is assumed for all runs, unless it is measured. docs/scale.md has the reasons.
 
-    ``spread``: one in e ranks takes longer than the mean rank by this fraction of its passes or more. ``slowdown``:
+    ``spread``: how much longer than the fastest rank the mean one takes, as a fraction of its passes. ``slowdown``:
     seconds that computing loses for each second of a concurrent exchange. ``rate``, ``latency``: factors for all links.
     """
 
