@@ -1,8 +1,8 @@
-"""Which micro-batches need more memory than a device has, as others tell.
+"""Predicts which micro-batches need more memory than a device has, from runs with smaller ones.
 
 Beyond weights, gradients and the optimizer's state, what a rank keeps grows in proportion to the samples of a
-micro-batch. So its peak memory is an affine function of their number, and two numbers determine it. What fits by this
-is measured, and proved before it may be chosen.
+micro-batch. So its peak memory is an affine function of their number, which two measurements determine. What fits by
+this prediction is still measured, and proved before it may be chosen.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,8 +22,8 @@ PARTS = "trainer.grad_accumulation="
 def too_large(candidate: Variant, run: Callable[[Variant], RunConfig], rows: Iterable[RunRow]) -> str:
     """Why the candidate's micro-batches need too much memory; empty if they may fit.
 
-    ``run``: composes a configuration; ``rows``: of all runs, of which those count that differ in the
-    number of micro-batches only.
+    ``run``: composes a configuration; ``rows``: of all runs; those count that differ from the candidate only in the
+    number of micro-batches.
     """
     own, peaks, failed = run(candidate), dict[int, float](), set[int]()
     for row in rows:
@@ -44,7 +44,7 @@ def _without_parts(variant: Variant) -> list[str]:
 
 
 def excess(samples: int, peaks: Mapping[int, float], failed: Collection[int], memory: float) -> str:
-    """Why a micro-batch of so many samples needs too much memory; empty if it may fit.
+    """Why a micro-batch of this many samples needs too much memory; empty if it may fit.
 
     ``peaks``: by number of samples, the peak memory of a rank in bytes; ``failed``: the numbers that ran out of memory;
     ``memory``: of a device, in bytes.
@@ -60,6 +60,6 @@ def excess(samples: int, peaks: Mapping[int, float], failed: Collection[int], me
     if needed <= memory:
         return ""
     return (
-        f"a micro-batch of {samples} samples would take some {size_in_words(needed)}, as those of {one} and {other} "
-        f"tell; a device has {size_in_words(memory)}"
+        f"a micro-batch of {samples} samples would need about {size_in_words(needed)}, by what {one} and {other} "
+        f"needed; a device has {size_in_words(memory)}"
     )

@@ -160,7 +160,7 @@ def test_micro_batches_that_cannot_fit_are_not_tried(tmp_path, monkeypatch, meas
     assert not made.is_costly(("trainer.grad_accumulation=1",))  # another configuration
     reason = made.refused["data.on_device=true trainer.grad_accumulation=1"]
     expected = (
-        "would take some 839 MB, as those of 2 and 4 tell; a device has 734 MB" if measured else "ran out of memory"
+        "would need about 839 MB, by what 2 and 4 needed; a device has 734 MB" if measured else "ran out of memory"
     )
     assert reason.endswith(expected)
 

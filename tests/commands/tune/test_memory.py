@@ -1,4 +1,4 @@
-"""Which micro-batches do not fit into memory, as others tell."""
+"""Which micro-batches do not fit into memory, predicted from smaller ones."""
 
 import pytest
 
@@ -13,7 +13,7 @@ GB = 1e9
         (64, {}, [], ""),
         (64, {8: 2 * GB}, [], ""),  # one number does not tell what a sample takes
         (64, {8: 2 * GB, 16: 3 * GB}, [], ""),  # 9 GB
-        (128, {8: 2 * GB, 16: 3 * GB}, [], "would take some 17.0 GB, as those of 8 and 16 tell; a device has 10.0 GB"),
+        (128, {8: 2 * GB, 16: 3 * GB}, [], "would need about 17.0 GB, by what 8 and 16 needed; a device has 10.0 GB"),
         (128, {8: 2 * GB, 16: 3 * GB, 32: 3.5 * GB}, [], ""),  # the largest two count
         (8, {16: 30 * GB, 32: 60 * GB}, [], ""),  # larger ones say nothing against it
         (32, {}, [16], "a micro-batch of 16 samples ran out of memory"),
