@@ -116,9 +116,9 @@ class Tokens(Sharded):
         return ReadAhead(self.read_ahead, fetch)
 
     def _digest(self, files: Sequence[TokenFile], names: Sequence[str]) -> str:
-        """The sha256 of all tokens, or in object storage of their checksums; all tokens have been checked then.
+        """The sha256 of all tokens; in object storage, of the files' names and the checksums of their blocks.
 
-        Those in a folder are checked once on this machine. Raises ConfigurationError.
+        Raises ConfigurationError for a token beyond the vocabulary. Files in a folder are read once per machine.
         """
         import numpy as np
 

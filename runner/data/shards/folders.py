@@ -36,7 +36,7 @@ class LocalFolder:
         return (self.root / name).exists()
 
     def file(self, name: str) -> LocalFile:
-        """One of them. Raises ConfigurationError, OSError."""
+        """The file of this name. Raises ConfigurationError, OSError."""
         return LocalFile(self.root / name, self.within)
 
     def states(self, names: Sequence[str]) -> list[Any]:
@@ -62,15 +62,15 @@ class StoredFolder:
         return Parts(self.shards, self.index, lambda row: int(offsets[row]), lambda row: int(offsets[row] + sizes[row]))
 
     def has(self, name: str) -> bool:
-        """See ``LocalFolder``."""
+        """Whether the index has a file of this name."""
         return name in self._numbers
 
     def file(self, name: str) -> ObjectFile:
-        """See ``LocalFolder``."""
+        """The file of this name."""
         return ObjectFile(self.index, self._numbers[name], self._parts)
 
     def states(self, names: Sequence[str]) -> list[Any]:
-        """See ``LocalFolder``."""
+        """The names of these shards, each with a digest of its blocks' checksums."""
         return [(name, hashlib.sha256(self._rows(name, "checksum").tobytes()).hexdigest()) for name in names]
 
     def highest(self, name: str) -> tuple[int, int]:
