@@ -162,7 +162,7 @@ class Joined:
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, self.parts[0][:0]])
 
     def fetch_ahead(self, wanted: slice) -> None:
-        """See ``Row``."""
+        """Request tokens without waiting; only in object storage."""
         for part, own in self._pieces(wanted):
             part.fetch_ahead(own)
 

@@ -32,7 +32,6 @@ def header(
     """The header's rows by name. parameters: of the whole model; classes: in words."""
     train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
-
     sizes = f"{train.samples:,} training and {loaders.val.samples:,} validation samples"
     trains = not trainer.evaluate_only
     return {

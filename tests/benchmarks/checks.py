@@ -22,7 +22,7 @@ MODELS = {  # with the number of updates, of 64 samples each
 
 
 def of(name: str) -> Callable[[], Comparison]:
-    """What measures the row of that model."""
+    """The function that measures the row of a model."""
 
     def measure(rounds: int = 9) -> Comparison:
         steps, overrides = MODELS[name]

@@ -1,4 +1,4 @@
-"""``manyheads tune``: what it may try, and the way from the question to the page and the experiment."""
+"""``manyheads tune``: its terms, and the steps from the question to the page and the experiment."""
 
 import json
 import math

@@ -100,7 +100,7 @@ def row(place: Place, machines: int) -> str:
 
 
 def storm(place: Place, machines: int, waves: int, every: float) -> str:
-    """A sentence about a run that loses machines ``waves`` times, ``every`` so many seconds."""
+    """A sentence about a run that loses machines ``waves`` times, ``every`` this many seconds."""
     count, chance = max(1, round(LOST * machines)), random.Random(0)
     run = Run(place, machines, 1.25 * every)  # of which no attempt completes between two waves
     for _ in range(waves):
@@ -116,7 +116,7 @@ def storm(place: Place, machines: int, waves: int, every: float) -> str:
 
 
 def on(engine: str, machines: int, act: Callable[[Place], str]) -> None:
-    """Print what ``act`` returns for so many machines of an engine."""
+    """Print what ``act`` returns for this many machines of an engine."""
     with tempfile.TemporaryDirectory() as folder, ENGINES[engine](machines, Path(folder)) as place:
         print(act(place), flush=True)
 
