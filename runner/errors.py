@@ -164,6 +164,11 @@ class Failure:
         return f"{where}{code}: {self.type}: {self.message}"
 
 
+def lacked_memory(text: str) -> bool:
+    """Whether an error's text says that memory ran out."""
+    return any(each in text for each in NO_MEMORY)
+
+
 def _kind(error: BaseException) -> Kind:
     """The kind of failure of a process that ``error`` ends."""
     if isinstance(kind := getattr(error, "kind", None), Kind):
@@ -171,7 +176,7 @@ def _kind(error: BaseException) -> Kind:
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, FloatingPointError):
         return Kind.DIVERGED
-    if any(each in text for each in NO_MEMORY):
+    if lacked_memory(text):
         return Kind.OUT_OF_MEMORY
     if any(each in text.lower() for each in LOST_PEER):
         return Kind.LOST_PEER

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.shards.blocks import BlockTable
@@ -11,7 +11,7 @@ from manyheads.runner.data.shards.files import LocalFile
 from manyheads.runner.data.shards.index import KINDS, TAR, TOKENS, Advance, Index, Kind
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar import stored
-from manyheads.runner.data.token_files import inspect
+from manyheads.runner.data.token_files import index_of, inspect
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.storage.address import Address
 
@@ -59,7 +59,7 @@ def add_file(table: BlockTable, name: str, names: Sequence[str], kind: Kind, ope
     """Add one of the files called ``names``. Raises ConfigurationError, OSError."""
     file, content = opened(name), None
     if kind is TOKENS and name.endswith(TOKENS.suffixes[0]):
-        index = str(PurePosixPath(name).with_suffix(TOKENS.suffixes[1]))
+        index = index_of(name)
         content = inspect(file, opened(index) if index in names else None)
     table.add(name, file, content)
 

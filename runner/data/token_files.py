@@ -10,11 +10,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from manyheads.runner.data.shards.files import File, LocalFile
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.data.shards.files import File
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file
 
 if TYPE_CHECKING:  # the parent, which only checks, starts without it
@@ -54,16 +54,9 @@ class TokenFile:
         return int(found.max()) if len(found) else -1
 
 
-def local_file(path: Path, within: str | None) -> TokenFile:
-    """A file on the local disk, with the index beside it. ``within``: the boundary that both must be in.
-
-    Raises ConfigurationError, as ``inspect``.
-    """
-    try:
-        index = path.with_suffix(".idx")
-        return inspect(LocalFile(path, within), LocalFile(index, within) if index.exists() else None)
-    except OSError as error:
-        raise ConfigurationError(f"{printable(path)} cannot be read: {error.strerror}.") from None
+def index_of(name: str) -> str:
+    """The name of Megatron's index beside a file of tokens."""
+    return str(PurePosixPath(name).with_suffix(".idx"))
 
 
 def inspect(file: File, index: File | None) -> TokenFile:

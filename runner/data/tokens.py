@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
 from manyheads.runner.data.data_option import Dataset, TokenBlocks
@@ -12,7 +11,7 @@ from manyheads.runner.data.sharded import SPLITS, Sharded, ShardedOption
 from manyheads.runner.data.shards.files import BLOCK
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
 from manyheads.runner.data.shards.index import TOKENS
-from manyheads.runner.data.token_files import Row, TokenFile, inspect, joined
+from manyheads.runner.data.token_files import Row, TokenFile, index_of, inspect, joined
 from manyheads.runner.data.tokenizing import cached, digest_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import choice, whole
@@ -159,7 +158,7 @@ def opened(folder: Folder, names: Sequence[str]) -> list[TokenFile]:
     """The files of a folder with these names. Raises ConfigurationError."""
     found = []
     for name in names:
-        index = str(PurePosixPath(name).with_suffix(".idx"))
+        index = index_of(name)
         try:
             found.append(inspect(folder.file(name), folder.file(index) if folder.has(index) else None))
         except OSError as error:

@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from manyheads.runner.data.rank.build_data import build_data, build_dataset
-from manyheads.runner.data.token_files import local_file, write
+from manyheads.runner.data.shards.folders import LocalFolder
+from manyheads.runner.data.shards.index import TOKENS
+from manyheads.runner.data.token_files import write
+from manyheads.runner.data.tokens import opened
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train, typed
 
@@ -107,10 +110,16 @@ def test_separate_documents_do_not_see_each_other(tmp_path, form, end):
         assert torch.equal(sample["attention_mask"], torch.from_numpy(sees)[None])
 
 
+def read(folder):
+    """The tokens of train.bin, as data=tokens opens it."""
+    [found] = opened(LocalFolder(folder, TOKENS), ["train.bin"])
+    return found
+
+
 def test_what_is_written_is_read(tmp_path):
     for tokens in (ROW, ROW.astype(np.uint8), ROW.astype(np.int32)):
         write(tmp_path / "data", "train", tokens, ENDS)
-        found = local_file(tmp_path / "data" / "train.bin", None)
+        found = read(tmp_path / "data")
         assert np.array_equal(found.tokens(), ROW)
         assert found.ends.tolist() == ENDS
     megatron_32(tmp_path / "by_hand.bin")
@@ -204,7 +213,7 @@ def test_training_on_packed_text_ends_with_the_bits_of_the_text(tmp_path):
     found = pack_data.pack(str(tmp_path / "texts"), ["data.block_size=16"], str(tmp_path / "packed"), keep)
     assert found.kind == "tokens"
     assert "data.vocab_size=256" in found.train
-    documents = local_file(tmp_path / "packed" / "train.bin", None).ends
+    documents = read(tmp_path / "packed").ends
     assert 20 < len(documents) < 30  # the others validate and test
     model = ("task=language_model", "model=gpt", "model.width=24", "data.batch_size=8", "trainer.epochs=1")
     same = (*model, "data.block_size=16", "data.num_workers=0")

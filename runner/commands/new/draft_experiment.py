@@ -38,7 +38,7 @@ class Draft:
 
 
 def find(folder: Path) -> Repository:
-    """What is in the repository. Raises ConfigurationError if there is no model."""
+    """The models, data sets and scripts of the repository. Raises ConfigurationError if there is no model."""
     with working("reading the repository"):
         found = explore(folder)
     if not found.models:

@@ -27,7 +27,7 @@ class Settings:
 
 
 class Written(NamedTuple):
-    """What a writer has written, see ``Packed``.
+    """The files that a writer has written, see ``Packed``.
 
     ``contents``: the index of the shards; ``overrides``: further ones that training on them needs.
     """

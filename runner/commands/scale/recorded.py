@@ -1,4 +1,4 @@
-"""What a recorded run tells that a measurement of some seconds cannot: checkpoints, and how much its ranks differed."""
+"""Reads from a recorded run what a measurement of some seconds cannot tell: its checkpoints, and its ranks' spread."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is known from a run's own record. ``spread``: as in Assumptions; None if its ranks did not record it."""
+    """The measurements in a run's own record. ``spread``: as in Assumptions; None if its ranks did not record it."""
 
     checkpoints: Checkpoints | None = None
     spread: float | None = None

@@ -10,7 +10,7 @@ mistake, so those that were faster count in full.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -50,8 +50,8 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
     measured = [*dict.fromkeys(each for times in rounds for each in times)]
     runs = [(number, each) for number, times in enumerate(rounds) for each in times]
     seconds = np.array([rounds[number][each] + prior[each] for number, each in runs])
-    of_variant = _one_hot([each for _, each in runs], measured)
-    of_round = _one_hot([number for number, _ in runs], range(len(rounds)))
+    of_variant = _incidence([[each] for _, each in runs], measured)
+    of_round = _incidence([[number] for number, _ in runs], range(len(rounds)))
     among_measured, with_measured = _covariance(measured, measured), _covariance(candidates, measured)
     weights = np.ones(len(runs))
     for _ in range(PASSES):
@@ -72,28 +72,22 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
     }
 
 
-def _one_hot(some: Sequence[Hashable], among: Sequence[Hashable]) -> np.ndarray:
-    """A matrix, (some, among), with a 1 where both are equal."""
-    place = {each: number for number, each in enumerate(among)}
-    found = np.zeros((len(some), len(among)))
-    found[np.arange(len(some)), np.array([place[each] for each in some], dtype=int)] = 1
-    return found
-
-
 def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarray:
     """The prior covariance, (some, others), of two lists of configurations; the user's own has no effects."""
-    names = {setting: number for number, setting in enumerate({each: 0 for one in (*some, *others) for each in one})}
+    settings = [*dict.fromkeys(chain(*some, *others))]
+    variants = [*dict.fromkeys(each for each in (*some, *others) if each != BASE)]
+    own_of_some, own_of_others = ([{each} - {BASE} for each in one] for one in (some, others))
+    of_settings = OF_SETTING**2 * _incidence(some, settings) @ _incidence(others, settings).T
+    return of_settings + OF_CONFIGURATION**2 * _incidence(own_of_some, variants) @ _incidence(own_of_others, variants).T
 
-    def has(variants: Sequence[Variant]) -> np.ndarray:
-        found = np.zeros((len(variants), len(names)))
-        for row, each in enumerate(variants):
-            found[row, [names[setting] for setting in each]] = 1
-        return found
 
-    known = {each: number for number, each in enumerate(dict.fromkeys((*some, *others)))}
-    own = [np.array([known[each] if each != BASE else -1 for each in variants]) for variants in (some, others)]
-    is_same = np.equal.outer(*own) & (own[0] >= 0)[:, None] if some and others else np.zeros((len(some), len(others)))
-    return OF_SETTING**2 * has(some) @ has(others).T + OF_CONFIGURATION**2 * is_same
+def _incidence(rows: Sequence[Iterable[Hashable]], columns: Sequence[Hashable]) -> np.ndarray:
+    """A matrix, (rows, columns), with a 1 where a row contains what the column is about."""
+    place = {each: number for number, each in enumerate(columns)}
+    found = np.zeros((len(rows), len(columns)))
+    for number, row in enumerate(rows):
+        found[number, [place[each] for each in row]] = 1
+    return found
 
 
 def noise_of(rounds: Sequence[Times], *, floor: float) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from manyheads.runner.commands.tune.budget import variant_of
 from manyheads.runner.commands.tune.race import Variant
-from manyheads.runner.errors import NO_MEMORY
+from manyheads.runner.errors import lacked_memory
 from manyheads.runner.judge.rows import FAILED, RunRow
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.memory import memory_bytes
@@ -33,7 +33,7 @@ def too_large(candidate: Variant, run: Callable[[Variant], RunConfig], rows: Ite
         samples = run(variant).batch_per_rank
         if "peak_mb" in row.findings:
             peaks[samples] = max(row.findings["peak_mb"] * 2**20, peaks.get(samples, 0.0))
-        elif row.state == FAILED and any(each in (row.reason or "") for each in NO_MEMORY):
+        elif row.state == FAILED and lacked_memory(row.reason or ""):
             failed.add(samples)
     memory = hardware.gpu_memory() if own.on_gpus else None
     return excess(own.batch_per_rank, peaks, failed, memory or memory_bytes() / own.launcher.ranks)

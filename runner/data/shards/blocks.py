@@ -16,7 +16,7 @@ AT_ONCE = 2**24  # bytes that are read at once
 
 
 class Content(Protocol):
-    """What a file contains, as far as an index records it."""
+    """The part of a file's content that an index records."""
 
     def highest(self, start: int, block: bytes) -> int:
         """The highest number in a block that begins at byte ``start``; -1 if it has none."""

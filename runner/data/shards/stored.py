@@ -86,25 +86,18 @@ class Shards:
     def index(self, kind: Kind) -> Index:
         """The index beside the shards. Raises ConfigurationError if it is missing, damaged or not of these shards."""
         found, about = self.found(kind), self.objects.get(NAME)
-        command = invocation.command("index", self.address)
         if about is None:
-            raise ConfigurationError.at(
-                "data.root", self.address, f": there is no index beside the shards. Write it once: {command}"
-            )
+            raise self._unusable("there is no index beside the shards. Write it once")
         index = self._read(about)
         is_own = index.about.fields == (kind.name,) if kind.checked == BLOCKS else index.about.checked != BLOCKS
         if not is_own:
-            raise ConfigurationError.at(
-                "data.root",
-                self.address,
-                f": {NAME} lists other shards than those of data={kind.name}. Keep only one format below an address, "
-                f"and index again: {command}",
+            raise self._unusable(
+                f"{NAME} lists other shards than those of data={kind.name}. Keep only one format below an address, and "
+                "index again"
             )
         check_shards(index, found)
         if index.about.checked != kind.checked:
-            raise ConfigurationError.at(
-                "data.root", self.address, f": {NAME} has no checksums of contents. Index again: {command}"
-            )
+            raise self._unusable(f"{NAME} has no checksums of contents. Index again")
         return index
 
     def content_of(self, name: str) -> bytes:
@@ -153,12 +146,11 @@ class Shards:
                 raise self.failed(error, NAME) from None
             if index is not None:
                 return index
-        raise ConfigurationError.at(
-            "data.root",
-            self.address,
-            f": {NAME} is damaged, or was written by another version. Index again: "
-            f"{invocation.command('index', self.address)}",
-        )
+        raise self._unusable(f"{NAME} is damaged, or was written by another version. Index again")
+
+    def _unusable(self, what: str) -> ConfigurationError:
+        """The error for shards without a usable index. ``what``: the reason, and what the command does about it."""
+        return ConfigurationError.at(self.key, self.address, f": {what}: {invocation.command('index', self.address)}")
 
 
 def called(*about: object) -> str:
