@@ -174,11 +174,14 @@ def test_uint8_images_are_scaled_and_normalized_and_float_images_are_not(load):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_images_enter_in_the_precision_s_dtype_and_format(load, train, dtype):
-    batch = next(load(train, batch_size=4, dtype=dtype, channels_last=True).epoch(0))
+@pytest.mark.parametrize("channels_last", [True, False])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_images_enter_in_the_precision_s_dtype_and_format(load, train, dtype, channels_last, num_workers):
+    batch = next(load(train, batch_size=4, dtype=dtype, channels_last=channels_last, num_workers=num_workers).epoch(0))
     assert batch.inputs.dtype == dtype
     assert batch.inputs.shape == (4, 3, SIDE, SIDE)
-    assert batch.inputs.is_contiguous(memory_format=torch.channels_last)
+    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    assert batch.inputs.is_contiguous(memory_format=memory_format)
     assert batch.content[1].dtype == torch.int64
 
 

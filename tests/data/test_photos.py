@@ -40,6 +40,17 @@ def test_half_of_the_crops_are_mirrored(tmp_path):
     assert 700 < mirrored < 1100  # of some crops both sides are alike
 
 
+@pytest.mark.parametrize("kind", ["photo.jpg", "grey.jpg", "photo.png"])
+@pytest.mark.parametrize("box", [(0, 0, 375, 500), (40, 60, 224, 224)])
+def test_a_mirrored_view_has_the_same_pixels(photo, tmp_path, kind, box):
+    with Image.open(photo) as file:
+        (file.convert("L") if kind == "grey.jpg" else file).save(tmp_path / kind)
+    picture, view = Picture(tmp_path / kind), crop_view(box, 64)
+    mirrored = shown(picture, view._replace(is_mirrored=True), 64)
+    assert torch.equal(mirrored, shown(picture, view, 64).flip(-1))
+    assert mirrored.stride() == (1, 3 * 64, 3)  # as it was decoded, the colours of a pixel one after the other
+
+
 def classic(path: Path, box: tuple[int, int, int, int], size: int) -> torch.Tensor:
     top, left, height, width = box
     with Image.open(path) as file:

@@ -93,6 +93,17 @@ def test_samples_are_stacked_in_the_slot_itself():
     assert made.data_ptr() == filled.memory().data_ptr()
 
 
+def test_images_whose_colours_are_adjacent_stay_so():
+    samples, filled = [*IMAGES.contiguous(memory_format=torch.channels_last)], slot(4096)
+    filling = Filling(filled)
+    content = filling.pack(filling.collate(samples))
+    filling.complete(filled)
+    batch = unpack(content, filled.memory())
+    assert torch.equal(batch, IMAGES)
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+    assert batch.data_ptr() == filled.memory().data_ptr()
+
+
 def test_samples_of_different_dtypes_are_promoted():
     samples = [torch.tensor([1]), torch.tensor([1.5])]
     assert_same(Filling(slot(4096)).collate(samples), default_collate(samples))

@@ -11,9 +11,10 @@ import torch
 from torchvision import transforms, tv_tensors
 from torchvision.transforms import v2
 
+from manyheads.runner.data.imagefolder import ImageFolder
 from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.rank.batches import BatchDataset
-from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.rank.build_data import build_data, build_dataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.rng import GENERATORS
 from manyheads.runner.data.rank.sampler import BatchIndices
@@ -174,6 +175,14 @@ def test_any_number_of_loader_processes_gives_the_same(tmp_path):
     assert len(digests) == 1
     plain = train(tmp_path / "plain", small("trainer.max_steps=5")).folder.read_result()
     assert plain["weights_sha256"] not in digests
+
+
+def test_transforms_of_photos_are_given_contiguous_images(photos):
+    seen = []
+    dataset = build_dataset(ImageFolder(root=str(photos), image_size=16), train=True)
+    Transformed(dataset, [lambda image: seen.append(image.is_contiguous())])[0]
+    assert seen == [True]
+    assert not dataset[0][0].is_contiguous()
 
 
 def test_masks_are_moved_with_their_images():

@@ -36,14 +36,17 @@ class Size(NamedTuple):
         return -(-side * self.eighths // 8)
 
 
-def decode(content: bytes, size: Size, *, until: int | None = None) -> np.ndarray:
-    """Decode to (H, W, 3) uint8. ``until``: the photo's first row that may be missing. Raises ValueError."""
+def decode(content: bytes, size: Size, *, until: int | None = None, order: str = "RGB") -> np.ndarray:
+    """Decode to (H, W, 3) uint8. Raises ValueError.
+
+    ``until``: the photo's first row that may be missing; ``order``: of the colours, RGB or BGR.
+    """
     rows = size.height if until is None else until + 8 * MARGIN // size.eighths
-    upper = _upper(content, size, rows) if rows <= size.height - LEAST else None
-    return simplejpeg.decode_jpeg(content, **_at(size, size.height)) if upper is None else upper
+    upper = _upper(content, size, rows, order) if rows <= size.height - LEAST else None
+    return simplejpeg.decode_jpeg(content, order, **_at(size, size.height)) if upper is None else upper
 
 
-def _upper(content: bytes, size: Size, rows: int) -> np.ndarray | None:
+def _upper(content: bytes, size: Size, rows: int, order: str) -> np.ndarray | None:
     """The upper ``rows`` of the photo; None for a file that may be damaged, or has to be read to its end."""
     height_at = _height_at(content)
     if height_at is None:
@@ -51,7 +54,7 @@ def _upper(content: bytes, size: Size, rows: int) -> np.ndarray | None:
     lower, pixels = bytearray(content), np.empty((size.decoded(rows), size.decoded(size.width), 3), np.uint8)
     lower[height_at : height_at + 2] = rows.to_bytes(2, "big")
     try:
-        simplejpeg.decode_jpeg(lower, buffer=pixels, **_at(size, rows))
+        simplejpeg.decode_jpeg(lower, order, buffer=pixels, **_at(size, rows))
     except ValueError as error:  # only the first problem is reported
         return pixels if REST.search(str(error)) else None
     return pixels

@@ -46,6 +46,7 @@ class InputTransform:
         if keeps_format:  # before the conversion, while pixels have eight bits
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         if tensor.dtype == torch.uint8:  # copied as a quarter of the bytes, normalized on the device
+            tensor = tensor if keeps_format else _unless_repeated(tensor)
             return tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
         tensor = tensor.to(self.dtype) if tensor.is_floating_point() else tensor
         return tensor if keeps_format else _contiguous(tensor)
@@ -137,7 +138,7 @@ class Loader:
             batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
         if self.input_transform.device.type != "cpu":  # on the CPU it is in place
             batch.content = map_tensors(self._move, batch.content)
-        batch.content = map_tensors(_unless_repeated, batch.content)
+        batch.content = map_tensors(_unless_image, batch.content)
         inputs = self.task.inputs(batch.content)
         if self.sample is None and isinstance(inputs, Tensor):
             self.sample = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
@@ -156,8 +157,14 @@ def _contiguous(tensor: Tensor) -> Tensor:
 
 
 def _unless_repeated(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous unless it repeats values, as grey images do, which ``InputTransform`` converts anyway."""
+    """The tensor, contiguous unless it repeats values, as grey images do, which are converted anyway."""
     return tensor if tensor.layout is torch.strided and 0 in tensor.stride() else _contiguous(tensor)
+
+
+def _unless_image(tensor: Tensor) -> Tensor:
+    """The tensor, contiguous unless it repeats values or is images in channels_last: ``InputTransform`` takes both."""
+    is_image = tensor.dtype == torch.uint8 and tensor.ndim == 4 and tensor.stride(1) == 1
+    return tensor if is_image else _unless_repeated(tensor)
 
 
 def _answers(batch: Batch, request: BatchIndices) -> bool:

@@ -31,6 +31,9 @@ MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred byte
 class Photos:
     """A data set of image files: item i is ((3, size, size) uint8, class index).
 
+    The colours of a pixel are adjacent in memory (channels_last), as they are decoded: separating them takes a tenth of
+    a sample's time, and is left to the device.
+
     ``train``: take random crops, mirrored half the time; ``paths``: the files, or their contents; ``classes``: their
     names; ``resize``: length of the shorter side in evaluation, in pixels, None for 256/224 of ``image_size``;
     ``within``: the boundary that the files must be in (``links.boundary``).
@@ -121,9 +124,15 @@ class Picture:
         size = Size(self.height, self.width)
         return size.reduced(at_least) if self._is_jpeg else size
 
-    def decoded(self, *, at_least: float = 1.0, until: int | None = None) -> Tensor:
-        """Decode to (3, H, W) uint8. ``at_least``: as for ``size``; ``until``: its first row that may be missing."""
-        pixels = decode(self._content, self.size(at_least), until=until) if self._is_jpeg else self._pixels
+    def decoded(self, *, at_least: float = 1.0, until: int | None = None, order: str = "RGB") -> Tensor:
+        """Decode to (3, H, W) uint8, in memory format channels_last.
+
+        ``at_least``: as for ``size``; ``until``: its first row that may be missing; ``order``: of colours, RGB or BGR.
+        """
+        if self._is_jpeg:
+            pixels = decode(self._content, self.size(at_least), until=until, order=order)
+        else:
+            pixels = self._pixels if order == "RGB" else self._pixels[:, :, ::-1].copy()
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
     def _by_pil(self) -> np.ndarray:
@@ -136,12 +145,22 @@ class Picture:
 def shown(picture: Picture, view: CropView, size: int) -> Tensor:
     """The part of a picture that a view shows: (3, size, size) uint8."""
     (top, left, height, width), found = view.box, picture.size(view.at_least)
-    image = picture.decoded(at_least=view.at_least, until=top + height)
+    order = "BGR" if view.is_mirrored else "RGB"
+    image = picture.decoded(at_least=view.at_least, until=top + height, order=order)
     down, right = (found.decoded(side) / side for side in found[:2])
     rows = slice(round(top * down), max(round((top + height) * down), round(top * down) + 1))
     columns = slice(round(left * right), max(round((left + width) * right), round(left * right) + 1))
     image = middle(resized(image[:, rows, columns], view.scaled), size)
-    return image.flip(-1) if view.is_mirrored else image
+    return _reversed(image) if view.is_mirrored else image
+
+
+def _reversed(image: Tensor) -> Tensor:
+    """An image (3, H, W) in channels_last, mirrored and with its colours in reverse order.
+
+    The bytes of a row are reversed, which takes a quarter of the time of moving pixels.
+    """
+    rows = image.permute(1, 2, 0).flatten(1).flip(1)
+    return rows.unflatten(1, (-1, 3)).permute(2, 0, 1)
 
 
 def middle(image: Tensor, size: int) -> Tensor:
@@ -150,12 +169,13 @@ def middle(image: Tensor, size: int) -> Tensor:
 
 
 def resized(image: Tensor, size: tuple[int, int]) -> Tensor:
-    """Resize an image (3, H, W) to (3, *size), bilinearly with antialiasing, in its own dtype.
+    """Resize an image (3, H, W) to (3, *size), bilinearly with antialiasing, in its own dtype and memory format.
 
     Raises ValueError for too large a size, such as that of an image of 1 x 30,000 pixels with its shorter side at 256.
     """
     _refuse_bomb(*size)
-    return interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]
+    channels_last = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # image[None] has strides of neither format
+    return interpolate(channels_last, size=size, mode="bilinear", antialias=True)[0]
 
 
 def _refuse_bomb(height: int, width: int) -> None:

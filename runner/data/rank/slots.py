@@ -58,17 +58,21 @@ def new_memory(size: int) -> int:
 
 
 class Place(NamedTuple):
-    """Where a slot holds a tensor: from byte ``offset`` on, in ``shape``, whose values are repeated up to ``size``."""
+    """Where a slot holds a tensor: from byte ``offset`` on, in ``shape``, whose values are repeated up to ``size``.
+
+    ``stride``: as torch's, of a tensor without gaps.
+    """
 
     offset: int
     dtype: torch.dtype
     shape: tuple[int, ...]
+    stride: tuple[int, ...]
     size: tuple[int, ...]
 
     def values(self, memory: Tensor) -> Tensor:
         """The values in the slot's memory, in ``shape``."""
         length = torch.Size(self.shape).numel() * self.dtype.itemsize
-        return memory[self.offset : self.offset + length].view(self.dtype).view(self.shape)
+        return memory[self.offset : self.offset + length].view(self.dtype).as_strided(self.shape, self.stride)
 
 
 class Filling:
@@ -100,27 +104,35 @@ class Filling:
     def _stack(self, samples: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:
         first = samples[0]
         if all(_is_plain(each) and each.dtype == first.dtype for each in samples):
-            before, place = self.needs, self._reserve(first.dtype, (len(samples), *first.shape))
-            if self.needs <= len(self._memory):
-                return torch.stack(tuple(samples), out=place.values(self._memory))
-            self.needs = before
+            if first.ndim == 3 and first.stride(0) == 1:  # an image in channels_last, as the batch will be
+                return self._stacked([each.permute(1, 2, 0) for each in samples]).permute(0, 3, 1, 2)
+            return self._stacked(samples)
         return collate_tensor_fn(samples, collate_fn_map=collate_fn_map)
 
-    def _reserve(self, dtype: torch.dtype, shape: tuple[int, ...]) -> Place:
+    def _stacked(self, samples: Sequence[Tensor]) -> Tensor:
+        before, shape = self.needs, (len(samples), *samples[0].shape)
+        place = self._reserve(samples[0].dtype, shape, torch.empty(shape, device="meta").stride())
+        if self.needs <= len(self._memory):
+            return torch.stack(tuple(samples), out=place.values(self._memory))
+        self.needs = before
+        return torch.stack(tuple(samples))
+
+    def _reserve(self, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Place:
         offset = -(-self.needs // ALIGNMENT) * ALIGNMENT
         self.needs = offset + torch.Size(shape).numel() * dtype.itemsize
-        return Place(offset, dtype, shape, shape)
+        return Place(offset, dtype, shape, stride, shape)
 
     def _place(self, tensor: Any) -> Place | None:
         if not _is_plain(tensor):
             return None
         once = tensor.detach()[tuple(slice(None) if stride else slice(1) for stride in tensor.stride())]
+        shape, stride = tuple(once.shape), torch.empty_like(once, device="meta").stride()  # without gaps
         offset = once.data_ptr() - self._memory.data_ptr()
-        if 0 <= offset < len(self._memory) and once.is_contiguous():
-            place = Place(offset, tensor.dtype, tuple(once.shape), tuple(tensor.shape))
+        if 0 <= offset < len(self._memory) and once.stride() == stride:
+            place = Place(offset, once.dtype, shape, stride, tuple(tensor.shape))
             self._inside.append((once, place))
         else:
-            place = self._reserve(tensor.dtype, tuple(once.shape))._replace(size=tuple(tensor.shape))
+            place = self._reserve(once.dtype, shape, stride)._replace(size=tuple(tensor.shape))
             self._outside.append((once, place))
         return place
 

@@ -148,6 +148,8 @@ class Transformed(DatasetWrapper):
 
     def __getitem__(self, index: int) -> Any:
         image, target, *rest = self.dataset[index]
+        if type(image) is Tensor:
+            image = image.contiguous()  # transforms may round differently in other memory formats, or call view
         if not _is_mask(target, image):
             for transform in self.transforms:
                 image = transform(image)
