@@ -21,6 +21,7 @@ from manyheads.runner.data.rank.photos import Picture, shown
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.data.rank.splits import build_split
 from manyheads.runner.data.rank.workers import Workers
+from manyheads.runner.data.read_ahead import read_ahead
 from tests.benchmarks import photo_peers
 from tests.benchmarks.photo_loaders import Decoded, one_thread
 from tests.in_process import typed
@@ -72,7 +73,7 @@ def litdatas(root: Path) -> Batches:
     class Photos(litdata.StreamingDataset):
         def __getitem__(self, index: Any) -> Any:
             found = super().__getitem__(index)
-            return sample(found["image"]), found["label"]
+            return sample(bytes(found["image"])), found["label"]
 
     found = Photos(str(root / "litdata"), shuffle=True)
     return iter(litdata.StreamingDataLoader(found, batch_size=BATCH, num_workers=WORKERS, worker_init_fn=one_thread))
@@ -145,7 +146,7 @@ def _ours(option: str, root: Path) -> Batches:
     batches = BatchDataset(dataset, seed=1, on_corrupt="error", replace_corrupt=True)
     workers = Workers(batches, WORKERS)
     workers._count = WORKERS  # from the first batch on, as in the others
-    return workers.fetch(order.epoch(0))
+    return workers.fetch(read_ahead(dataset, order.epoch(0)))
 
 
 def _loader(dataset: Any, *, shuffle: bool) -> DataLoader[Any]:

@@ -21,7 +21,7 @@ import psutil
 
 from tests.benchmarks import photos
 
-TAKEN = 60  # batches that are measured, after the first one
+TAKEN = 140  # batches that are measured, after the first one
 WARM, COLD = "warm", "cold"
 DROP = Path("/proc/sys/vm/drop_caches")
 DECODING = "decoding alone"

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.links import MOST_BYTES, boundary, opened
@@ -16,13 +16,17 @@ from manyheads.runner.data.shards.index import CONTENTS, HEADERS, Index, crc
 from manyheads.runner.data.tar.walk import BLOCK, Unsound, is_header, members
 from manyheads.runner.errors import ConfigurationError, printable
 
+if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
+    import numpy as np
+
 MOST_OPEN = 128  # files that a process keeps open
+AHEAD = 2  # batches
 
 
 class Samples:
     """The samples of some shards, one after the other. ``numbers``: of these shards in the index."""
 
-    read_ahead: ReadAhead | None = None  # the operating system reads ahead by itself
+    read_ahead: ReadAhead | None = None
     changed: ClassVar[str] = "has changed since it was indexed"
 
     def __init__(self, index: Index, numbers: Sequence[int]):
@@ -32,6 +36,8 @@ class Samples:
         self._first = [firsts[number] for number in self.numbers]  # sample in the index
         self._starts = [0, *accumulate(index.about.shards[number].samples for number in self.numbers)]
         self._opened = lru_cache(maxsize=MOST_OPEN)(self._open)
+        if hasattr(os, "posix_fadvise"):
+            self.read_ahead = ReadAhead(AHEAD, self._announce)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -65,6 +71,19 @@ class Samples:
     def _block(self, sample: int, column: int, offset: int, size: int, checksum: int) -> bytes:
         """The header and content of a field, which may differ from what was indexed."""
         return os.pread(self._opened(self.row(sample)[0]).handle, BLOCK + size, offset - BLOCK)
+
+    def _announce(self, samples: "np.ndarray") -> None:
+        """Have the operating system read samples into its page cache, without waiting for it.
+
+        By itself it reads ahead only what is read in order. What fails here fails again when the sample is read.
+        """
+        for sample in samples.tolist():
+            number, row = self.row(sample)
+            for offset, size, _ in self.index.entries[row].tolist():
+                with suppress(OSError, ConfigurationError):
+                    if offset:
+                        handle = self._opened(number).handle
+                        os.posix_fadvise(handle, offset - BLOCK, BLOCK + size, os.POSIX_FADV_WILLNEED)
 
     def name(self, sample: int, column: int | None = None) -> str:
         """Shard, key and field of a file, for messages; by default of the first file that the sample has."""

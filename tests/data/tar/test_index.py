@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from manyheads.runner.commands.index import write_index
@@ -186,6 +187,23 @@ def test_files_that_are_open_are_few_and_closed(shards, monkeypatch):
     texts = Contents(Samples(index, [0, 1, 2]), [0])
     assert [texts[each] for each in (0, 11, 5, 1, 10)] == [TEXTS[each] for each in (0, 11, 5, 1, 10)]
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_the_system_is_told_which_samples_are_next(shards, monkeypatch):
+    told = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda handle, *about: told.append((os.pread(handle, 6, about[0]), about)))
+    samples = Samples(index := open_index(shards), [0, 1, 2])
+    samples.read_ahead.fetch(np.array([7, 0]))
+    assert [name for name, _ in told] == [b"0007.t", b"0007.c", b"0000.t", b"0000.c"]
+    assert told[0][1] == (index.entries[7, 0]["offset"] - 512, 512 + len("text 7"), os.POSIX_FADV_WILLNEED)
+
+
+def test_a_missing_shard_is_no_error_before_it_is_read(shards):
+    samples = Samples(open_index(shards), [0, 1, 2])
+    (shards / "train-1.tar").unlink()
+    samples.read_ahead.fetch(np.array([7, 0]))
+    with pytest.raises(ConfigurationError, match="train-1.tar is missing"):
+        samples.content(7, [0])
 
 
 def test_names_of_fields_are_printed_without_control_characters(tmp_path, capsys):
