@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,17 +38,23 @@ class Fillers:
     def beside(self, ranks: int) -> Iterator[None]:
         """A context in which they use the quotas that ``ranks`` ranks leave, as soon as all ranks have entered theirs.
 
-        Until then they are stopped, so that the ranks start sooner.
+        Until then they are stopped, so that the ranks start sooner. At its end it raises RunFailed if they
+        could not be continued.
         """
         ended = threading.Event()
-        waiting = threading.Thread(target=self._wait, args=(ranks, ended))
-        waiting.start()
+        with ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(self._wait, ranks, ended)
+            try:
+                yield
+            finally:
+                ended.set()
+                wait([waiting])
+                self.pause()
         try:
-            yield
-        finally:
-            ended.set()
-            waiting.join()
-            self.pause()
+            waiting.result()
+        except OSError as error:
+            message = f"the trainings beside the ranks could not be continued: {error}"
+            raise RunFailed(Failure(type=type(error).__name__, message=message)) from error
 
     def _wait(self, ranks: int, ended: threading.Event) -> None:
         groups = [cpu_quota.group(str(rank)) for rank in range(ranks)]

@@ -1,9 +1,11 @@
 """What stands in for ranks that are not started: runs only beside ranks, and ends in any case."""
 
+import errno
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +71,24 @@ def _rank(number: int) -> int:
         enter(number)
         signal.pause()
     return child
+
+
+class Gone:
+    """A control group that has been removed. ``asked``: set once that has been noticed."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def __truediv__(self, name: str) -> Path:
+        self.asked.set()
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+
+def test_an_error_beside_the_ranks_is_raised_when_these_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Gone()
+    monkeypatch.setattr(cpu_quota, "group", lambda name: gone)
+    with pytest.raises(RunFailed, match="could not be continued: .*cgroup.procs"), Fillers([]).beside(1):
+        assert gone.asked.wait(10)
 
 
 def test_one_that_does_not_begin_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
