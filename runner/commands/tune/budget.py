@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -41,25 +41,18 @@ class Budget:
         """The seconds that are left; negative if it is overspent."""
         return self.total - sum(self.by_purpose().values())
 
-    def seconds_of(self, variant: Variant, *, like_first: bool = False) -> float:
-        """The expected seconds of a timed run of a configuration, including its start.
+    def seconds_of(self, *variants: Variant, like_first: bool = False) -> float:
+        """The expected seconds of a timed run of each of these configurations in total, including their starts.
 
-        Before its first run, they are those of the user's own configuration, plus the most that any of its settings
-        adds: the least that the setting added to another configuration, or what the option declares. ``like_first``: if
-        first runs tell what later ones take.
+        Before the first run of one, they are those of the user's own configuration, plus the most that any of its
+        settings adds: the least that the setting added to another configuration, or what the option declares.
+        ``like_first``: if first runs tell what later ones take.
         """
         took = self._taken(math.inf if like_first else FIRST_SLOWER)
-        if variant in took or variant == BASE:
-            return fmean(took[variant][-RECENT:] or [0.0])
-        own = fmean(took[BASE][-RECENT:] or [0.0])
-        longer = {each: fmean(found[-RECENT:]) - own for each, found in took.items()}
-        least = [
-            min((longer[each] for each in took if setting in each), default=startup_of(setting)) for setting in variant
-        ]
-        return own + max([0.0, *least])
+        return sum(took[each] if each in took else took.get(BASE, 0.0) + _added(each, took) for each in variants)
 
-    def _taken(self, slower: float) -> dict[Variant, list[float]]:
-        """By configuration, the seconds of its timed runs.
+    def _taken(self, slower: float) -> dict[Variant, float]:
+        """By configuration, the mean seconds of its latest timed runs.
 
         Its first run may have started a server that its later ones find, so it counts as one that starts at most
         ``slower`` times as slowly as the user's own configuration, unless its options declare a slow start.
@@ -73,7 +66,7 @@ class Budget:
                 is_first = variant != BASE and variant not in took
                 most = seconds + slower * usual + sum(map(startup_of, variant)) if is_first else math.inf
                 took[variant].append(min(row.duration, most))
-        return took
+        return {variant: fmean(found[-RECENT:]) for variant, found in took.items()}
 
     def by_purpose(self) -> dict[str, float]:
         """The seconds of all runs, by purpose; under BETWEEN_RUNS, those between runs."""
@@ -83,6 +76,16 @@ class Budget:
             found[BETWEEN_RUNS] += min(max(row.began - before, 0.0), BETWEEN)
             before = row.ended or row.began
         return dict(found)
+
+
+def _added(variant: Variant, took: Mapping[Variant, float]) -> float:
+    """The most seconds that a setting of a configuration adds to the user's own. ``took``: by configuration, so far."""
+    own = took.get(BASE, 0.0)
+    added = [
+        min((seconds - own for other, seconds in took.items() if each in other), default=startup_of(each))
+        for each in variant
+    ]
+    return max([0.0, *added])
 
 
 def arm_of(variant: Variant) -> str:
