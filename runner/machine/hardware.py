@@ -4,7 +4,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -149,6 +149,20 @@ def cpu_cores() -> int:
 def cores_for_each(ranks: int) -> int:
     """Number of this machine's cores for each of its ranks, at least 1."""
     return max(1, cpu_cores() // ranks)
+
+
+MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory_bytes() -> int:
+    """This machine's memory in bytes, or its container's limit."""
+    import psutil  # a command that starts no run starts sooner without it
+
+    found = psutil.virtual_memory().total
+    for path in MEMORY_LIMITS:
+        with suppress(OSError, ValueError):  # no container, or "max"
+            found = min(found, int(Path(path).read_text()))
+    return found
 
 
 def cpu_model() -> str:

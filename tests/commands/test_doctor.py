@@ -1,4 +1,5 @@
 import re
+import shutil
 
 import pytest
 
@@ -190,6 +191,22 @@ def test_notes_what_horovod_comes_to_here(machine, monkeypatch):
 def test_notes_what_an_option_comes_to_here(machine, group, option, gpus, text):
     machine(gpus=gpus)
     assert note(group, option).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("total", "said"), [(512, "512 bytes"), (64 * 2**20, "67.1 MB"), (65536, "65.5 kB"), (15 * 10**8, "1.5 GB")]
+)
+def test_says_how_much_shared_memory_there_is(monkeypatch, total, said):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(total, total, 0))
+    assert describe_machine()["shared memory"] == said
+
+
+def test_says_if_there_is_no_shared_memory(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(shutil, "disk_usage", missing)
+    assert describe_machine()["shared memory"] == "unknown"
 
 
 def test_lists_the_models_of_torchvision(capsys):

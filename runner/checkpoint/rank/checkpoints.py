@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup
 from manyheads.runner.checkpoint.sharded.rank.shard_files import copy_folder
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, whole_size, written_beside, written_by_all
-from manyheads.runner.machine.memory import memory_bytes
+from manyheads.runner.machine.hardware import memory_bytes
 from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.files import also_named, make_folder, matching, remove, remove_leftovers, whole_file

@@ -1,15 +1,18 @@
 """Finds out which options run on this machine, and why others do not."""
 
 import platform
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import metadata
+
+from rich.filesize import decimal
 
 from manyheads.runner.commands.doctor.answer import ExaminedMachine, ExaminedOption, ExplainedOptions
 from manyheads.runner.config.lookup import OWN, Folders, options, own_sections, read_option, unavailable
 from manyheads.runner.config.own_folders import package_of
 from manyheads.runner.errors import UnknownName
-from manyheads.runner.machine import hardware, memory, software
+from manyheads.runner.machine import hardware, software
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.option.locate import OPTION, TARGET
 from manyheads.runner.run.progress import each
@@ -124,8 +127,16 @@ def describe_machine() -> dict[str, str]:
         "GPUs": devices,
         "CPU": f"{hardware.cpu_model()}, {hardware.cpu_cores()} cores",
         "torch.compile": software.description(),
-        "shared memory": memory.size() or "unknown",
+        "shared memory": _shared_memory(),
     }
+
+
+def _shared_memory() -> str:
+    """How much memory processes can share, in words."""
+    try:
+        return decimal(shutil.disk_usage("/dev/shm").total)
+    except OSError:
+        return "unknown"
 
 
 def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from manyheads.runner.commands.explain.explain_run import measure
 from manyheads.runner.commands.explain.limits import BATCH, LOADER, OPTIMIZER, PASSES, UPDATE, Seconds, variation
-from manyheads.runner.commands.scale.repeats import median_error
+from manyheads.runner.commands.scale.simulator.interval import median_error
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked

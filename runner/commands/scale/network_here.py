@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from manyheads.runner.commands.scale.repeats import median_error
+from manyheads.runner.commands.scale.simulator.interval import median_error
 from manyheads.runner.commands.scale.simulator.network import Link
 
 PAYLOADS = tuple(2**power for power in (12, 16, 18, 20, 22, 24))  # bytes

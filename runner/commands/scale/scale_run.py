@@ -5,13 +5,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.commands.explain.explain_run import Subject, subject_of
 from manyheads.runner.commands.scale.answer import Scale, Scaled
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, measured_step, wrapped_updates
 from manyheads.runner.commands.scale.plan import Plan
 from manyheads.runner.commands.scale.recorded import Recorded
-from manyheads.runner.commands.scale.repeats import between_launches
 from manyheads.runner.commands.scale.simulator import catalog
+from manyheads.runner.commands.scale.simulator.catalog import Device
+from manyheads.runner.commands.scale.simulator.interval import between_launches
+from manyheads.runner.commands.scale.simulator.network import Link
 from manyheads.runner.commands.scale.simulator.predict import Measured
 from manyheads.runner.commands.scale.targets import OF_RUN, Target, counts, memory_of, target_of
 from manyheads.runner.errors import ConfigurationError, not_allowed
@@ -46,51 +48,71 @@ def scale(
     Raises ConfigurationError if the run cannot be predicted, and RunFailed if the measurement fails.
     """
     image = None if picture is None else PictureFile.named(picture)
-    devices = counts(terms.devices)
-    link = catalog.network(terms.network)
+    devices, link = counts(terms.devices), catalog.network(terms.network)
     chosen = None if terms.device is None else catalog.device(terms.device)
     if terms.price is not None and not 0 < terms.price < math.inf:
         raise not_allowed("--price", terms.price, "a number above 0")
     subject = subject_of(words, config_dir=config_dir)
-    run, recorded = subject.run, Recorded.of(subject.folder, subject.run)
-    if chosen is None and run.on_gpus:
+    if chosen is None and subject.run.on_gpus:
         raise ConfigurationError(
             f"{catalog.DEVICE} is not set: it says how GPUs are connected within a machine. Allowed: "
             f"{', '.join(catalog.names(catalog.DEVICES))}, or the path of a YAML file.",
             key=catalog.DEVICE,
         )
+    targets = [target_of(subject.run, count, terms.batch) for count in devices]
     name = terms.device or CPU
-    device = chosen or catalog.device(name)
-    targets = [target_of(run, count, terms.batch) for count in devices]
-    small, large, start = _measured(run, targets)
-    memory = memory_of(targets, device.memory, name)  # last: it runs torch in this process, which forks ranks
-    price = terms.price if terms.price is not None else device.price or None
-    cluster = catalog.cluster(device, link)
-    usual, checkpoints = recorded.assumptions, recorded.checkpoints
-    plan = Plan(run, targets, cluster, device.memory, small, large, memory, price, start, usual, checkpoints)
-    others, unpredicted = plan.others()
-    earlier = predicted.record()
-    found = Scale(
-        folder=large.folder,
-        parallel=run.parallel.name,
-        network=terms.network,
-        device=name,
-        measured=large.updates.seconds,
-        varied=max(small.updates.varied, large.updates.varied),
-        rows=plan.rows(),
-        others=others,
-        unpredicted=unpredicted,
-        earlier=earlier,
-        checkpoints=checkpoints,
-        spread=usual.spread,
-    )
+    plan = _measured_plan(subject, targets, chosen or catalog.device(name), link, name=name, price=terms.price)
+    found = _answer(plan, network=terms.network, device=name)
+    per_machine = plan.cluster.per_machine
     predicted.keep(
-        _kept(each, row, terms.network, name, device.per_machine) for each, row in zip(targets, found.rows, strict=True)
+        _kept(each, row, terms.network, name, per_machine) for each, row in zip(targets, found.rows, strict=True)
     )
     if image is not None:
         image.write(found.picture(form=image.form))
         print(f"wrote {image.path}", file=sys.stderr)
     return found
+
+
+def _measured_plan(
+    subject: Subject, targets: list[Target], device: Device, link: Link, *, name: str, price: float | None
+) -> Plan:
+    """The inputs of predictions, measured on this machine. ``name``: the device's; ``price``: None for the device's."""
+    recorded = Recorded.of(subject.folder, subject.run)
+    small, large, start = _measured(subject.run, targets)
+    memory = memory_of(targets, device.memory, name)  # last: it runs torch in this process, which forks ranks
+    price = price if price is not None else device.price or None
+    return Plan(
+        subject.run,
+        targets,
+        catalog.cluster(device, link),
+        device.memory,
+        small,
+        large,
+        memory,
+        price,
+        start,
+        recorded.assumptions,
+        recorded.checkpoints,
+    )
+
+
+def _answer(plan: Plan, *, network: str, device: str) -> Scale:
+    """The predictions of a plan. ``network``, ``device``: their names."""
+    others, unpredicted = plan.others()
+    return Scale(
+        folder=plan.large.folder,
+        parallel=plan.run.parallel.name,
+        network=network,
+        device=device,
+        measured=plan.large.updates.seconds,
+        varied=max(plan.small.updates.varied, plan.large.updates.varied),
+        rows=plan.rows(),
+        others=others,
+        unpredicted=unpredicted,
+        earlier=predicted.record(),
+        checkpoints=plan.checkpoints,
+        spread=plan.assumptions.spread,
+    )
 
 
 def _measured(run: RunConfig, targets: Sequence[Target]) -> tuple[MeasuredStep, MeasuredStep, Measured]:

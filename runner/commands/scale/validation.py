@@ -9,7 +9,7 @@ from manyheads.runner.commands.scale.measured_step import MeasuredStep, Updates,
 from manyheads.runner.commands.scale.network_here import Sums, link_of
 from manyheads.runner.commands.scale.plan import Plan
 from manyheads.runner.commands.scale.ranks_here import USED, RanksHere
-from manyheads.runner.commands.scale.repeats import between_launches
+from manyheads.runner.commands.scale.simulator.interval import between_launches
 from manyheads.runner.commands.scale.simulator.network import Cluster, Link
 from manyheads.runner.commands.scale.simulator.predict import Measured, Prediction
 from manyheads.runner.commands.scale.simulator.replay import Assumptions

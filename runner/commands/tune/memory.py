@@ -12,7 +12,6 @@ from manyheads.runner.commands.tune.race import Variant
 from manyheads.runner.errors import lacked_memory
 from manyheads.runner.judge.rows import FAILED, RunRow
 from manyheads.runner.machine import hardware
-from manyheads.runner.machine.memory import memory_bytes
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.wording import size_in_words
 
@@ -36,7 +35,7 @@ def too_large(candidate: Variant, run: Callable[[Variant], RunConfig], rows: Ite
         elif row.state == FAILED and lacked_memory(row.reason or ""):
             failed.add(samples)
     memory = hardware.gpu_memory() if own.on_gpus else None
-    return excess(own.batch_per_rank, peaks, failed, memory or memory_bytes() / own.launcher.ranks)
+    return excess(own.batch_per_rank, peaks, failed, memory or hardware.memory_bytes() / own.launcher.ranks)
 
 
 def _without_parts(variant: Variant) -> list[str]:

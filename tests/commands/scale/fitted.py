@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from manyheads.runner.commands.scale.repeats import MEDIAN, ON_CPUS, ON_GPUS
 from manyheads.runner.commands.scale.simulator.interval import (
     COVERED,
     DATA_PARALLEL,
+    MEDIAN,
     MODEL,
+    ON_CPUS,
+    ON_GPUS,
     PER_DOUBLING,
     PIPELINE,
     SHARDED,

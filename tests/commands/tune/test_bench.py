@@ -4,7 +4,6 @@ from math import inf
 
 import pytest
 
-from manyheads.runner.commands.tune import memory
 from manyheads.runner.commands.tune.bench import LEAST_RUNS, Bench
 from manyheads.runner.commands.tune.budget import Budget
 from manyheads.runner.commands.tune.race import BASE
@@ -13,6 +12,7 @@ from manyheads.runner.commands.tune.trial import SAME, SHARES
 from manyheads.runner.commands.tune.tuning_runs import updates_of_proof
 from manyheads.runner.errors import ConfigurationError, Interrupted
 from manyheads.runner.judge.rows import FACTS, FLOOR, TRIAL
+from manyheads.runner.machine import hardware
 from tests.commands.tune.played import FACTS_OF_ALL, Played
 from tests.in_process import SMALL, typed
 
@@ -145,7 +145,7 @@ def test_batchnorm_over_the_ranks_shares_is_a_class_of_its_own(tmp_path, monkeyp
 @pytest.mark.parametrize("measured", [0, 2])
 def test_micro_batches_that_cannot_fit_are_not_tried(tmp_path, monkeypatch, measured):
     """``measured``: how many of the numbers of micro-batches run; more samples at once run out of memory."""
-    monkeypatch.setattr(memory, "memory_bytes", lambda: 700 * 2**20)
+    monkeypatch.setattr(hardware, "memory_bytes", lambda: 700 * 2**20)
     parts = {4: 200, 2: 400, 1: 800}  # MB
     made = bench(
         Played(

@@ -9,9 +9,8 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from manyheads.runner.commands.scale.repeats import ON_GPUS
 from manyheads.runner.commands.scale.simulator import catalog
-from manyheads.runner.commands.scale.simulator.interval import PER_DOUBLING, TAIL, Range
+from manyheads.runner.commands.scale.simulator.interval import ON_GPUS, PER_DOUBLING, TAIL, Range
 from manyheads.runner.commands.scale.simulator.predict import Measured, Prediction, predict
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config.lookup import read_option
