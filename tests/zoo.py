@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.data.data_option import CorruptSample
+from manyheads.runner.data.samples import CorruptSample
 
 
 class Noise:

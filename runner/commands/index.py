@@ -90,13 +90,15 @@ def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> Index
 
 
 def _index_address(address: Address) -> Indexed:
-    with working("reading shards", kept="no index was written") as work:
-        shards = Shards(address, own_reading(), key="folder")
-        with shards.storage, tempfile.TemporaryDirectory() as own:
-            index, path = index_stored(shards, work.advance), Path(own).resolve() / NAME
-            index_file.write(index, path)
-            with open(path, "rb") as written:
-                shards.store(NAME, written)
+    with (
+        working("reading shards", kept="no index was written") as work,
+        Shards(address, own_reading(), key="folder") as shards,
+        tempfile.TemporaryDirectory() as own,
+    ):
+        index, path = index_stored(shards, work.advance), Path(own).resolve() / NAME
+        index_file.write(index, path)
+        with open(path, "rb") as written:
+            shards.store(NAME, written)
     return _answer(address, index)
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from manyheads.runner.data.data_option import HOW_TO_TEST, Data, Dataset
+from manyheads.runner.data.data_option import HOW_TO_TEST, Data
+from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import call
 

@@ -6,7 +6,8 @@ Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_
 import gzip
 from pathlib import Path
 
-from manyheads.runner.data.data_option import Data, DataOption, Table
+from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.samples import Table
 from manyheads.runner.data.scikit_learn import data_file
 
 FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")

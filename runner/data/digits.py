@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manyheads.runner.data.data_option import Data, DataOption, ImageArrays
+from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.samples import ImageArrays
 from manyheads.runner.data.scikit_learn import data_file
 
 if TYPE_CHECKING:  # the parent, which only checks that the file exists, starts without it

@@ -12,9 +12,10 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import DataOption, Samples
+from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.links import boundary, refuse_leaving
+from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import TEXT
 from manyheads.runner.run.data_files import read_json

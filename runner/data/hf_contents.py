@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import datasets
 import numpy as np
 
-from manyheads.runner.data.data_option import Samples, TokenBlocks
 from manyheads.runner.data.hf import offline, read_folder
 from manyheads.runner.data.links import boundary
+from manyheads.runner.data.samples import Samples, TokenBlocks
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.wording import nearest

@@ -6,9 +6,10 @@ Source: https://github.com/pytorch/examples/tree/main/imagenet.
 import os
 from pathlib import Path
 
-from manyheads.runner.data.data_option import Data, DataOption, ImageFiles
+from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.imagefolder_index import EXTENSIONS, Paths, list_images
 from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.data.samples import ImageFiles
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.runner.data.data_option import Data, ImageFiles, TokenBlocks
+from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.samples import ImageFiles, TokenBlocks
 from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts
 
 

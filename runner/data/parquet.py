@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from manyheads.runner.data.data_option import Samples, TokenBlocks
 from manyheads.runner.data.links import boundary
+from manyheads.runner.data.samples import Samples, TokenBlocks
 from manyheads.runner.data.sharded import SPLITS, ShardedOption, ShardedSamples
 from manyheads.runner.data.shards.index import PARQUET
 from manyheads.runner.option.rules import whole

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow
 from pyarrow import types
 
-from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.parquet_files import fetch_ahead, line, open_parquet
 from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.samples import CorruptSample, StoredFile
 from manyheads.runner.data.shards.folders import Folder
 from manyheads.runner.errors import ConfigurationError, printable
 

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption, ImageArrays
+from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.samples import ImageArrays
 from manyheads.runner.option.rules import whole
 
 if TYPE_CHECKING:

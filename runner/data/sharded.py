@@ -24,20 +24,26 @@ from manyheads.runner.run.storage.address import Address, is_address, place_of
 SPLITS = ("train", "val", "test")
 
 
-class ShardedOption(DataOption):
-    """Declares which shards train, validate and test, and how object storage is read. ``shards``: their kind."""
+class BelowRoot:
+    """What an option and its data have in common: shards of one kind, below a root."""
+
+    shards: ClassVar[Kind]
+    root: str
+
+    @cached_property
+    def place(self) -> Path | Address:
+        """The root of the shards."""
+        return place_of(self.root, key="data.root")
+
+
+class ShardedOption(BelowRoot, DataOption):
+    """Declares which shards train, validate and test, and how object storage is read."""
 
     reads_storage = True
     steering = ("cache_folder",)
     without_effect = Reading.keys
     rules: ClassVar = {**{f"{split}_shards": TEXT for split in SPLITS}, **Reading.rules}
-    shards: ClassVar[Kind]
     root: str
-
-    @property
-    def place(self) -> Path | Address:
-        """The root of the shards."""
-        return place_of(self.root, key="data.root")
 
     @property
     def reading(self) -> Reading:
@@ -55,15 +61,9 @@ class ShardedOption(DataOption):
     def listing(self) -> Listing | None:
         if not isinstance(place := self.place, Address):
             return None
-        with self.stored(place) as (_, index):
-            return Listing([(each.name, each.size) for each in index.about.shards], index.about.digest)
-
-    @contextmanager
-    def stored(self, place: Address) -> Iterator[tuple[Shards, Index]]:
-        """A context with the shards in object storage, and their index. Raises ConfigurationError."""
-        shards = Shards(place, self.reading)
-        with shards.storage:
-            yield shards, shards.index(self.shards)
+        with Shards(place, self.reading) as shards:
+            about = shards.index(self.shards).about
+            return Listing([(each.name, each.size) for each in about.shards], about.digest)
 
     def chosen(self, split: str, names: Sequence[str]) -> list[int]:
         """Indices of the shards of a split, which may be none if it need not exist. Raises ConfigurationError."""
@@ -88,8 +88,7 @@ class ShardedOption(DataOption):
             self.check_shards(folder.names)
             yield folder
             return
-        shards = Shards(place, self.reading)
-        with shards.storage:
+        with Shards(place, self.reading) as shards:
             stored = StoredFolder(shards, self.shards)
             self.check_shards(stored.names)
             self.warn_of_small_cache(stored.index)
@@ -106,14 +105,13 @@ class ShardedOption(DataOption):
 
 
 @dataclass(kw_only=True, eq=False)
-class Sharded(Data):
+class Sharded(BelowRoot, Data):
     """Shards below ``root``; ``train_shards`` and so on are patterns of their names, with * and {a,b} or {000..123}.
 
-    ``shards``: their kind. The last five arguments are for object storage, see ``Reading``; runs that were recorded
-    before they existed, on folders, lack them.
+    The last five arguments are for object storage, see ``Reading``; runs that were recorded before they existed, on
+    folders, lack them.
     """
 
-    shards: ClassVar[Kind]
     root: str
     train_shards: str
     val_shards: str
@@ -123,11 +121,6 @@ class Sharded(Data):
     fetch_mb: float = 1
     read_ahead: int = 0
     retry_for: float | str = 1
-
-    @cached_property
-    def place(self) -> Path | Address:
-        """The root of the shards."""
-        return place_of(self.root, key="data.root")
 
     @cached_property
     def stored(self) -> Shards:

@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from manyheads.runner.data.data_option import Augmentation, Data, DataOption, ImageArrays
+from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.samples import Augmentation, ImageArrays
 from manyheads.runner.option.rules import whole
 
 

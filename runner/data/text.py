@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from manyheads.runner.data.corpus import Files, below, split_of, standard_library
-from manyheads.runner.data.data_option import Data, DataOption, TokenBlocks
+from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.links import boundary
+from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.data.tokenizing import Bytes, tokens, vocabulary
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import number, whole

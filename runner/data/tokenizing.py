@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.data.corpus import Files
-from manyheads.runner.data.data_option import TokenBlocks
 from manyheads.runner.data.links import content_of
+from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run.files import in_turn, whole_file, write_whole

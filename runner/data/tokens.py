@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import Dataset, TokenBlocks
 from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.samples import Dataset, TokenBlocks
 from manyheads.runner.data.sharded import SPLITS, Sharded, ShardedOption
 from manyheads.runner.data.shards.files import BLOCK
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder

@@ -6,7 +6,8 @@ Source: https://pytorch.org/vision/stable/datasets.html.
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.runner.data.data_option import Augmentation, Data, DataOption, TorchvisionFiles
+from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.samples import Augmentation, TorchvisionFiles
 from manyheads.runner.errors import ConfigurationError
 
 

@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from manyheads.runner.data.data_option import CorruptSample
 from manyheads.runner.data.imagefolder import ImageFolder
 from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.rank.rng import seed_sample
+from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import SIDE
 from tests.in_process import config, small, train

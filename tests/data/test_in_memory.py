@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.nn.functional import pad
 
-from manyheads.runner.data.data_option import Augmentation
 from manyheads.runner.data.keys import sample_keys
 from manyheads.runner.data.rank import in_memory as memory
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.data.rank.splits import Transformed
+from manyheads.runner.data.samples import Augmentation
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train
 

@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from torchvision import transforms
 
-from manyheads.runner.data.data_option import CorruptSample
 from manyheads.runner.data.rank.crops import CropView, crop_view, evaluation_view, training_view
 from manyheads.runner.data.rank.photos import Photos, Picture, shown
 from manyheads.runner.data.rank.rng import seed_sample
+from manyheads.runner.data.samples import CorruptSample
 
 
 def seen(path: Path, draw: Callable[[int, int, int], CropView], size: int) -> torch.Tensor:

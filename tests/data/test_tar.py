@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from manyheads.runner.data.data_option import CorruptSample
 from manyheads.runner.data.rank.splits import build_split
+from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import crops
 from tests.data.tar.conftest import samples, write_tar

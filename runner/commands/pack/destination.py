@@ -77,8 +77,7 @@ def _folder(folder: Path) -> Iterator[Destination]:
 
 @contextmanager
 def _stored(address: Address) -> Iterator[Destination]:
-    shards = Shards(address, own_reading(), key="shards")
-    with shards.storage, tempfile.TemporaryDirectory() as own:
+    with Shards(address, own_reading(), key="shards") as shards, tempfile.TemporaryDirectory() as own:
         if shards.objects:
             first = next(iter(shards.objects))
             raise ConfigurationError.at("shards", address, f" already has objects, such as {first}. Name a new one.")

@@ -5,8 +5,9 @@ from typing import Any
 
 from manyheads.runner.commands.pack.answer import Settings, Written
 from manyheads.runner.commands.pack.destination import Destination
-from manyheads.runner.data.data_option import Data, TokenBlocks
+from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.indexing import add_file
+from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.data.shards.blocks import BlockTable
 from manyheads.runner.data.shards.files import LocalFile
 from manyheads.runner.data.shards.index import TOKENS

@@ -8,11 +8,11 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from manyheads.runner.data.data_option import CorruptSample, Dataset
 from manyheads.runner.data.keys import alternating_keys, copy_keys, sample_keys
 from manyheads.runner.data.rank.mixing import Mix, Partners
 from manyheads.runner.data.rank.rng import GENERATORS, restored, seed_sample
 from manyheads.runner.data.rank.sampler import BatchIndices
+from manyheads.runner.data.samples import CorruptSample, Dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 

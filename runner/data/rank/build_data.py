@@ -4,7 +4,7 @@ import inspect
 from typing import Any, NamedTuple
 
 from manyheads.runner.data.custom import Custom
-from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption, Dataset
+from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import build_order
 from manyheads.runner.data.partition import KEYS
@@ -15,6 +15,7 @@ from manyheads.runner.data.rank.mixing import build_mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
+from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import OPTION, TARGET, call, refuse_unfit, signature
 from manyheads.runner.option.sections import TrainerSection

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.data_option import Dataset
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.rng import get_state, seed_sample, set_state
+from manyheads.runner.data.samples import Dataset
 from manyheads.runner.parallel.rank.structure import map_tensors
 
 MOST_SAMPLES = 20_000  # of a split that are read; evenly spaced if there are more

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from manyheads.runner.data.data_option import Augmentation, Table, TokenBlocks
+from manyheads.runner.data.samples import Augmentation, Table, TokenBlocks
 
 PLAIN = Augmentation()
 AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch: 10,000 images of 224 pixels would take 1.5 GB

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 from torchvision.transforms.v2 import functional
 
-from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
 from manyheads.runner.data.rank.jpeg import Size, decode
 from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.samples import CorruptSample, StoredFile
 
 # Not all that Pillow reads: it would pass PostScript, whatever the file is called, to an external program, Ghostscript.
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")

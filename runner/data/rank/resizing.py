@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from manyheads.runner.data.data_option import Dataset
+from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.sections import TrainerSection
 

@@ -8,10 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.data_option import (
-    HOW_TO_TEST,
-    Data,
-    DataOption,
+from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
+from manyheads.runner.data.partition import ChosenSamples, Partition
+from manyheads.runner.data.rank import torchvision as torchvision_files
+from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
+from manyheads.runner.data.rank.rng import GENERATORS
+from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.samples import (
     Dataset,
     ImageArrays,
     ImageFiles,
@@ -20,11 +23,6 @@ from manyheads.runner.data.data_option import (
     TokenBlocks,
     TorchvisionFiles,
 )
-from manyheads.runner.data.partition import ChosenSamples, Partition
-from manyheads.runner.data.rank import torchvision as torchvision_files
-from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
-from manyheads.runner.data.rank.rng import GENERATORS
-from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.runner.data.data_option import CorruptSample, StoredFile
+from manyheads.runner.data.samples import CorruptSample, StoredFile
 from manyheads.runner.data.tar import CLASS, IMAGES, TEXTS
 from manyheads.runner.data.tar.members import Samples
 from manyheads.runner.errors import ConfigurationError

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.data_option import TokenBlocks
+from manyheads.runner.data.samples import TokenBlocks
 
 NO_LABEL = -100  # which the loss ignores
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.runner.data.data_option import ImageArrays, TorchvisionFiles
 from manyheads.runner.data.links import boundary, content_of
+from manyheads.runner.data.samples import ImageArrays, TorchvisionFiles
 from manyheads.runner.data.torchvision import KNOWN, evidence, missing
 from manyheads.runner.run.files import in_turn
 

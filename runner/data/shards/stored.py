@@ -54,7 +54,7 @@ class Reading:
 
 
 class Shards:
-    """The shards below an address. ``key``: the one that names it, for errors.
+    """The shards below an address; as a context, closed at its end. ``key``: what names the address, for errors.
 
     Raises ConfigurationError if object storage cannot be used.
     """
@@ -65,6 +65,12 @@ class Shards:
             self.storage = Storage(address, retry_for=reading.retry_for, cache=reading.cache)
         except StorageError as error:
             raise self.failed(error) from None
+
+    def __enter__(self) -> "Shards":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.storage.close()
 
     @cached_property
     def objects(self) -> dict[str, Object]:

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import Samples, StoredFile, TokenBlocks
 from manyheads.runner.data.links import boundary, content_of
+from manyheads.runner.data.samples import Samples, StoredFile, TokenBlocks
 from manyheads.runner.data.sharded import ShardedOption, ShardedSamples
 from manyheads.runner.data.shards.index import TAR, Index
+from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, open_index, state_of
 from manyheads.runner.data.tar.stored import StoredSamples
@@ -55,8 +56,8 @@ class TarOption(ShardedOption):
         if isinstance(place := self.place, Path):
             yield open_index(place, advance)
             return
-        with self.stored(place) as (_, index):
-            yield index
+        with Shards(place, self.reading) as shards:
+            yield shards.index(self.shards)
 
 
 @dataclass(kw_only=True, eq=False)

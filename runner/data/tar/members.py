@@ -9,9 +9,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from manyheads.runner.data.data_option import CorruptSample, StoredFile
 from manyheads.runner.data.links import MOST_BYTES, boundary, opened
 from manyheads.runner.data.read_ahead import ReadAhead
+from manyheads.runner.data.samples import CorruptSample, StoredFile
 from manyheads.runner.data.shards.index import CONTENTS, HEADERS, Index, crc
 from manyheads.runner.data.tar.walk import BLOCK, Unsound, is_header, members
 from manyheads.runner.errors import ConfigurationError, printable

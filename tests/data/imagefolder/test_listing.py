@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from manyheads.runner.data.data_option import CorruptSample
 from manyheads.runner.data.imagefolder import ImageFolder, class_names
 from manyheads.runner.data.imagefolder_index import Paths, list_images, scan
 from manyheads.runner.data.rank.build_data import build_dataset
+from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 

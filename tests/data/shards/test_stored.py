@@ -266,8 +266,8 @@ def test_rows_that_name_files_are_refused(s3, tmp_path):
     import pyarrow.parquet
 
     from manyheads.runner.commands.index import write_index
-    from manyheads.runner.data.data_option import CorruptSample
     from manyheads.runner.data.rank.build_data import build_data
+    from manyheads.runner.data.samples import CorruptSample
 
     (tmp_path / "rows").mkdir()
     table = pyarrow.table({"image": [{"bytes": None, "path": "/etc/passwd"}], "label": [0]})

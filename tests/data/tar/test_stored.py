@@ -98,7 +98,8 @@ def test_several_ranks_take_each_sample_once(root, s3, packed, tmp_path):
 
 def test_index_of_an_address_names_what_is_wrong(s3, tmp_path):
     s3.put(f"{tmp_path.name}/train.tar", b"no tar at all" * 100)
-    shards = Shards(Address(f"s3://bucket/{tmp_path.name}"), own_reading())
-    with shards.storage, pytest.raises(ConfigurationError, match=r"the shard train.tar: it is not a tar archive"):
+    address = Address(f"s3://bucket/{tmp_path.name}")
+    said = r"the shard train.tar: it is not a tar archive"
+    with Shards(address, own_reading()) as shards, pytest.raises(ConfigurationError, match=said):
         index_stored(shards, lambda: None)
     assert s3.names(tmp_path.name) == [f"{tmp_path.name}/train.tar"]

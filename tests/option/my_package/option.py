@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption, ImageArrays
+from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.samples import ImageArrays
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.rules import number, whole

@@ -1,0 +1,139 @@
+"""The kinds of samples that data provides, as plain values; ``rank/`` turns them into batches on the device.
+
+Neither this module nor the options' modules import torch, so the parent can check an option before any rank starts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from manyheads.runner.data.read_ahead import ReadAhead
+
+if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
+    import numpy as np
+
+
+class CorruptSample(Exception):
+    """A sample that cannot be read; ``path`` says which."""
+
+    def __init__(self, path: str, reason: object):
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+
+class StoredFile(bytes):
+    """The content of a file that is part of a larger one, such as an archive. ``origin``: says which, for messages."""
+
+    origin: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How images in memory are augmented if ``augment`` is "crop_flip".
+
+    ``shift``: at most this many pixels in each direction, None for an eighth of a side; ``padding``: what fills the
+    edge, "zeros" or "reflect". ``flip``: "none"; "random", half of the time; or "alternating", every other epoch, a
+    random half of the images in the first one (Jordan 2024, https://arxiv.org/abs/2404.00498).
+    """
+
+    shift: int | None = None
+    padding: str = "zeros"
+    flip: str = "random"
+
+
+@dataclass(frozen=True)
+class ImageArrays:
+    """Images that fit into memory, resized to squares of ``image_size`` pixels per side.
+
+    images: (N, C, H, W) uint8, C = 1 or 3; targets: (N,) int64 class numbers, or whatever the task needs, such as masks
+    (N, H, W). ``augment``: "none", or "crop_flip": random shifts and horizontal flips, as ``augmentation`` says.
+    ``classes``: class names, if known.
+    """
+
+    images: "np.ndarray"
+    targets: "np.ndarray"
+    image_size: int
+    augment: str = "none"
+    classes: Sequence[str] | None = None
+    augmentation: Augmentation = Augmentation()
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files, decoded on demand and cropped to squares of ``image_size`` pixels per side.
+
+    ``paths``: the files' paths, or their contents; ``targets``: their class numbers. ``train``: crops are random, and
+    flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
+    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square. ``within``:
+    the boundary that files must be in (``links.boundary``), None for any place.
+    """
+
+    paths: "Sequence[str | bytes]"
+    targets: Sequence[int]
+    image_size: int
+    train: bool
+    classes: Sequence[str] | None = None
+    train_size: int | None = None
+    resize: int | None = None
+    within: str | None = None
+
+
+@dataclass(frozen=True)
+class TorchvisionFiles:
+    """A data set that torchvision reads from ``root``, downloading it if necessary.
+
+    ``name``: of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
+    """
+
+    name: str
+    root: Path
+    train: bool
+    download: bool
+    image_size: int
+    augment: str
+    augmentation: Augmentation = Augmentation()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of numbers and the values to predict. features: (N, F) float32; targets: (N,)."""
+
+    features: "np.ndarray"
+    targets: "np.ndarray"
+
+
+@dataclass(frozen=True)
+class TokenBlocks:
+    """A text, cut into samples of ``block_size`` tokens.
+
+    tokens: (N,), of any integer dtype; may be memory-mapped, or a ``Row``, which only takes slices. ``digest``: their
+    sha256, over all splits that are read from one file; ``read_ahead``: fetches blocks before they are needed.
+    """
+
+    tokens: "np.ndarray"
+    block_size: int
+    digest: str
+    read_ahead: ReadAhead | None = None
+
+
+class Dataset(Protocol):
+    """A map-style data set, collated by its own ``collate_fn(samples)`` if it has one, else by torch's default.
+
+    For classification, item i is (image (C, H, W), class number). uint8 images are scaled and normalized on the device;
+    float images are used unchanged. A data set in memory may also offer ``batch(indices, keys)``, which returns a whole
+    batch, with a random key for each sample; if its ``alternates`` is true, the lowest bits of the keys are drawn once
+    per sample, and change from epoch to epoch. One with ``image_size`` and ``resize(side)`` (None for the full size)
+    supports progressive resizing. ``draws_from``: the generators that a sample may draw from, some of "torch",
+    "random" and "numpy"; these are seeded for each sample, all three if it has no such attribute.
+
+    What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
+    ``preprocess``, how an image becomes a sample (``serve/description.py``); for float images ``mean`` and ``std``.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any: ...
+
+
+Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Dataset
