@@ -15,6 +15,7 @@ from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.progress import keeping
+from manyheads.runner.run.refused_run import clear_refused
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.formats import chosen
 from manyheads.runner.trust.trust_store import split_typed
@@ -50,7 +51,7 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     try:
         freeze(folder, composed, trust=trust, folders=folders)
     except ConfigurationError:
-        folder.clear_refused()
+        clear_refused(folder)
         raise
     print(f"evaluating the {which} weights of {past.folder}", flush=True)
     try:

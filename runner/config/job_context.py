@@ -56,7 +56,9 @@ def job() -> Iterator[RunFolder]:
         if in_sweep():
             report(error)
             raise
-        folder.clear_refused()
+        from manyheads.runner.run.refused_run import clear_refused  # few runs need it
+
+        clear_refused(folder)
         raise Ended(error.exit_code, error) from error
     except OSError as error:
         if (lost := lost_output(error)) is None:

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
@@ -14,15 +13,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places, seal, yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_bytes, read_json
-from manyheads.runner.run.files import (
-    exclusive,
-    make_folder,
-    matching,
-    remove,
-    remove_if_empty,
-    remove_leftovers,
-    write_whole,
-)
+from manyheads.runner.run.files import exclusive, make_folder, matching, remove, remove_leftovers, write_whole
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check, right
 from manyheads.runner.run.ledger import NAME as LEDGER
@@ -112,39 +103,8 @@ class RunFolder:
     def holds_run(self) -> bool:
         return self.config.exists() or (self.path / ".hydra").exists()
 
-    def clear_refused(self) -> None:
-        """Remove what was written for a run that was then refused, so that the corrected one may have the folder.
-
-        That includes a run that its ranks refused before the first update; any other frozen run stays.
-        """
-        if self.config.exists() and not self._was_refused_by_ranks():
-            return
-        if self.config.exists():
-            self._remove_frozen()
-        remove(self.composed.parent)
-        for log in matching(self.path, "*.log"):
-            if not log.stat().st_size:
-                remove(log)
-        remove_if_empty(self.path)
-        for parent in takewhile(lambda each: Path.cwd() in each.parents, self.path.parents):
-            remove_if_empty(parent)
-
-    def _was_refused_by_ranks(self) -> bool:
-        result = self.read_result() or {}
-        error = result.get("error") or {}
-        is_refusal = error.get("type") == ConfigurationError.__name__ and result.get("steps") == 0
-        return is_refusal and not self.last_checkpoint.exists()
-
-    def _remove_frozen(self) -> None:
-        """Remove what freezing, recording and starting a run wrote, but no folder that held older files."""
-        frozen = self.config.stat().st_mtime_ns
-        folders = (self.code, self.logs, self.tensorboard, self.pictures, self.checkpoints)
-        new = [folder for folder in folders if _is_new(folder, since=frozen)]
-        files = (self.provenance, self.code_diff, self.result, self.description, self.log, self.path / seal.NAME)
-        for path in (*new, *files, *self._tables(), self.gpu, self.host, self.config):
-            remove(path)
-
-    def _tables(self) -> tuple[Path, ...]:
+    @property
+    def tables(self) -> tuple[Path, ...]:
         """The tables that ranks write row by row, and truncate when a run is resumed."""
         return self.steps, self.epochs, self.evaluations, self.samples, self.skipped, self.spikes
 
@@ -237,7 +197,7 @@ class RunFolder:
 
     def sync_tables(self) -> None:
         """Sync the rows written so far, so that they survive a power cut like the checkpoint that relies on them."""
-        for path in self._tables():
+        for path in self.tables:
             with suppress(FileNotFoundError), open(path, "rb", opener=no_link) as file:
                 os.fsync(file.fileno())
 
@@ -281,7 +241,7 @@ class RunFolder:
 
     def digests(self) -> dict[str, str]:
         """sha256 of the files that describe a finished run, so that an edited folder is noticed."""
-        paths = [self.config, self.provenance, self.code_diff, *self._tables()]
+        paths = [self.config, self.provenance, self.code_diff, *self.tables]
         return {p.name: hashlib.sha256(read_bytes(p, most=MOST_TABLE_BYTES)).hexdigest() for p in paths if p.exists()}
 
 
@@ -293,13 +253,6 @@ def _settled(path: Path) -> Path:
             if (above / LEDGER).is_file():
                 return above.resolve() / typed.relative_to(above)
     return found
-
-
-def _is_new(folder: Path, *, since: int) -> bool:
-    """Whether all files in it were written since then, in nanoseconds since 1970."""
-    with suppress(FileNotFoundError), Folder(folder) as held:
-        return all(S_ISDIR(status.st_mode) or status.st_mtime_ns >= since for _, status in held.walk())
-    return True
 
 
 def without_format(config: dict) -> dict:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -121,63 +120,6 @@ def test_knows_whether_it_holds_a_run(tmp_path, folder):
     assert not RunFolder(tmp_path / "other").holds_run()
     (tmp_path / "other" / ".hydra").mkdir()  # what any Hydra application leaves
     assert RunFolder(tmp_path / "other").holds_run()
-
-
-class TestClearRefused:
-    """A refused run leaves nothing of its own, and everything that was there before."""
-
-    def refused(self, path: Path) -> RunFolder:
-        (path / ".hydra").mkdir(parents=True)
-        (path / ".hydra" / "config.yaml").write_text("seed: 1\n")
-        (path / "run.log").touch()
-        return RunFolder(path)
-
-    def test_removes_what_hydra_wrote(self, tmp_path):
-        self.refused(tmp_path / "run").clear_refused()
-        assert names(tmp_path) == []
-
-    def test_keeps_the_files_of_others(self, tmp_path):
-        folder = self.refused(tmp_path / "run")
-        (folder.path / "notes.log").write_text("mine")
-        folder.clear_refused()
-        assert names(folder.path) == ["notes.log"]
-
-    def refused_by_ranks(self, path: Path, **result: Any) -> RunFolder:
-        folder = self.refused(path)
-        folder.write_config(CONFIG)
-        for name in ("code/a.py", "logs/rank_0.log", "steps.csv", "host.csv", "provenance.json", "run.log"):
-            (path / name).parent.mkdir(exist_ok=True)
-            (path / name).write_text("{}")
-        error = {"type": "ConfigurationError", "message": "no such class"}
-        folder.write_json(folder.result, {"status": "failed", "steps": 0, "error": error, **result})
-        return folder
-
-    def test_removes_a_run_that_its_ranks_refused(self, tmp_path):
-        self.refused_by_ranks(tmp_path / "run").clear_refused()
-        assert names(tmp_path) == []
-
-    def test_keeps_folders_in_which_something_was_before(self, tmp_path):
-        (tmp_path / "run" / "code").mkdir(parents=True)
-        (tmp_path / "run" / "code" / "mine.py").write_text("1")
-        os.utime(tmp_path / "run" / "code" / "mine.py", (1, 1))
-        folder = self.refused_by_ranks(tmp_path / "run")
-        folder.clear_refused()
-        assert names(folder.path) == ["code"]
-        assert (folder.code / "mine.py").read_text() == "1"
-        assert not folder.holds_run()
-
-    @pytest.mark.parametrize("result", [{"steps": 3}, {"error": {"type": "RuntimeError"}}, {"error": None}])
-    def test_keeps_a_run_that_began_or_failed(self, tmp_path, result):
-        folder = self.refused_by_ranks(tmp_path / "run", **result)
-        folder.clear_refused()
-        assert folder.config.exists()
-        assert folder.read_result()["status"] == "failed"
-
-    def test_keeps_a_run(self, tmp_path):
-        folder = self.refused(tmp_path / "run")
-        folder.write_config(CONFIG)
-        folder.clear_refused()
-        assert names(folder.path) == [".hydra", "run.log", "run.yaml", "seal.json"]
 
 
 def test_a_finished_run_has_every_file(finished_run):

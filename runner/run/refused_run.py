@@ -1,0 +1,51 @@
+"""Removes what was written for a run that was then refused, so that the corrected one may have the folder."""
+
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from stat import S_ISDIR
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import seal
+from manyheads.runner.run.files import matching, remove, remove_if_empty
+from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def clear_refused(folder: RunFolder) -> None:
+    """Remove what a refused run left, also one that its ranks refused before the first update; others stay."""
+    if folder.config.exists() and not _was_refused_by_ranks(folder):
+        return
+    if folder.config.exists():
+        _remove_frozen(folder)
+    remove(folder.composed.parent)
+    for log in matching(folder.path, "*.log"):
+        if not log.stat().st_size:
+            remove(log)
+    remove_if_empty(folder.path)
+    for parent in takewhile(lambda each: Path.cwd() in each.parents, folder.path.parents):
+        remove_if_empty(parent)
+
+
+def _was_refused_by_ranks(folder: RunFolder) -> bool:
+    result = folder.read_result() or {}
+    error = result.get("error") or {}
+    is_refusal = error.get("type") == ConfigurationError.__name__ and result.get("steps") == 0
+    return is_refusal and not folder.last_checkpoint.exists()
+
+
+def _remove_frozen(run: RunFolder) -> None:
+    """Remove what freezing, recording and starting a run wrote, but no folder that held older files."""
+    frozen = run.config.stat().st_mtime_ns
+    folders = (run.code, run.logs, run.tensorboard, run.pictures, run.checkpoints)
+    new = [folder for folder in folders if _is_new(folder, since=frozen)]
+    files = (run.provenance, run.code_diff, run.result, run.description, run.log, run.path / seal.NAME)
+    for path in (*new, *files, *run.tables, run.gpu, run.host, run.config):
+        remove(path)
+
+
+def _is_new(folder: Path, *, since: int) -> bool:
+    """Whether all files in it were written since then, in nanoseconds since 1970."""
+    with suppress(FileNotFoundError), Folder(folder) as held:
+        return all(S_ISDIR(status.st_mode) or status.st_mtime_ns >= since for _, status in held.walk())
+    return True
