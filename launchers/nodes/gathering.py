@@ -14,7 +14,6 @@ from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.files import remove
-from manyheads.runner.run.frozen import value_digests
 from manyheads.runner.run.run_folder import RunFolder
 
 RETRY_SECONDS = 5.0  # before an agent is restarted on a machine that was lost
@@ -36,10 +35,11 @@ class Gathering:
         self._again: dict[str, float] = {}
         self._nodes: list[Node] = []
         self._has_run = self.is_lenient = False  # lenient: machines are only examined
-        self._signature = value_digests(folder.read_config())
+        self._digests: dict[str, str] = {}  # of the values of the run's config
 
     def gather(self, job: Job) -> list[Node]:
         """Wait until enough machines have connected. Raises RunFailed, ConfigurationError or Interrupted."""
+        self._digests = {} if job.run is None else job.run.digests()
         deadline = time.monotonic() + self.settings.start_timeout
         enough = None
         while True:
@@ -140,7 +140,7 @@ class Gathering:
         self._nodes = [node for node in self._nodes if node.is_connected and node.heard > heard]
         while (node := self.meeting.next_arrival(seconds)) is not None:
             seconds = 0.0
-            why = None if self.is_lenient else refused(node) or other_config(node, self._signature)
+            why = None if self.is_lenient else refused(node) or other_config(node, self._digests)
             if why is not None:
                 node.send({"do": "refuse", "why": why})
                 node.channel.close()

@@ -21,10 +21,10 @@ from manyheads.runner.machine import addresses
 RETRY_SECONDS = 0.5
 
 
-def join(launcher: LauncherOption, signature: dict[str, str]) -> None:
+def join(launcher: LauncherOption, digests: dict[str, str]) -> None:
     """Take part, until it ends, in the run at the rendezvous that the launcher names.
 
-    ``signature``: a digest of each value of the config that was typed here, by key.
+    ``digests``: of the config that was typed here, ``RunConfig.digests``.
 
     Raises ConfigurationError if that is a different run; RunFailed or Interrupted as the run itself does.
     """
@@ -37,7 +37,7 @@ def join(launcher: LauncherOption, signature: dict[str, str]) -> None:
     host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
     link = _connected(host, port, settings)
     print(f"machine {socket.gethostname()} joins the run of {settings.rendezvous}", flush=True)
-    serve(link, name=socket.gethostname(), interface=settings.interface, signature=signature)
+    serve(link, name=socket.gethostname(), interface=settings.interface, signature=digests)
     if link.refusal is not None:
         raise ConfigurationError(link.refusal)
     if link.outcome is None:
@@ -79,7 +79,7 @@ OWN = {"launcher.threads_per_rank", "launcher.wait_policy"}  # may differ betwee
 def other_config(node: Node, own: dict[str, str]) -> str | None:
     """Why a machine's config differs from this run's; None if it does not, or if none was typed there.
 
-    ``own``: a digest of each value of the run's config, by key.
+    ``own``: ``RunConfig.digests`` of the run.
     """
     if (theirs := node.described.get("signature")) is None:
         return None

@@ -23,7 +23,6 @@ from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
-from manyheads.runner.run.frozen import value_digests
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.storage.address import Address, is_address
@@ -73,14 +72,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     if (folder.path / "multirun.yaml").exists():
         raise ConfigurationError(f"{folder}: this sweep has no ledger, or ended while it was being planned.")
     if (result := folder.completed()) is not None:
-        scratch.sweep_all()  # as every start of a run does
-        config = folder.read_config()
-        longer = command(folder, config)
-        print(f"{folder} is already complete: {result.get('steps', 0)} steps. Its results are in {folder.result.name}.")
-        print(f"To train longer, in a new folder: {longer}")
-        if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):
-            refuse_untrusted_run(folder, packages)
-            store_rest(folder, RunConfig.read(folder).checkpoint)
+        _conclude(folder, packages, steps=result.get("steps", 0))
         return Result.of(path)
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
@@ -89,7 +81,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
         run = RunConfig.read(folder)
-        join(run.launcher, value_digests(run.written))
+        join(run.launcher, run.digests())
         return None
     try:
         with log_file(folder.log) if folder.path.is_dir() else nullcontext():
@@ -98,6 +90,18 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         reason.answer = result_if_any(folder.path)
         raise
     return Result.of(path)
+
+
+def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None:
+    """Say how to train a complete run longer, and store the rest of its mirror. Raises ConfigurationError."""
+    scratch.sweep_all()  # as every start of a run does
+    config = folder.read_config()
+    longer = command(folder, config)
+    print(f"{folder} is already complete: {steps} steps. Its results are in {folder.result.name}.")
+    print(f"To train longer, in a new folder: {longer}")
+    if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):
+        refuse_untrusted_run(folder, packages)
+        store_rest(folder, RunConfig.read(folder).checkpoint)
 
 
 def _fetched(address: str) -> Path:

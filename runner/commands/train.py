@@ -71,18 +71,16 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
         hydras = HydraConfig.get()
         if not origin.started:  # otherwise this is a job of the sweep that is listed there
             origin.started.append(folder.path)
+        folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
         if is_met_elsewhere(config.get("launcher", {})):
             from manyheads.launchers.nodes.joining import join  # few runs need it
-            from manyheads.runner.run.frozen import value_digests
 
-            folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
             run = checked(config, trust=origin.trust, folders=folders)
-            join(run.launcher, value_digests(run.written))
+            join(run.launcher, run.digests())
             return None
         if is_planned := in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
             refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)
         if not is_planned:
-            folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
             check_experiment(hydras.overrides.task, folders)
             early = None if in_sweep() else refuse_early
             freeze(folder, config, trust=origin.trust, folders=folders, check=early)

@@ -11,6 +11,7 @@ from manyheads.runner.option.locate import Section
 from manyheads.runner.option.sections import CheckpointSection, FixedSection, ParametersSection, TrainerSection
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import digest_of
 
 if TYPE_CHECKING:  # the groups' base classes, which option/declared.py names
     from manyheads.launchers.launcher_option import LauncherOption
@@ -81,6 +82,12 @@ class RunConfig:
         merged = {name: {**self.written[name], **values} for name, values in sections.items()}
         typed = {name: _typed(name, section) for name, section in merged.items()}
         return replace(self, **typed, written={**self.written, **merged})
+
+    def digests(self) -> dict[str, str]:
+        """A digest of each value, by dotted key: machines compare by them whether they run the same config."""
+        from manyheads.runner.run.frozen import flatten  # only runs on several machines need it
+
+        return {key: digest_of(value) for key, value in flatten(self.written).items()}
 
     @property
     def as_planned(self) -> ResultJson:

@@ -11,7 +11,6 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.run_folder import without_format
-from manyheads.runner.run.seal import digest_of
 
 Flat = dict[str, Any]  # a config by dotted keys, lists as values
 MOST_BYTES = 2**20
@@ -89,8 +88,3 @@ def flatten(section: Mapping[str, Any], prefix: str = "") -> Flat:
         else:
             flat[f"{prefix}{name}"] = value
     return flat
-
-
-def value_digests(config: Mapping[str, Any]) -> dict[str, str]:
-    """A digest of each value in a config, by dotted key."""
-    return {key: digest_of(value) for key, value in flatten(config).items()}

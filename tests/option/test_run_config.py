@@ -68,6 +68,13 @@ def test_it_never_changes():
     assert run.written == before
 
 
+def test_digests_differ_where_values_do():
+    run = typed("parallel=ddp", "logger=[csv,tensorboard]")
+    own, others = run.digests(), run.changed(trainer={"epochs": 3}).digests()
+    assert {"seed", "trainer.epochs", "logger.tensorboard._target_"} <= own.keys() == others.keys()
+    assert {key for key in own if own[key] != others[key]} == {"trainer.epochs"}
+
+
 def test_what_is_written_is_what_is_read(tmp_path):
     run, folder = typed("logger=[csv,tensorboard]", "metrics=[f1]"), RunFolder(tmp_path)
     folder.write_config(run.written)

@@ -29,7 +29,6 @@ from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
-from manyheads.runner.run.frozen import value_digests
 from manyheads.runner.run.heartbeat import FAILED, PLACE, RUNNING, Heartbeat
 from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
@@ -81,8 +80,8 @@ def test_as_many_ranks_as_can_share_the_batch(
 
 
 def test_configs_are_compared_by_key():
-    own = value_digests({"optimizer": {"lr": 0.1, "momentum": 0.9}, "launcher": {"threads_per_rank": 4}, "seed": 1})
-    theirs = value_digests({"optimizer": {"lr": 0.2, "momentum": 0.9}, "launcher": {"threads_per_rank": 8}})
+    own = {"optimizer.lr": "a", "optimizer.momentum": "b", "launcher.threads_per_rank": "c", "seed": "d"}
+    theirs = {"optimizer.lr": "e", "optimizer.momentum": "b", "launcher.threads_per_rank": "f"}
     assert other_config(Machine("node2", signature=own), own) is None  # type: ignore[arg-type]
     assert other_config(Machine("node2", signature=None), own) is None  # type: ignore[arg-type]
     said = other_config(Machine("node2", signature=theirs), own)  # type: ignore[arg-type]
