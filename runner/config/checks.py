@@ -14,34 +14,10 @@ from manyheads.runner.run.storage.address import Address
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record them
 
 
-def check_graphs(trainer: TrainerSection) -> None:
-    """Raises ConfigurationError if trainer.compile does not work with its units or with accumulation."""
-    mode, accumulation = trainer.compile, trainer.grad_accumulation
-    if trainer.compile_units and (reason := too_old("2.8")):  # earlier ones compile each block, at most 8
-        raise ConfigurationError(
-            f"trainer.compile_units: {reason}. Or set it to [], and compile the whole model.",
-            key="trainer.compile_units",
-        )
-    if trainer.compile_units and mode in ("none", *CUDA_GRAPHS):
-        reason = "nothing is compiled" if mode == "none" else "CUDA graphs capture a whole model"
-        raise ConfigurationError(
-            f"trainer.compile_units: with trainer.compile={mode} {reason}. Set trainer.compile to default "
-            "or max-autotune-no-cudagraphs, or trainer.compile_units to [].",
-            key="trainer.compile_units",
-        )
-    if trainer.device == "cuda" and mode in CUDA_GRAPHS and accumulation > 1:
-        raise ConfigurationError.at(
-            "trainer.compile",
-            mode,
-            f": its CUDA graphs overwrite the gradients of the previous micro-batch, and "
-            f"trainer.grad_accumulation is {accumulation}. Set it to 1, or trainer.compile=default or "
-            "max-autotune-no-cudagraphs.",
-        )
-
-
 def check_trainer(run: RunConfig) -> None:
     """Raises ConfigurationError for training features that do not work with each other or with the strategy."""
     trainer = run.trainer
+    _check_graphs(trainer)
     if math.isfinite(trainer.clip_norm) and math.isfinite(trainer.clip_value):
         raise ConfigurationError.at(
             "trainer.clip_norm",
@@ -79,6 +55,31 @@ def check_trainer(run: RunConfig) -> None:
     if trainer.verify_every:
         _check_verification(run)
     _check_average(run)
+
+
+def _check_graphs(trainer: TrainerSection) -> None:
+    """Raises ConfigurationError if trainer.compile does not work with its units or with accumulation."""
+    mode, accumulation = trainer.compile, trainer.grad_accumulation
+    if trainer.compile_units and (reason := too_old("2.8")):  # earlier ones compile each block, at most 8
+        raise ConfigurationError(
+            f"trainer.compile_units: {reason}. Or set it to [], and compile the whole model.",
+            key="trainer.compile_units",
+        )
+    if trainer.compile_units and mode in ("none", *CUDA_GRAPHS):
+        reason = "nothing is compiled" if mode == "none" else "CUDA graphs capture a whole model"
+        raise ConfigurationError(
+            f"trainer.compile_units: with trainer.compile={mode} {reason}. Set trainer.compile to default "
+            "or max-autotune-no-cudagraphs, or trainer.compile_units to [].",
+            key="trainer.compile_units",
+        )
+    if trainer.device == "cuda" and mode in CUDA_GRAPHS and accumulation > 1:
+        raise ConfigurationError.at(
+            "trainer.compile",
+            mode,
+            f": its CUDA graphs overwrite the gradients of the previous micro-batch, and "
+            f"trainer.grad_accumulation is {accumulation}. Set it to 1, or trainer.compile=default or "
+            "max-autotune-no-cudagraphs.",
+        )
 
 
 def _check_average(run: RunConfig) -> None:

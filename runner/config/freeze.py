@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from manyheads.runner.config.checks import check_batch, check_graphs, check_trainer, with_checkpoint
+from manyheads.runner.config.checks import check_batch, check_trainer, with_checkpoint
 from manyheads.runner.config.lookup import OWN, Folders
 from manyheads.runner.config.schema import check
 from manyheads.runner.errors import ConfigurationError, Unavailable, warn
@@ -81,7 +81,16 @@ def completed(run: RunConfig) -> RunConfig:
         refuse_unavailable(run)
         for group in ORDER:
             run = getattr(run, group).resolved(run)
-        return _checked(run)
+        for group in ORDER:
+            if group != "data":
+                getattr(run, group).check_keys()
+                getattr(run, group).check_run(run)
+        check_batch(run)  # after Unavailable errors: a sweep skips such a job, whatever its batch
+        run = with_checkpoint(run)
+        check_trainer(run)
+        run.data.check_keys()
+        run.data.check_run(run)
+        return run
 
 
 def refuse_unavailable(run: RunConfig) -> None:
@@ -92,20 +101,6 @@ def refuse_unavailable(run: RunConfig) -> None:
     for name, entry in run.logger.items():
         if reason := entry.unavailable():
             raise Unavailable(f"logger.{name}: {reason}.", key=f"logger.{name}")
-
-
-def _checked(run: RunConfig) -> RunConfig:
-    for group in ORDER:
-        if group != "data":
-            getattr(run, group).check_keys()
-            getattr(run, group).check_run(run)
-    check_batch(run)  # after Unavailable errors: a sweep skips such a job, whatever its batch
-    run = with_checkpoint(run)
-    check_graphs(run.trainer)
-    check_trainer(run)
-    run.data.check_keys()
-    run.data.check_run(run)
-    return run
 
 
 def _with_device(run: RunConfig) -> RunConfig:

@@ -26,7 +26,6 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.build_task import build_task
-from manyheads.runner.task.rank.classification import Classification
 
 CPU_SECONDS = 10  # a constructor may take any time; the ranks then find out themselves
 SAMPLES = 2
@@ -89,7 +88,7 @@ def _optimizer(run: RunConfig) -> None:
 
 
 def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
-    """Build the model and, for images with classes, compute the loss of its outputs."""
+    """Build the model and, for images of a task with dummy targets, compute the loss of its outputs."""
     try:
         with torch.device("meta"):
             model = bare_model(run.model, data)
@@ -99,9 +98,11 @@ def _model(run: RunConfig, data: Data, *, reads: bool) -> None:
     task = build_task(run.task, data, loss=run.loss, label_smoothing=run.trainer.label_smoothing)
     task.check_model(model)
     side: Any = getattr(data, "image_size", None)
-    if reads and side is not None and isinstance(task, Classification) and run.trainer.resize_from is None:
-        with torch.no_grad(), torch.device("meta"):
-            batch = torch.zeros(SAMPLES, CHANNELS, side, side), torch.zeros(SAMPLES, dtype=torch.long)
+    if not reads or side is None or run.trainer.resize_from is not None:
+        return
+    with torch.no_grad(), torch.device("meta"):
+        if (targets := task.dummy_targets(SAMPLES)) is not None:
+            batch = torch.zeros(SAMPLES, CHANNELS, side, side), targets
             task.loss(call(model.eval(), task.inputs(batch)), batch)
 
 

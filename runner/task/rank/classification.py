@@ -68,6 +68,9 @@ class Classification(Task):
             )
         return self.criterion(outputs, batch[1])
 
+    def dummy_targets(self, count: int) -> Tensor | None:
+        return torch.zeros(count, dtype=torch.long)
+
     def mixed_loss(self, outputs: Tensor, batch: Any, partners: Any, share: float) -> Tensor:
         if getattr(self.criterion, "target_threshold", None) is None:
             return super().mixed_loss(outputs, batch, partners, share)

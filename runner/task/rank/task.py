@@ -49,6 +49,13 @@ class Task(nn.Module):
         """The loss of a batch, (): a sum or a mean, as declared by ``reduction``."""
         raise NotImplementedError
 
+    def dummy_targets(self, count: int) -> Tensor | None:
+        """Targets of ``count`` samples, to check a model's outputs before any data is read.
+
+        They are on torch's default device. None if their shape depends on the data.
+        """
+        return None
+
     def mixed_loss(self, outputs: Any, batch: Any, partners: Any, share: float) -> Tensor:
         """The loss of mixed samples, weighted with ``share`` for ``batch`` and the rest for ``partners``."""
         return self.loss(outputs, batch) * share + self.loss(outputs, partners) * (1 - share)
