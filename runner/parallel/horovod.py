@@ -124,7 +124,9 @@ class HorovodOption(ParallelOption):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
         trainer = run.trainer
         found = [*self._wrong(trainer.grad_accumulation, trainer.channels_last), *self._wrong_half(run)]
-        for wrong in (*found, *self._wrong_adasum(run, controller)):
+        if self.op == "adasum":
+            found += [*self._wrong_adasum(run, controller), *self._without_gradients(run)]
+        for wrong in found:
             raise ConfigurationError(wrong)
 
     def _wrong(self, accumulation: int, channels_last: bool) -> Iterator[str]:
@@ -165,20 +167,22 @@ class HorovodOption(ParallelOption):
             )
 
     def _wrong_adasum(self, run: RunConfig, controller: str) -> Iterator[str]:
-        """Refusals of settings for Adasum, which steps by itself, parameter by parameter, during the backward pass."""
-        if self.op != "adasum":
-            return
-        trainer, groups = run.trainer, self.num_groups
-        if (count := run.launcher.ranks) & (count - 1):
+        """Refusals of ranks and keys with which Adasum cannot run."""
+        launcher = run.launcher
+        if (count := launcher.ranks) & (count - 1):
             yield (
                 f"parallel.op=adasum needs 1, 2, 4, 8, ... ranks, not {count}. Change "
-                f"launcher.nproc_per_node={run.launcher.nproc_per_node}"
-                f"{' or the number of hosts' * bool(run.launcher.machines)}."
+                f"launcher.nproc_per_node={launcher.nproc_per_node}"
+                f"{' or the number of hosts' * bool(launcher.machines)}."
             )
         if controller == "gloo":
             yield "parallel.op=adasum needs MPI. Set launcher.controller=mpi or launcher=mpirun."
-        if groups not in ("auto", 0):
-            yield f"parallel.num_groups={groups}: parallel.op=adasum does not support groups. Set it to 0."
+        if self.num_groups not in ("auto", 0):
+            yield f"parallel.num_groups={self.num_groups}: parallel.op=adasum does not support groups. Set it to 0."
+
+    def _without_gradients(self, run: RunConfig) -> Iterator[str]:
+        """Refusals of what needs the gradients of all ranks: Adasum steps during the backward pass, without them."""
+        trainer = run.trainer
         if math.isfinite(trainer.clip_norm):
             yield f"trainer.clip_norm={trainer.clip_norm:g}: parallel.op=adasum can't clip. Set it to inf."
         if math.isfinite(trainer.clip_value):

@@ -2,7 +2,10 @@
 
 import copy
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -89,35 +92,18 @@ def twin_of(model: nn.Module) -> nn.Module:
 def follow(twin: nn.Module, inputs: Any) -> Flow:
     """Trace a model on meta for inputs of these shapes. Raises ConfigurationError if the flow depends on the data."""
     flow = Flow()
-    open_calls: list[Called] = []
     whose = {id(tensor): name for name, tensor in [*twin.named_parameters(), *twin.named_buffers()]}
-    counter = _Operations(flow, whose)
-
-    def enter(name: str) -> Any:
-        def hook(module: nn.Module, args: Any, kwargs: Any) -> None:
-            given = [*tensors_in((args, kwargs))]
-            open_calls.append(Called(name, counter.number, given))
-            flow.calls.append(open_calls[-1])
-
-        return hook
-
-    def leave(module: nn.Module, args: Any, output: Any) -> None:
-        done = open_calls.pop()
-        done.end, done.output = counter.number, output
-
-    handles = []
-    for name, module in twin.named_modules():
-        handles.append(module.register_forward_pre_hook(enter(name), with_kwargs=True))
-        handles.append(module.register_forward_hook(leave))
+    operations = _Operations(flow, whose)
+    calls = _Calls(flow, operations)
     with unset_fake_temporarily():
         given = on_meta(inputs)
     flow.made = {id(tensor): 0 for tensor in tensors_in(given)}
     flow.alive, flow.given = [given], given
     try:
-        with torch.no_grad(), unset_fake_temporarily(), counter:
+        with calls.recorded(twin), torch.no_grad(), unset_fake_temporarily(), operations:
             flow.output = call(twin, given)
     except Exception as error:
-        where = open_calls[-1] if open_calls else None
+        where = calls.running[-1] if calls.running else None
         module = f"{where.name} ({type(twin.get_submodule(where.name)).__name__})" if where else type(twin).__name__
         raise ConfigurationError.at(
             "parallel",
@@ -125,9 +111,6 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
             f": {module} cannot be traced without data: {str(error).splitlines()[0]}. What a layer "
             "does must not depend on the values in its tensors. Set parallel=fsdp, which does not trace the model.",
         ) from error
-    finally:
-        for handle in handles:
-            handle.remove()
     return flow
 
 
@@ -167,3 +150,32 @@ class _Operations(TorchDispatchMode):
                 flow.made.setdefault(id(tensor), self.number)
                 flow.alive.append(tensor)
         return output
+
+
+class _Calls:
+    """Records the calls of a model's modules. ``running``: those that have not ended, the outermost first."""
+
+    def __init__(self, flow: Flow, operations: _Operations):
+        self.flow, self.operations, self.running = flow, operations, list[Called]()
+
+    @contextmanager
+    def recorded(self, model: nn.Module) -> Iterator[None]:
+        """A context in which calls are recorded."""
+        handles = []
+        for name, module in model.named_modules():
+            handles.append(module.register_forward_pre_hook(partial(self._enter, name), with_kwargs=True))
+            handles.append(module.register_forward_hook(self._leave))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _enter(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        called = Called(name, self.operations.number, [*tensors_in((args, kwargs))])
+        self.running.append(called)
+        self.flow.calls.append(called)
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        done = self.running.pop()
+        done.end, done.output = self.operations.number, output
