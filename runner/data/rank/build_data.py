@@ -82,57 +82,62 @@ def build_loaders(
     seed: int,
 ) -> Loaders:
     """Build the loaders of this rank's training and evaluation batches. Raises ConfigurationError."""
-    train, *evaluated = (build_split(data, split, option) for split in ("train", "val"))
-    if trainer.test and not trainer.evaluate_only:
-        evaluated.append(_test_split(data, option, train=train, val=evaluated[0]))
+    train, *evaluated = _build_splits(data, option, tests=trainer.test and not trainer.evaluate_only)
     if option.on_device:
         for each in (train, *evaluated):
             each.to(parallel.device)  # type: ignore[attr-defined]
+    batches = GlobalBatches(
+        len(train),
+        batch_size=option.batch_size,
+        drop_last=option.drop_last,
+        limit=trainer.limit_train,
+        overfit=trainer.overfit,
+        repeats=trainer.aug_repeats,
+    )
+    if not batches.updates:
+        raise _too_few(len(train), option.batch_size)
     share: dict[str, Any] = {"rank": parallel.data_rank, "world_size": parallel.data_size}
     resizing = build_resizing(trainer, train, name=option.name)
     order = TrainingSampler(
         build_order(option.order, len(train), seed=seed, block=option.order_block, window=option.order_window),
-        GlobalBatches(
-            len(train),
-            batch_size=option.batch_size,
-            drop_last=option.drop_last,
-            limit=trainer.limit_train,
-            overfit=trainer.overfit,
-            repeats=trainer.aug_repeats,
-        ),
+        batches,
         accumulation=trainer.grad_accumulation,
         mixing=build_mixing(trainer, seed=seed, counts_samples=task.counts_samples),
         resizing=resizing,
         **share,
     )
-    if not order.updates:
-        raise ConfigurationError.at(
-            "data.batch_size",
-            option.batch_size,
-            f" is more than the {len(train)} training samples, and "
-            "data.drop_last=true drops incomplete batches. Lower data.batch_size, or set data.drop_last=false.",
-        )
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
     place: dict[str, Any] = {"task": task, "input_transform": input_transform, "num_workers": option.num_workers}
-    share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "limit": trainer.limit_val}
+    found = [Loader(BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **place)]
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
-    in_orders = [EvaluationSampler(len(each), **share) for each in evaluated]
-    evaluation = [
-        Loader(
-            BatchDataset(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading), in_order, **place
-        )
-        for each, in_order in zip(evaluated, in_orders, strict=True)
-    ]
-    batches = BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading)
-    return Loaders(Loader(batches, order, **place), *evaluation)
+    share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "limit": trainer.limit_val}
+    for each in evaluated:
+        in_order = EvaluationSampler(len(each), **share)
+        samples = BatchDataset(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading)
+        found.append(Loader(samples, in_order, **place))
+    return Loaders(*found)
 
 
-def _test_split(data: Data, option: DataOption, *, train: Dataset, val: Dataset) -> Dataset:
-    """The test split. Raises ConfigurationError if it is another split once more, or if there is none.
+def _too_few(samples: int, batch_size: int) -> ConfigurationError:
+    """The error for training samples that do not fill a batch."""
+    return ConfigurationError.at(
+        "data.batch_size",
+        batch_size,
+        f" is more than the {samples} training samples, and data.drop_last=true drops incomplete batches. Lower "
+        "data.batch_size, or set data.drop_last=false.",
+    )
 
-    A user's function that distinguishes only "train" and the rest would return its validation samples.
+
+def _build_splits(data: Data, option: DataOption, *, tests: bool) -> list[Dataset]:
+    """The samples for training, for validation and, with ``tests``, for the test.
+
+    Raises ConfigurationError if the test split is another split once more, or if there is none: a user's function that
+    distinguishes only "train" and the rest would return its validation samples.
     """
+    train, val = (build_split(data, split, option) for split in ("train", "val"))
+    if not tests:
+        return [train, val]
     test = build_split(data, "test", option)
     for name, other in (("validation", val), ("training", train)):
         if are_same(test, other):
@@ -142,7 +147,7 @@ def _test_split(data: Data, option: DataOption, *, train: Dataset, val: Dataset)
                 f": data={option.name} returns its {name} samples as test samples. Let it return others for "
                 f'split="test", or raise ValueError if it has none. {HOW_TO_TEST}',
             )
-    return test
+    return [train, val, test]
 
 
 def _missing(target: str, error: FileNotFoundError) -> str:
