@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads import __version__
-from manyheads.runner.config.job_context import explain, raised_by_hydra
+from manyheads.runner.config.hydra_errors import explain, raised_by_hydra
 from manyheads.runner.errors import (
     NO_OUTPUT,
     Code,

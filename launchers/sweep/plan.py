@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from manyheads.launchers.sweep.sweep_options import Options, combinations, excluded_by, written
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.job_context import check_experiment
+from manyheads.runner.config.hydra_errors import check_experiment
 from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue, report

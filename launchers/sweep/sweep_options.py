@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.config.command_line import typed_values
-from manyheads.runner.config.job_context import QUOTES
+from manyheads.runner.config.hydra_errors import QUOTES
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option import rules
 

@@ -2,24 +2,26 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
-from manyheads.runner.config.job_context import check_experiment, explained, in_sweep, job
+from manyheads.runner.config.hydra_errors import check_experiment, explained
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, resolve_origin
-from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
+from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, Interrupted, RunFailed, lost_output, report
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
 from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
@@ -67,7 +69,7 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
     from manyheads.launchers.launch import launch, prepare, refuse_early  # not needed to print a config or the help
     from manyheads.runner.config.freeze import checked, freeze
 
-    with job() as folder:
+    with _job() as folder:
         hydras = HydraConfig.get()
         if not origin.started:  # otherwise this is a job of the sweep that is listed there
             origin.started.append(folder.path)
@@ -78,12 +80,37 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
             run = checked(config, trust=origin.trust, folders=folders)
             join(run.launcher, run.digests())
             return None
-        if is_planned := in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
+        if is_planned := _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
             refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)
         if not is_planned:
             check_experiment(hydras.overrides.task, folders)
-            early = None if in_sweep() else refuse_early
+            early = None if _in_sweep() else refuse_early
             freeze(folder, config, trust=origin.trust, folders=folders, check=early)
         seal.record(folder.path, {folder.COMPOSED: OmegaConf.to_yaml(config)})  # as Hydra has written it
-        plan = prepare(folder, apart=in_sweep())
+        plan = prepare(folder, apart=_in_sweep())
         return launch(plan, composed_from=origin.composed_from)["objective"]
+
+
+@contextmanager
+def _job() -> Iterator[RunFolder]:
+    """The run's folder. Prints a failure in a sweep at once, since Hydra collects them and raises only the first."""
+    folder = RunFolder(HydraConfig.get().runtime.output_dir)
+    try:
+        yield folder
+    except (ConfigurationError, RunFailed) as error:
+        if _in_sweep():
+            report(error)
+            raise
+        from manyheads.runner.run.refused_run import clear_refused  # few runs need it
+
+        clear_refused(folder)
+        raise Ended(error.exit_code, error) from error
+    except OSError as error:
+        if (lost := lost_output(error)) is None:
+            raise
+        raise Ended(ExitCode.FAILED, lost) from error
+
+
+def _in_sweep() -> bool:
+    """Whether Hydra runs this job as part of a sweep."""
+    return HydraConfig.get().mode == RunMode.MULTIRUN

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.job_context import check_experiment, explained
+from manyheads.runner.config.hydra_errors import check_experiment, explained
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.option.run_config import RunConfig

@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
-from manyheads.runner.config.job_context import explained
+from manyheads.runner.config.hydra_errors import explained
 from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.errors import ConfigurationError, Unavailable, not_allowed
 from manyheads.runner.estimate.answer import Estimates

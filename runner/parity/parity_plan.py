@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import searching
 from manyheads.runner.config.freeze import checked
-from manyheads.runner.config.job_context import check_experiment
+from manyheads.runner.config.hydra_errors import check_experiment
 from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, options, read_option, unknown_key
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.option.declared import declared_class

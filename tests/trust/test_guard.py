@@ -119,7 +119,7 @@ ALLOWED = {
     },
     "the project's own conf/, templates and pages, and installed packages": {
         "runner/config/lookup.py": 2,
-        "runner/config/job_context.py": 1,
+        "runner/config/hydra_errors.py": 1,
         "runner/config/own_folders.py": 3,
         "runner/config/meanings.py": 2,
         "launchers/slurm/batch_script.py": 1,

@@ -99,7 +99,7 @@ DANGEROUS = [
     "torchvision.datasets.lsun.LSUNClass",
     "torchvision.datasets.utils.extract_archive",
     "manyheads.runner.run.run_folder.RunFolder",
-    "manyheads.runner.config.job_context.command_line",
+    "manyheads.runner.config.hydra_errors.command_line",
     "manyheads.runner.run.seal.sealed",
     "manyheads.runner.data.imagefolder.Path",
     "manyheads.launchers.agent_program.subprocess.Popen",

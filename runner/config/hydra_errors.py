@@ -1,4 +1,4 @@
-"""The context of a Hydra job, and Hydra's errors as one paragraph that suggests the nearest options and keys."""
+"""Hydra's errors in one paragraph, with the nearest options and keys, and a mistake that Hydra would not report."""
 
 import re
 import traceback
@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, OverrideParseException
-from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import CommandLine
@@ -25,10 +23,9 @@ from manyheads.runner.config.lookup import (
     read,
     unknown_key,
 )
-from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, RunFailed, UnknownName, lost_output, report
+from manyheads.runner.errors import ConfigurationError, Ended, RunFailed, UnknownName
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.run.run_folder import RunFolder
 
 ERRORS_OF_HYDRA = (HydraException, OmegaConfBaseException)
 
@@ -44,31 +41,6 @@ def explained(line: CommandLine) -> Iterator[None]:
         if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
             raise explain(error, line.folders) from error
         raise
-
-
-@contextmanager
-def job() -> Iterator[RunFolder]:
-    """The run's folder. Prints a failure in a sweep at once, since Hydra collects them and raises only the first."""
-    folder = RunFolder(HydraConfig.get().runtime.output_dir)
-    try:
-        yield folder
-    except (ConfigurationError, RunFailed) as error:
-        if in_sweep():
-            report(error)
-            raise
-        from manyheads.runner.run.refused_run import clear_refused  # few runs need it
-
-        clear_refused(folder)
-        raise Ended(error.exit_code, error) from error
-    except OSError as error:
-        if (lost := lost_output(error)) is None:
-            raise
-        raise Ended(ExitCode.FAILED, lost) from error
-
-
-def in_sweep() -> bool:
-    """Whether Hydra runs this job as part of a sweep."""
-    return HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def check_experiment(overrides: Any, folders: Folders = OWN) -> None:

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import FreshFolder
-from manyheads.runner.config.job_context import check_experiment, explained
+from manyheads.runner.config.hydra_errors import check_experiment, explained
 from manyheads.runner.config.lookup import CONF, options
 from manyheads.runner.errors import ConfigurationError, Ended, Failure, Interrupted, RunFailed, report
 from manyheads.runner.option.declared import GROUPS
