@@ -17,7 +17,6 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
-from manyheads.runner.logger.logger_option import LoggerOption
 from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.csv_of_replicas import Keeping
 from manyheads.runner.logger.run_log import Both, log_display
@@ -178,42 +177,41 @@ def build_reporter(
     if parallel.records and not is_silent:
         display = Both(Terminal(), log_display(folder.log))
         if not run.trainer.evaluate_only:
-            position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
-            train, val = scores.names("train"), scores.names("val")
-            loggers = build_loggers(
-                run.logger, LoggedRun(folder.path, dict(run.written), step, [*train, *val]), display
-            )
-            within = steps_of(run.trainer.evaluate_every) is not None
-            skips, finds = run.data.on_corrupt == "skip", run.trainer.on_spike is not None
-            known = {
-                "within_epochs": within,
-                "has_mfu": utilization is not None,
-                "skips": skips,
-                "finds_spikes": finds,
-            }
-            recorder = CSVWriter(folder, train=train, val=val, position=position, loggers=loggers, **known)
-    if parallel.keeps_rows:
-        recorder = Keeping(recorder)
-    epochs = run.trainer.epochs
+            recorder = build_recorder(run, scores, folder, state, display, has_mfu=utilization is not None)
     return Reporter(
-        recorder=recorder,
+        recorder=Keeping(recorder) if parallel.keeps_rows else recorder,
         display=display,
         parallel=parallel,
-        epochs=epochs,
+        epochs=run.trainer.epochs,
         scores=scores,
         utilization=utilization,
         samples=samples,
     )
 
 
-def build_loggers(options: Mapping[str, LoggerOption], run: LoggedRun, display: Display) -> list[Logger]:
-    """The config's loggers, guarded and started, without trackers, which publishers serve."""
-    own = {name: option.section for name, option in options.items() if not option.publishes}
+def build_recorder(
+    run: RunConfig, scores: Scores, folder: RunFolder, state: StateDict | None, display: Display, *, has_mfu: bool
+) -> CSVWriter:
+    """What writes the run's tables, with the config's loggers, started, except trackers, which publishers serve."""
+    position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
+    train, val = scores.names("train"), scores.names("val")
+    own = {name: option.section for name, option in run.logger.items() if not option.publishes}
     made = instantiate_named("logger", own, Logger)
-    guarded: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in made.items()]
-    for logger in guarded:
-        logger.start(run)
-    return guarded
+    loggers: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in made.items()]
+    logged = LoggedRun(folder.path, dict(run.written), step, [*train, *val])
+    for logger in loggers:
+        logger.start(logged)
+    return CSVWriter(
+        folder,
+        train=train,
+        val=val,
+        position=position,
+        loggers=loggers,
+        within_epochs=steps_of(run.trainer.evaluate_every) is not None,
+        has_mfu=has_mfu,
+        skips=run.data.on_corrupt == "skip",
+        finds_spikes=run.trainer.on_spike is not None,
+    )
 
 
 def build_callbacks(sections: Mapping[str, Section], parallel: Parallel) -> list[Callback]:
