@@ -90,6 +90,7 @@ class Meter:
         self._added_up_at = time.monotonic()
         self._open = Sums()
         self._closed: list[tuple[Sums, int]] = []  # with the number of those passed when it was closed
+        self._statistics = scores.flatten({})  # added up since the last exchange
         self.by_rank = torch.zeros(parallel.world_size, len(NAMES), dtype=torch.float64)  # what was collected last
 
     def add(self, passed: ForwardResult) -> None:
@@ -117,29 +118,30 @@ class Meter:
     def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[Sums], dict[str, float]]:
         """Sums over all ranks of each interval that has been closed, and of ``flags``. Waits for the device.
 
-        ``whole``: whether statistics must be complete; else they may follow with a later call.
+        The last interval has the statistics of all that is new. ``whole``: whether they must be complete; else some may
+        follow with a later call.
         """
         self._add_losses()
         if whole or time.monotonic() - self._added_up_at > ADD_UP_SECONDS:
             self._add_statistics()
         closed, self._closed = [sums for sums, _ in self._closed], []
         numbers = torch.tensor([*(v for s in closed for v in s.values()), *flags.values()], dtype=torch.float64)
-        statistics = [self._scores.flatten(sums.statistics) for sums in closed]
         ranks = torch.zeros(self._parallel.world_size, len(numbers), dtype=torch.float64)
         ranks[self._parallel.rank % len(ranks)] = numbers
-        found = self._parallel.reduce(torch.cat([ranks.flatten(), *statistics]).to(self._parallel.device)).cpu()
+        found = self._parallel.reduce(torch.cat([ranks.flatten(), self._statistics]).to(self._parallel.device)).cpu()
         # The order in which an exchange adds up depends on its size. So the ranks' numbers are gathered and added up
         # here, where a row is the same whichever others it was exchanged with.
         of_ranks = found[: ranks.numel()].view(ranks.shape)
         added_up, *others = of_ranks
         for each in others:
             added_up = added_up + each
-        plain, rest = added_up.tolist(), found[ranks.numel() :]
+        plain = added_up.tolist()
         width = len(NAMES)
         self.by_rank = of_ranks[:, : width * len(closed)].reshape(len(of_ranks), len(closed), width).sum(1)
         intervals = [Sums(*plain[start : start + width]) for start in range(0, width * len(closed), width)]
-        for sums, row in zip(intervals, rest.chunk(len(closed)) if len(rest) else (), strict=False):
-            sums.statistics = self._scores.unflatten(row)
+        if intervals:
+            intervals[-1].statistics = self._scores.unflatten(found[ranks.numel() :])
+            self._statistics = self._scores.flatten({})
         return intervals, dict(zip(flags, plain[width * len(closed) :], strict=True))
 
     def _add_losses(self) -> None:
@@ -160,10 +162,10 @@ class Meter:
             self._summed = max(self._summed, end)
 
     def _add_statistics(self) -> None:
-        """Add statistics to the interval that was closed last, and forget the passes."""
-        sums = self._closed[-1][0] if self._closed else self._open
+        """Add up statistics, and forget the passes."""
         if self._passed:
-            sums.add_statistics(self._scores.add_up([each.observed for each in self._passed]))
+            found = self._scores.add_up([each.observed for each in self._passed])
+            self._statistics = self._statistics + self._scores.flatten(found)
         self._passed, self._summed = [], 0
         self._closed = [(sums, 0) for sums, _ in self._closed]
         self._added_up_at = time.monotonic()
