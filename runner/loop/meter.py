@@ -46,8 +46,9 @@ class Sums:
         return self.loss + self.loss_rest
 
     def add(self, other: "Sums") -> None:
+        own, others = vars(self), vars(other)
         for name in NAMES:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+            own[name] += others[name]
         self.add_statistics(other.statistics)
 
     def take(self, times: dict[str, float]) -> None:
@@ -148,18 +149,17 @@ class Meter:
         """Add up losses and counts. The passes are kept for ``_add_statistics``."""
         if self._summed == len(self._passed):
             return
-        new = self._passed[self._summed :]
+        first, new = self._summed, self._passed[self._summed :]
         losses = torch.stack([each.loss for each in new]).cpu().double()
-        parts = torch.stack(exact_parts(losses * torch.tensor([each.scale for each in new], dtype=torch.float64)), 1)
-        losses_and_rests = iter(parts.tolist())
+        scales = torch.tensor([each.scale for each in new], dtype=torch.float64)
+        heads, rests = (part.tolist() for part in exact_parts(losses * scales))
         for sums, end in [*self._closed, (self._open, len(self._passed))]:
-            for each in self._passed[self._summed : end]:
-                loss, rest = next(losses_and_rests)
-                sums.loss += loss
-                sums.loss_rest += rest
-                sums.count += each.samples
-                sums.counted += each.counted
-            self._summed = max(self._summed, end)
+            own = slice(self._summed - first, end - first)
+            sums.loss += sum(heads[own])
+            sums.loss_rest += sum(rests[own])
+            sums.count += sum(each.samples for each in new[own])
+            sums.counted += sum(each.counted for each in new[own])
+            self._summed = end
 
     def _add_statistics(self) -> None:
         """Add up statistics, and forget the passes."""
