@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.clock import DeviceLap, Lap, clock_of
@@ -50,17 +49,14 @@ class LogWindows:
         self._closed: list[tuple[Sums, Lap | DeviceLap, LogRow | None, int]] = []
         self._at_once, self._collected_at = 1, time.perf_counter()
 
-    def add(self, batches: list[Batch], made: UpdateResult) -> None:
+    def add(self, made: UpdateResult) -> None:
         """Count an update."""
         self.updates += 1
         if self._parallel.counts_samples:
-            self.taken.add(made.passes)
-        for passed in made.passes:
-            if passed.samples and not made.is_skipped:
-                self.meter.add(passed)
-        for batch in batches:
-            if batch.corrupt:
-                self.meter.note_corrupt(len(batch.corrupt))
+            for passed in made.passes:
+                self.taken.add(passed)
+                if passed.samples and not made.is_skipped:
+                    self.meter.add(passed)
 
     def close(self, row: LogRow | None = None) -> None:
         """End the window, with a row of steps.csv or before one is due."""

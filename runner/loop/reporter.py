@@ -1,6 +1,7 @@
 """Turns the loop's numbers into rows for the files and lines for the terminal. Only rank 0's writes and prints."""
 
 import logging
+import math
 import resource
 import time
 from collections.abc import Sequence
@@ -60,19 +61,16 @@ class Reporter:
         """An epoch of training, or its evaluation, starts or continues."""
         self.display.phase(f"epoch {progress.epoch + 1}/{self.epochs}{' evaluating' if evaluates else ''}")
 
-    def update(self, step: int) -> None:
-        self.display.update(step)
-
     def interval(self, progress: Progress, end: LogRow) -> None:
         """Write a row of steps.csv over the updates since the last row. ``end``: values of the last update."""
         sums = progress.interval
-        means = self.scores.of("train", sums)
+        known: Numbers = self.scores.of("train", sums) if sums.statistics else {}  # which only some rows come with
         samples_per_second = sums.count * self.parallel.world_size / sums.seconds
-        row = {
+        row: Numbers = {
             "epoch": progress.epoch + 1,
             "step": end.step,
             "samples": progress.samples,
-            "loss": means["train_loss"] if sums.counted else float("nan"),
+            "loss": sums.whole_loss / sums.counted if sums.counted else math.nan,
             "lr": end.lr,
             "grad_norm": float(end.norm),
             "samples_per_second": samples_per_second,
@@ -87,7 +85,7 @@ class Reporter:
         self._row_step = end.step
         words = {
             "loss": f"loss {row['loss']:.4f}",
-            "metric": self.scores.live(means),
+            "metric": self.scores.live(known),
             "pace": f"{milliseconds(seconds)} ms/step",
             "speed": self._speed(sums, samples_per_second, brief=True),
         }

@@ -154,7 +154,7 @@ class Trainer:
         if is_sampled:
             breakdown.end()
         self.heartbeat.beat()
-        self.reporter.update(self.progress.step)
+        self.reporter.display.update(self.progress.step)
         for callback in self.callbacks:
             callback.on_update(self.progress.step)
         return made.norm
@@ -227,9 +227,10 @@ class Trainer:
 
     def count(self, batches: list[Batch], made: UpdateResult) -> None:
         """Count an update that was made, its samples, and those that could not be read."""
-        self.windows.add(batches, made)
+        self.windows.add(made)
         for batch in batches:
             if batch.corrupt:
+                self.windows.meter.note_corrupt(len(batch.corrupt))
                 self.reporter.note_corrupt(batch.corrupt)
                 self.reporter.taken.skip(self.progress.epoch, batch.corrupt)
         self.progress.skipped += made.is_skipped

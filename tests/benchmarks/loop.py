@@ -90,7 +90,7 @@ class Automatic(Garbage):
 class Unrecorded(Taken):
     """What is taken is not noted."""
 
-    def add(self, passes: Sequence[ForwardResult]) -> None:
+    def add(self, passed: ForwardResult) -> None:
         pass
 
     def collect(self) -> list[Multiset]:

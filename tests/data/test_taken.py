@@ -54,7 +54,8 @@ def test_bitmaps_of_all_ranks_are_joined(monkeypatch, chunk):
     monkeypatch.setattr(module, "CHUNK", chunk)
     ranks = [Taken(101, marks=True) for _ in range(3)]
     for rank, samples in zip(ranks, ([5, 100, 0], [7, 8, 5], [9, 9, 63]), strict=True):
-        rank.add([passed(2, np.array(samples[:2])), passed(2, np.array(samples[2:]))])
+        for part in (samples[:2], samples[2:]):
+            rank.add(passed(2, np.array(part)))
         rank.close()
         assert rank.collect() == [Multiset.of(2, np.array(samples))]
     seen = ranks[0].flush(Several(ranks[1:]))
@@ -68,7 +69,7 @@ def test_bitmaps_of_all_ranks_are_joined(monkeypatch, chunk):
 def test_a_sample_that_comes_again_in_another_window_is_noticed():
     taken = Taken(10, marks=True)
     for samples in ([1, 2], [3, 2]):
-        taken.add([passed(0, np.array(samples))])
+        taken.add(passed(0, np.array(samples)))
         taken.close()
     assert [each.count for each in taken.collect()] == [2, 2]
     seen = taken.flush(Single(rank=0, local_rank=0, world_size=1, device_type="cpu"))

@@ -42,14 +42,14 @@ class Killed(BaseException):
 
 def die_after(run: Session, step: int) -> None:
     """Let the run end at once after ``step`` updates, without any chance to save."""
-    show = run.trainer.reporter.update
+    show = run.trainer.reporter.display.update
 
     def update(done: int) -> None:
         show(done)
         if done == step:
             raise Killed
 
-    run.trainer.reporter.update = update  # type: ignore[method-assign]
+    run.trainer.reporter.display.update = update  # type: ignore[method-assign]
 
 
 def killed_after(path: Path, config: dict[str, Any], step: int, *, state: dict[str, Any] | None = None) -> Session:

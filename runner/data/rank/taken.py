@@ -2,7 +2,6 @@
 
 import base64
 import zlib
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,9 +37,10 @@ class Taken:
         self._bits = np.zeros(-(-size // 8) if marks else 0, np.uint8)
         self._again: list[int] = []
 
-    def add(self, passes: Sequence[ForwardResult]) -> None:
-        """Note the samples of an update."""
-        self._open += [passed.taken for passed in passes if passed.taken is not None]
+    def add(self, passed: ForwardResult) -> None:
+        """Note the samples of a micro-batch."""
+        if passed.taken is not None:
+            self._open.append(passed.taken)
 
     def close(self) -> None:
         """End a log window."""

@@ -61,7 +61,7 @@ class Classification(Task):
         return counted(batch[1], self.ignored, self.class_weights)
 
     def loss(self, outputs: Tensor, batch: Any) -> Tensor:
-        if outputs.ndim == 2 and self.classes not in (None, outputs.shape[1]):
+        if self.classes is not None and outputs.ndim == 2 and outputs.shape[1] != self.classes:
             raise ConfigurationError(
                 f"the model returns {outputs.shape[1]} outputs per sample, but the data has {self.classes} "
                 "classes. Let its class accept num_classes, as the built-in models do, or set its own key for that."
