@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from manyheads.runner.config.lookup import read_option
@@ -16,9 +16,11 @@ from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.keys import Multiset
 from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
+from manyheads.runner.data.rank.in_memory import Rows
 from manyheads.runner.data.rank.loader import InputTransform, Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.data.rank.taken import Taken
+from manyheads.runner.data.samples import Table
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
@@ -174,20 +176,6 @@ def ours(
     return seconds
 
 
-class InMemory:
-    """A data set that hands out whole batches, as the project's own in memory do."""
-
-    def __init__(self, inputs: Tensor, targets: Tensor):
-        self.inputs, self.targets = inputs, targets
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def batch(self, indices: np.ndarray, keys: np.ndarray) -> tuple[Tensor, Tensor]:
-        chosen = torch.from_numpy(indices.astype(np.int64))
-        return self.inputs[chosen], self.targets[chosen]
-
-
 def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     """From data set to update, shuffled; every candidate over a loader of its own, as its users write it."""
     torch.set_num_threads(threads)
@@ -196,7 +184,8 @@ def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     targets = torch.randint(10, (STEPS * BATCH,), generator=generator)
     division = GlobalBatches(len(targets), batch_size=BATCH, drop_last=True)
     order = TrainingSampler(Shuffle(len(targets), seed=1), division, rank=0, world_size=1, accumulation=1)
-    batches = BatchDataset(InMemory(inputs, targets), seed=1, on_corrupt="error", replace_corrupt=True)  # type: ignore[arg-type]
+    rows = Rows(Table(inputs.numpy(), targets.numpy()))  # as data sets in memory are
+    batches = BatchDataset(rows, seed=1, on_corrupt="error", replace_corrupt=True)
     input_transform = InputTransform(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
     loader = Loader(batches, order, task=Task(), input_transform=input_transform, num_workers=0)
     plain = DataLoader(TensorDataset(inputs, targets), batch_size=BATCH, shuffle=True, drop_last=True)
