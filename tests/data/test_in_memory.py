@@ -12,7 +12,7 @@ from manyheads.runner.data.rank import in_memory as memory
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
 from manyheads.runner.data.rank.sampler import BatchIndices
-from manyheads.runner.data.rank.splits import Transformed
+from manyheads.runner.data.rank.splits import Subset, Transformed
 from manyheads.runner.data.samples import Augmentation
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train
@@ -104,6 +104,19 @@ def epoch_of(number: int, dataset, indices=None) -> torch.Tensor:
     batches = BatchDataset(dataset, seed=3, on_corrupt="error", replace_corrupt=True)
     indices = np.arange(400) if indices is None else indices
     return batches[BatchIndices(number, indices, len(indices), 1.0)].content[0]
+
+
+def test_keys_are_drawn_only_for_samples_that_depend_on_them(monkeypatch):
+    given = []
+    monkeypatch.setattr(InMemory, "batch", lambda self, indices, keys: given.append(keys) or (IMAGES, indices))
+    for augment in ("none", "crop_flip"):
+        data = InMemory(IMAGES, torch.arange(400), image_size=SIZE, augment=augment)
+        for dataset in (data, Subset(data, np.arange(400))):
+            epoch_of(0, dataset)
+    plain, of_subset, *drawn = given
+    assert plain.shape == of_subset.shape == (0,)
+    for keys in drawn:
+        assert np.array_equal(keys, sample_keys(3, 0, np.arange(400)))
 
 
 def test_alternating_flips_mirror_each_image_in_every_other_epoch():

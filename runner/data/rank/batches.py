@@ -16,6 +16,8 @@ from manyheads.runner.data.samples import CorruptSample, Dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 
+NO_KEYS = np.empty(0, np.uint64)
+
 
 class Unreadable(NamedTuple):
     """A sample that could not be read; ``reason``: in words."""
@@ -80,6 +82,7 @@ class BatchDataset:
         self.dataset, self.seed, self.resizes = dataset, seed, resizes
         self.on_corrupt, self.replace_corrupt, self.fill = on_corrupt, replace_corrupt, fill
         self.alternates = getattr(dataset, "alternates", False)
+        self.uses_keys = getattr(dataset, "uses_keys", True) or not hasattr(dataset, "batch")
         self.generators = getattr(dataset, "draws_from", GENERATORS)
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
 
@@ -87,11 +90,7 @@ class BatchDataset:
         """The batch for a request; a configuration error is returned, since raising it in a loader would garble it."""
         if self.resizes:
             self.dataset.resize(request.side)  # type: ignore[attr-defined]
-        keys = sample_keys(self.seed, request.epoch, request.indices)
-        if request.copies is not None:
-            keys = copy_keys(keys, request.copies)
-        if self.alternates:
-            keys = alternating_keys(keys, seed=self.seed, epoch=request.epoch, indices=request.indices)
+        keys = self._keys(request) if self.uses_keys else NO_KEYS
         if hasattr(self.dataset, "batch"):
             content = self.dataset.batch(request.indices, keys)
             return self._batch(request, content, request.count, request.indices)
@@ -106,6 +105,15 @@ class BatchDataset:
             return self[request]
         with restored(self.generators):
             return self[request]
+
+    def _keys(self, request: BatchIndices) -> np.ndarray:
+        """A key for each sample, (N,) uint64."""
+        keys = sample_keys(self.seed, request.epoch, request.indices)
+        if request.copies is not None:
+            keys = copy_keys(keys, request.copies)
+        if self.alternates:
+            keys = alternating_keys(keys, seed=self.seed, epoch=request.epoch, indices=request.indices)
+        return keys
 
     def _collect(self, request: BatchIndices, keys: np.ndarray) -> Batch:
         samples: list[Any] = []

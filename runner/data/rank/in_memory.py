@@ -50,6 +50,11 @@ class InMemory:
         """Whether the lowest bits of the samples' keys have to change from epoch to epoch."""
         return self.augment == "crop_flip" and self.augmentation.flip == "alternating"
 
+    @property
+    def uses_keys(self) -> bool:
+        """Whether samples depend on their keys."""
+        return self.augment == "crop_flip"
+
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         key = torch.initial_seed() % 2**64  # as ``BatchDataset`` has seeded this sample
         images, targets = self.batch(np.array([index]), np.array([key], np.uint64))
@@ -124,6 +129,8 @@ def _reflected(places: Tensor, side: int) -> Tensor:
 class Rows:
     """A data set of rows: item i is (features (F,), target)."""
 
+    uses_keys = False
+
     def __init__(self, table: Table):
         self.features, self.targets = torch.from_numpy(table.features), torch.from_numpy(table.targets)
 
@@ -144,6 +151,8 @@ class Blocks:
 
     ``digest``: the sha256 of the text's tokens.
     """
+
+    uses_keys = False
 
     def __init__(self, blocks: TokenBlocks):
         self.tokens, self.block_size, self.digest = blocks.tokens, blocks.block_size, blocks.digest
