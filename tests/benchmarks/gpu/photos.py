@@ -6,7 +6,9 @@ from pathlib import Path
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-CLASSES, DISTINCT = 10, 64
+from tests.benchmarks.gpu.ready import CLASSES
+
+DISTINCT = 64
 SIZE = (500, 375)  # about ImageNet's average
 
 
