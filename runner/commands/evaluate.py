@@ -50,13 +50,12 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     folder = RunFolder(new_folder(typed))
     try:
         freeze(folder, composed, trust=trust, folders=folders)
-    except ConfigurationError:
-        clear_refused(folder)
-        raise
-    print(f"evaluating the {which} weights of {past.folder}", flush=True)
-    try:
+        print(f"evaluating the {which} weights of {past.folder}", flush=True)
         with log_file(folder.log), keeping("evaluate", "the weights are unchanged"):
             launch(prepare(folder), composed_from=str(past.folder.config))
+    except ConfigurationError:  # of the ranks too
+        clear_refused(folder)
+        raise
     except (RunFailed, Interrupted) as reason:
         reason.answer = result_if_any(folder.path)
         raise

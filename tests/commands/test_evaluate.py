@@ -62,6 +62,7 @@ def test_data_of_fewer_classes_is_refused_in_these_words(command, tmp_path, phot
         shutil.rmtree(others / split / "cat")
     done = command("evaluate", photo_run.folder.path, f"data.root={others}", HERE)
     assert done.code == 2
+    assert not (tmp_path / "evaluation").exists()
     assert "was trained for 3 classes, and this data has 2. Evaluate it on data of the same classes" in done.err
 
 
