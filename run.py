@@ -11,7 +11,7 @@ if __name__ == "__main__" and sys.path[0] != NAMES:  # this checkout's code and 
     os.environ["PYTHONSAFEPATH"] = "1"  # child processes must not import from the working directory: it may be foreign
 
 
-from manyheads.runner.app import main
+from manyheads.runner.app import leave, main
 
 if __name__ == "__main__":
-    sys.exit(main(["train", *sys.argv[1:]]))
+    leave(main(["train", *sys.argv[1:]]))

@@ -34,11 +34,9 @@ def environment(launcher: Launcher) -> dict[str, str]:
     if cache is None or not os.path.isabs(home):
         raise ConfigurationError(NO_HOME)
     variables = {
+        **common(),
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")]))),
-        "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/option/locate.py
-        "MANYHEADS_PARENT": str(os.getpid()),
         # The driver's order, not the fastest first, so that indices name the same GPUs if there are several kinds.
         "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         **waiting(launcher.wait_policy),
@@ -52,6 +50,15 @@ def environment(launcher: Launcher) -> dict[str, str]:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")
     return variables
+
+
+def common() -> dict[str, str]:
+    """Those of the variables that do not depend on the launcher."""
+    return {
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")]))),
+        "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/option/locate.py
+        "MANYHEADS_PARENT": str(os.getpid()),
+    }
 
 
 def waiting(policy: str) -> dict[str, str]:

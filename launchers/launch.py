@@ -59,6 +59,7 @@ def prepare(folder: RunFolder, *, apart: bool = False) -> LaunchPlan:
     launcher = _launcher(run)
     launcher = launcher.as_child_process() if apart else launcher
     launcher.prepare(environment(launcher), _imports(run, apart=apart))
+    warm_server.end_waiting()  # unless the launcher has told it to continue
     return LaunchPlan(folder, run, launcher, pinned, apart)
 
 

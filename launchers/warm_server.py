@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,11 +18,13 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from manyheads.launchers.causes import error_of
-from manyheads.launchers.environment import variables_set
+from manyheads.launchers.environment import common, variables_set
+from manyheads.launchers.warm_settings import WAITS_FOR, Settings
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine.process import blocked_signals
 from manyheads.runner.option.locate import Section
@@ -30,49 +33,95 @@ from manyheads.runner.run import scratch
 
 CHECK_SECONDS = 1.5  # the user's constructors may take longer; then ranks find out
 PRELOAD = "manyheads.launchers.warm_preload"
-# What libraries read while they are imported; ranks with other values need another server. Not PYTHONPATH: a rank
-# gets the parent's own sys.path. Not CUDA_*, TORCH_NCCL_*, TORCH_FR_*: read when a rank begins to use the GPU.
+# What the loader and Python read as a process starts, and what libraries read while they are imported; ranks with other
+# values need another server. Not PYTHONPATH: a rank gets the parent's own sys.path. Not CUDA_*, TORCH_NCCL_*,
+# TORCH_FR_*: read when a rank begins to use the GPU.
+_READ_AT_START = r"(MALLOC|LD)_\w+|GLIBC_TUNABLES|PYTHON(?!PATH)\w+"
+READ_AT_START = re.compile(_READ_AT_START)
 READ_AT_IMPORT = re.compile(
     r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|NPY|ONEDNN|DNNL|ATEN|TORCH(?!_NCCL_|_FR_)|PYTORCH|TORCHINDUCTOR|KINETO|TF|"
-    r"PROTOCOL_BUFFERS|MALLOC|LD)_\w+|GLIBC_TUNABLES|LOGLEVEL|PYTHON(?!PATH)\w+"
+    rf"PROTOCOL_BUFFERS)_\w+|LOGLEVEL|{_READ_AT_START}"
 )
 _server: Any = forkserver._forkserver  # there is no public way to end it, or to have another one
 _STATE = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid")  # by which servers differ
 _read: dict[str, str] = {}  # by the current server
 _parked: list[tuple[dict[str, str], list[Any]]] = []  # what other servers have read, and their states; the oldest first
 _most = 1
+_awaited: Settings | None = None  # by the current server, if it was started by ``begin`` and not told yet
+
+
+def begin() -> None:
+    """Start a server before the ranks' environment is known; it imports what depends on no setting, and then waits.
+
+    ``start`` tells it the environment. Does nothing if there is a server. Call it in the main thread.
+    """
+    global _awaited
+    if _server._forkserver_pid is not None:
+        return
+    _awaited = Settings(Path(tempfile.mkdtemp(dir=_own_scratch())))
+    variables = {**common(), WAITS_FOR: str(_awaited.folder)}
+    _run(variables)
+    _note_read({**os.environ, **variables})
+
+
+def end_waiting() -> None:
+    """End the server if it still waits, since no rank will be forked from it soon."""
+    if _awaited is not None:
+        stop()
 
 
 def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
-    """Start a server that imports in the background; returns at once.
+    """Start a server that imports in the background, or let the one that waits continue; returns at once.
 
     A server with another environment is stopped first, or within ``several`` kept for later.
-
 
     ``environment``: what ranks get in addition to this process's own. ``imports``: modules that most ranks will need,
     for a server that does not run yet. Call it in the main thread, since the server dies with the thread that started
     it, and only while no rank runs, since ranks die with their server.
     """
-    read = {name: value for name, value in {**os.environ, **environment}.items() if READ_AT_IMPORT.fullmatch(name)}
-    if read != _read:
-        _switch(read)
-    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
-    _keep_sockets_in_scratch()
-    multiprocessing.set_forkserver_preload([PRELOAD])
+    global _awaited
     variables = {**environment, "MANYHEADS_IMPORTS": " ".join(imports)}
+    everything = {**os.environ, **variables}
+    read = {name: value for name, value in everything.items() if READ_AT_IMPORT.fullmatch(name)}
+    if _awaited is not None:
+        if _at_start(read) == _at_start(_read):
+            _awaited.tell(everything)
+            _awaited = None
+        else:
+            stop()
+    elif read != _read:
+        _switch(read)
+    _run(variables)
+    _note_read(everything)
+
+
+def _note_read(variables: Mapping[str, str]) -> None:
+    _read.clear()
+    _read.update((name, value) for name, value in variables.items() if READ_AT_IMPORT.fullmatch(name))
+
+
+def _at_start(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if READ_AT_START.fullmatch(name)}
+
+
+def _run(variables: dict[str, str]) -> None:
+    """Start multiprocessing's server with these variables, unless it runs."""
+    resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
+    _own_scratch()
+    multiprocessing.set_forkserver_preload([PRELOAD])
     with variables_set(variables), blocked_signals(), without_main_reimport():
         forkserver.ensure_running()
-    _read.clear()
-    _read.update(read)
 
 
-def _keep_sockets_in_scratch() -> None:
+def _own_scratch() -> str:
     """Give multiprocessing a scratch folder for its sockets: its own would remain if this process is killed."""
     own: Any = multiprocessing.current_process()
     if "tempdir" not in own._config:
         stack = ExitStack()
         own._config["tempdir"] = str(stack.enter_context(scratch.folder()))
         Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, after what uses the folder
+    folder: str = own._config["tempdir"]
+    return folder
 
 
 @contextmanager
@@ -116,6 +165,8 @@ def _exchanged(state: Sequence[Any]) -> list[Any]:
 
 def stop() -> None:
     """End all servers, and with them the processes forked from them; the next fork starts a new server."""
+    global _awaited
+    _awaited = None
     _end()
     _end_parked(most=0)
 

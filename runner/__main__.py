@@ -15,7 +15,7 @@ if __package__ == "runner":  # in a checkout: its code and no other
     sys.path.insert(0, names)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [names, os.environ.get("PYTHONPATH")]))
 
-from manyheads.runner.app import main
+from manyheads.runner.app import leave, main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

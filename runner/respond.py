@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-
 from manyheads import __version__
-from manyheads.runner.config.hydra_errors import explain, raised_by_hydra
 from manyheads.runner.errors import (
     NO_OUTPUT,
     Code,
@@ -138,7 +134,9 @@ def _of_error(error: Exception, answer: Answer | None) -> End:
         return End(ExitCode.FAILED, answer, found)
     if isinstance(error, yaml_text.Error):
         return End(ExitCode.REFUSED, answer, Problem(Code.MISTAKE, f"a config cannot be read: {_in_a_line(error)}."))
-    if isinstance(error, (HydraException, OmegaConfBaseException)) or raised_by_hydra(error):
+    from manyheads.runner.config.hydra_errors import ERRORS_OF_HYDRA, explain, raised_by_hydra  # imports Hydra
+
+    if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
         return End(ExitCode.REFUSED, answer, Problem.of(explain(error)))
     trace = "".join(traceback.format_exception(error))
     return End(ExitCode.FAILED, answer, Problem(Kind.RAISED, f"{type(error).__name__}: {error}", traceback=trace))

@@ -8,4 +8,4 @@ if not sys.flags.safe_path:
 from manyheads.runner.app import script
 
 if __name__ == "__main__":
-    sys.exit(script())
+    script()

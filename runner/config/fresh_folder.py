@@ -12,10 +12,8 @@ from omegaconf import DictConfig, OmegaConf, read_write
 
 from manyheads.runner.config.lookup import option_of
 from manyheads.runner.errors import ConfigurationError, Ended, warn
-from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.files import fresh_folder
-from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
@@ -39,6 +37,8 @@ def is_met_elsewhere(launcher: Mapping[Any, Any]) -> bool:
     Raises ConfigurationError.
     """
     if (rendezvous := launcher.get("rendezvous")) is not None:
+        from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved  # few runs need it
+
         host, _ = parse_endpoint("launcher.rendezvous", str(rendezvous))
         return not is_own(resolved("launcher.rendezvous", host))
     if int(os.environ.get("SLURM_PROCID", "0")) == 0:
@@ -104,6 +104,8 @@ def _plan_at_once(config: DictConfig) -> None:
 
 def _holds_sweep(path: Path) -> bool:
     """Whether a folder holds a sweep; one refused before its first job leaves only multirun.yaml."""
+    from manyheads.runner.run.ledger import Ledger  # not needed for a single run
+
     if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
         return True
     return Ledger(path).exists() or (path / "0").exists()

@@ -16,7 +16,6 @@ from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_byte
 from manyheads.runner.run.files import exclusive, make_folder, matching, remove, remove_leftovers, write_whole
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check, right
-from manyheads.runner.run.ledger import NAME as LEDGER
 
 CHECKED = "MANYHEADS_CHECKED"
 FORMAT = 2  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
@@ -249,6 +248,8 @@ def _settled(path: Path) -> Path:
     """The path without links, except for those within a sweep, which nobody typed: the guard refuses to follow them."""
     found, typed = path.resolve(), Path(os.path.abspath(path))
     if found != typed:
+        from manyheads.runner.run.ledger import NAME as LEDGER  # most folders are named without links
+
         for above in typed.parents:
             if (above / LEDGER).is_file():
                 return above.resolve() / typed.relative_to(above)

@@ -3,6 +3,9 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from multiprocessing import forkserver
 from pathlib import Path
@@ -51,13 +54,21 @@ def without_places(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.processes
-def test_no_rank_finds_what_one_before_it_left(tmp_path: Path) -> None:
+def test_no_rank_finds_what_one_before_it_left_nor_whether_its_server_was_begun_early(tmp_path: Path, monkeypatch):
     first = run(tmp_path / "1")
     forked_from = server()
     second = run(tmp_path / "2")
     assert server() == forked_from
-    first["files"] = [name.replace(str(tmp_path / "1"), str(tmp_path / "2")) for name in first["files"]]
-    assert without_places(second) == without_places(first)
+    warm.stop()
+    monkeypatch.setenv("AT_THE_BEGINNING", "1")
+    warm.begin()
+    forked_from = server()
+    monkeypatch.delenv("AT_THE_BEGINNING")
+    third = run(tmp_path / "3")
+    assert server() == forked_from
+    for number, other in ((2, second), (3, third)):
+        files = [name.replace(str(tmp_path / "1"), str(tmp_path / f"{number}")) for name in first["files"]]
+        assert without_places(other) == without_places({**first, "files": files})
     assert (first["kept"], first["cuda"], first["imported"], first["main"]) == (0, False, False, None)
     assert first["has_logger"]  # imported by the server, since the run names it, before this rank builds its own
 
@@ -81,6 +92,39 @@ def test_a_warm_rank_has_what_a_cold_one_has(tmp_path: Path, monkeypatch) -> Non
             found["environment"].pop(name, None)
     assert alike[0] == alike[1]
     assert alike[0]["cores"] == sorted(cores)
+
+
+@pytest.mark.processes
+def test_a_server_that_waits_is_ended_if_it_is_not_needed_or_was_started_with_another_environment(monkeypatch) -> None:
+    warm.begin()
+    first = server()
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")  # which only a new process reads
+    warm.start({"OMP_NUM_THREADS": "1"})
+    assert not first.is_running()
+    warm.end_waiting()  # the other one does not wait
+    assert server().is_running()
+    warm.stop()
+    warm.begin()
+    second = server()
+    warm.end_waiting()
+    assert (server(), second.is_running()) == (None, False)
+
+
+@pytest.mark.processes
+def test_a_server_that_waits_ends_with_its_parent() -> None:
+    code = f"""
+        import time
+        from multiprocessing import forkserver
+        from {warm.__name__} import begin
+        begin()
+        print(forkserver._forkserver._forkserver_pid, flush=True)
+        time.sleep(60)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE) as parent:
+        begun = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    psutil.wait_procs([begun], timeout=10)
+    assert not begun.is_running()
 
 
 @pytest.mark.tail

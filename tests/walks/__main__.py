@@ -27,7 +27,7 @@ from tests.walks.walk import Walk
 
 FOLLOWED = {
     "build": "runner/loop/build.py:build:run",
-    "start": "runner/commands/train.py:start:config",
+    "start": "runner/commands/train/experiment.py:start:config",
     "freeze": "runner/config/freeze.py:freeze:composed",
     "launch": "launchers/launch.py:_launch_here:plan.run",
     "rank": "runner/loop/rank_main.py:run_rank:run",
@@ -51,7 +51,7 @@ RECORDED = {
     "rank: climbs": 0,
     "files from run.py to the first update": 22,
     "lines with dict[str, Any]": 141,
-    "files": 642,
+    "files": 645,
     "rooms in runner/": 24,
     "our modules imported by --cfg job": 54,
 }

@@ -1,5 +1,6 @@
-"""``manyheads train``, ``python run.py``: run one experiment, or with -m a sweep: compose, check, freeze, launch."""
+"""Runs one experiment, or with -m a sweep: compose, check, freeze, launch."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,6 @@ from manyheads.runner.config.origin import Origin, resolve_origin
 from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, Interrupted, RunFailed, lost_output, report
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
-from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 
@@ -28,15 +28,9 @@ if TYPE_CHECKING:  # printing a config or the help does not need them
     from manyheads.runner.report.answer import ComparedRuns
     from manyheads.runner.report.run_result import Result
 
-HELP = "run one experiment, or with -m a sweep; takes group=option, key=value and Hydra's flags"
 
-
-def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | ComparedRuns | None":
-    """Let Hydra compose what was typed, and call ``start`` for each job.
-
-    Returns None if nothing was run, and without ``wants_answer``, since comparing many jobs takes seconds. Raises
-    ConfigurationError, RunFailed, Ended and Interrupted, with the answer so far.
-    """
+def run_typed(arguments: Sequence[str], *, wants_answer: bool) -> "Result | ComparedRuns | None":
+    """Let Hydra compose what was typed, and call ``start`` for each job. Returns and raises as ``take``."""
     home = Path.cwd() if invocation.by_script() else CONF.parent
     line, origin = resolve_origin(CommandLine(tuple(arguments), home))
     sys.argv[1:] = line.absolute().arguments
@@ -55,6 +49,7 @@ def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
     """The answer about the run or sweep that was started; None if there was none."""
     from manyheads.runner.report.answer import ComparedRuns
     from manyheads.runner.report.run_result import result_if_any
+    from manyheads.runner.run.ledger import Ledger
 
     folder = origin.started[0] if origin.started else None
     if folder is None or not Ledger(folder).exists():
@@ -66,6 +61,7 @@ def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
 
 def start(config: DictConfig, *, origin: Origin) -> float | None:
     """Run one experiment, or one job of a sweep; return the objective, for sweepers that search."""
+    gc.enable()  # ``take`` has disabled it
     from manyheads.launchers.launch import launch, prepare, refuse_early  # not needed to print a config or the help
     from manyheads.runner.config.freeze import checked, freeze
 
