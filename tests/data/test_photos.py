@@ -48,7 +48,7 @@ def test_a_mirrored_view_has_the_same_pixels(photo, tmp_path, kind, box):
     picture, view = Picture(tmp_path / kind), crop_view(box, 64)
     mirrored = shown(picture, view._replace(is_mirrored=True), 64)
     assert torch.equal(mirrored, shown(picture, view, 64).flip(-1))
-    assert mirrored.stride() == (1, 3 * 64, 3)  # as it was decoded, the colours of a pixel one after the other
+    assert mirrored.stride() == (1, 3 * 64, 3)  # channels_last, as it was decoded
 
 
 def classic(path: Path, box: tuple[int, int, int, int], size: int) -> torch.Tensor:

@@ -93,7 +93,7 @@ def test_samples_are_stacked_in_the_slot_itself():
     assert made.data_ptr() == filled.memory().data_ptr()
 
 
-def test_images_whose_colours_are_adjacent_stay_so():
+def test_images_in_channels_last_stay_so():
     samples, filled = [*IMAGES.contiguous(memory_format=torch.channels_last)], slot(4096)
     filling = Filling(filled)
     content = filling.pack(filling.collate(samples))

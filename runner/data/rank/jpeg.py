@@ -39,7 +39,7 @@ class Size(NamedTuple):
 def decode(content: bytes, size: Size, *, until: int | None = None, order: str = "RGB") -> np.ndarray:
     """Decode to (H, W, 3) uint8. Raises ValueError.
 
-    ``until``: the photo's first row that may be missing; ``order``: of the colours, RGB or BGR.
+    ``until``: the photo's first row that may be missing; ``order``: of the channels, RGB or BGR.
     """
     rows = size.height if until is None else until + 8 * MARGIN // size.eighths
     upper = _upper(content, size, rows, order) if rows <= size.height - LEAST else None

@@ -31,8 +31,8 @@ MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred byte
 class Photos:
     """A data set of image files: item i is ((3, size, size) uint8, class index).
 
-    The colours of a pixel are adjacent in memory (channels_last), as they are decoded: separating them takes a tenth of
-    a sample's time, and is left to the device.
+    Images are in memory format channels_last, as they are decoded: making them contiguous takes a tenth of a sample's
+    time, and is left to the device.
 
     ``train``: take random crops, mirrored half the time; ``paths``: the files, or their contents; ``classes``: their
     names; ``resize``: length of the shorter side in evaluation, in pixels, None for 256/224 of ``image_size``;
@@ -127,7 +127,7 @@ class Picture:
     def decoded(self, *, at_least: float = 1.0, until: int | None = None, order: str = "RGB") -> Tensor:
         """Decode to (3, H, W) uint8, in memory format channels_last.
 
-        ``at_least``: as for ``size``; ``until``: its first row that may be missing; ``order``: of colours, RGB or BGR.
+        ``at_least``: as for ``size``; ``until``: its first row that may be missing; ``order``: of the channels, RGB or BGR.
         """
         if self._is_jpeg:
             pixels = decode(self._content, self.size(at_least), until=until, order=order)
@@ -155,9 +155,9 @@ def shown(picture: Picture, view: CropView, size: int) -> Tensor:
 
 
 def _reversed(image: Tensor) -> Tensor:
-    """An image (3, H, W) in channels_last, mirrored and with its colours in reverse order.
+    """An image (3, H, W) in channels_last, mirrored and with its channels in reverse order.
 
-    The bytes of a row are reversed, which takes a quarter of the time of moving pixels.
+    Reversing the bytes of each row takes a quarter of the time of moving whole pixels.
     """
     rows = image.permute(1, 2, 0).flatten(1).flip(1)
     return rows.unflatten(1, (-1, 3)).permute(2, 0, 1)
