@@ -14,6 +14,7 @@ from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
+from manyheads.runner.run.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ComparedRuns(Answer):
             return
         show(self.shown)
         for path in self.files:
-            print(f"wrote {path}")
+            print(f"wrote {RunFolder(path)}")
 
 
 SPREAD = "the spread of s/epoch"

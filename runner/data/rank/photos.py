@@ -127,7 +127,7 @@ class Picture:
     def decoded(self, *, at_least: float = 1.0, until: int | None = None, order: str = "RGB") -> Tensor:
         """Decode to (3, H, W) uint8, in memory format channels_last.
 
-        ``at_least``: as for ``size``; ``until``: its first row that may be missing; ``order``: of the channels, RGB or BGR.
+        ``at_least``: as for ``size``; ``until``: its first row that may be missing; ``order``: of channels, RGB or BGR.
         """
         if self._is_jpeg:
             pixels = decode(self._content, self.size(at_least), until=until, order=order)
