@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from manyheads.runner.config.lookup import CONF, read
+from manyheads.runner.config.lookup import CONF, options, read
+from manyheads.runner.option.locate import Section
 
 SWEEPS = {"-m", "--multirun"}  # whose jobs are child processes under the default launcher, too
 
@@ -39,6 +40,5 @@ def _launcher_of(strategy: str | None) -> str | None:
     return next((each["override /launcher"] for each in defaults if "override /launcher" in each), None)
 
 
-def _option(group: str, name: str) -> dict:
-    path = CONF / group / f"{name}.yaml"
-    return read(path) if path.is_file() else {}
+def _option(group: str, name: str) -> Section:
+    return read(CONF / group / f"{name}.yaml") if name in options(group) else {}

@@ -165,7 +165,7 @@ def no_such_option(group: str, name: str, folders: Folders = OWN) -> UnknownName
 def _unread(group: str, name: str) -> str:
     """A sentence if the working directory's own conf/ has the option, but was not read; else empty."""
     conf = conf_of(Path.cwd())
-    if conf is None or is_own_place(conf.resolve()) or not (conf / group / f"{name}.yaml").is_file():
+    if conf is None or is_own_place(conf.resolve()) or not os.path.isfile(conf / group / f"{name}.yaml"):
         return ""
     where = printable(os.path.relpath(conf / group / f"{name}.yaml"))
     return f" {where} was not read, since its folder is not trusted as your own."

@@ -55,6 +55,7 @@ BAD = [
     (["~parallel"], ["parallel", PARALLEL]),
     (["+trainer.epochs=3"], ["+trainer.epochs=3: trainer.epochs is already set. Write ++trainer.epochs=3, which"]),
     (["+parallel=ddp"], ["+parallel=ddp", "Write parallel=ddp"]),
+    ([f"launcher={'a' * 300}"], ["aaa: there is no such option", "Allowed: ", *options("launcher")]),
     (["paralel=ddp"], ["paralel", "Did you mean parallel?"]),
     (["logger=[tensorbord]"], ["logger=tensorbord: there is no such option. Did you mean tensorboard?"]),
     (["trainer.epoch=3"], ["trainer.epoch ", "Did you mean trainer.epochs?", "--cfg job"]),

@@ -32,6 +32,8 @@ def test_a_typed_launcher_is_the_one_that_is_composed(launcher: str) -> None:
         ("parallel=ddp --help", False),
         ("parallel=dpp", False),
         ("launcher=../launcher/none", False),
+        ("launcher=../launcher/spawn", False),  # which Hydra refuses
+        (f"launcher={'a' * 300}", False),  # too long for the name of a file
     ],
 )
 def test_what_starts_no_such_run_starts_no_server(line: str, expected: bool) -> None:
