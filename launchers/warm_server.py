@@ -33,9 +33,9 @@ from manyheads.runner.run import scratch
 
 CHECK_SECONDS = 1.5  # the user's constructors may take longer; then ranks find out
 PRELOAD = "manyheads.launchers.warm_preload"
-# What the loader and Python read as a process starts, and what libraries read while they are imported; ranks with other
-# values need another server. Not PYTHONPATH: a rank gets the parent's own sys.path. Not CUDA_*, TORCH_NCCL_*,
-# TORCH_FR_*: read when a rank begins to use the GPU.
+# Variables that the dynamic loader and Python read when a process starts, or libraries when they are imported. Ranks
+# with other values need another server. Not PYTHONPATH: a rank gets the parent's own sys.path. Not CUDA_*,
+# TORCH_NCCL_*, TORCH_FR_*: read when a rank begins to use the GPU.
 _READ_AT_START = r"(MALLOC|LD)_\w+|GLIBC_TUNABLES|PYTHON(?!PATH)\w+"
 READ_AT_START = re.compile(_READ_AT_START)
 READ_AT_IMPORT = re.compile(
@@ -44,8 +44,8 @@ READ_AT_IMPORT = re.compile(
 )
 _server: Any = forkserver._forkserver  # there is no public way to end it, or to have another one
 _STATE = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid")  # by which servers differ
-_read: dict[str, str] = {}  # by the current server
-_parked: list[tuple[dict[str, str], list[Any]]] = []  # what other servers have read, and their states; the oldest first
+_read: Mapping[str, str] = {}  # by the current server
+_parked: list[tuple[Mapping[str, str], list[Any]]] = []  # of the other servers, with their states; the oldest first
 _most = 1
 _awaited: Settings | None = None  # by the current server, if it was started by ``begin`` and not told yet
 
@@ -55,13 +55,13 @@ def begin() -> None:
 
     ``start`` tells it the environment. Does nothing if there is a server. Call it in the main thread.
     """
-    global _awaited
+    global _awaited, _read
     if _server._forkserver_pid is not None:
         return
     _awaited = Settings(Path(tempfile.mkdtemp(dir=_own_scratch())))
     variables = {**common(), WAITS_FOR: str(_awaited.folder)}
     _run(variables)
-    _note_read({**os.environ, **variables})
+    _read = _matching(READ_AT_IMPORT, {**os.environ, **variables})
 
 
 def end_waiting() -> None:
@@ -79,12 +79,12 @@ def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
     for a server that does not run yet. Call it in the main thread, since the server dies with the thread that started
     it, and only while no rank runs, since ranks die with their server.
     """
-    global _awaited
+    global _awaited, _read
     variables = {**environment, "MANYHEADS_IMPORTS": " ".join(imports)}
     everything = {**os.environ, **variables}
-    read = {name: value for name, value in everything.items() if READ_AT_IMPORT.fullmatch(name)}
+    read = _matching(READ_AT_IMPORT, everything)
     if _awaited is not None:
-        if _at_start(read) == _at_start(_read):
+        if _matching(READ_AT_START, read) == _matching(READ_AT_START, _read):
             _awaited.tell(everything)
             _awaited = None
         else:
@@ -92,16 +92,11 @@ def start(environment: Mapping[str, str], imports: Iterable[str] = ()) -> None:
     elif read != _read:
         _switch(read)
     _run(variables)
-    _note_read(everything)
+    _read = read
 
 
-def _note_read(variables: Mapping[str, str]) -> None:
-    _read.clear()
-    _read.update((name, value) for name, value in variables.items() if READ_AT_IMPORT.fullmatch(name))
-
-
-def _at_start(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if READ_AT_START.fullmatch(name)}
+def _matching(pattern: re.Pattern[str], variables: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: value for name, value in variables.items() if pattern.fullmatch(name)}
 
 
 def _run(variables: dict[str, str]) -> None:
@@ -114,7 +109,7 @@ def _run(variables: dict[str, str]) -> None:
 
 
 def _own_scratch() -> str:
-    """Give multiprocessing a scratch folder for its sockets: its own would remain if this process is killed."""
+    """The scratch folder that multiprocessing keeps its sockets in: its own would remain if this process is killed."""
     own: Any = multiprocessing.current_process()
     if "tempdir" not in own._config:
         stack = ExitStack()
@@ -139,7 +134,7 @@ def several(most: int) -> Iterator[None]:
 def _switch(read: Mapping[str, str]) -> None:
     """Make the server that has read these variables the current one; if there is none, there is no current one."""
     if _server._forkserver_pid is not None:
-        _parked.append((dict(_read), _exchanged([None] * len(_STATE))))
+        _parked.append((_read, _exchanged([None] * len(_STATE))))
     if found := next((each for each in _parked if each[0] == read), None):
         _parked.remove(found)
         _exchanged(found[1])

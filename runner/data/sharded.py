@@ -25,7 +25,7 @@ SPLITS = ("train", "val", "test")
 
 
 class BelowRoot:
-    """What an option and its data have in common: shards of one kind, below a root."""
+    """The shards of one kind below a root: the part that an option shares with its data."""
 
     shards: ClassVar[Kind]
     root: str

@@ -1,4 +1,4 @@
-"""What may slow down a rank on its machine, as Linux and NVIDIA's driver count it: cores, clocks, disks, the network.
+"""Possible causes of a slow rank, from counters of Linux and NVIDIA's driver: cores, clocks, disks, the network.
 
 Sources for clocks: https://docs.kernel.org/admin-guide/pm/cpufreq.html, and
 Documentation/ABI/testing/sysfs-devices-system-cpu. Virtual machines report neither clocks nor heat.
