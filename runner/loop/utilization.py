@@ -5,12 +5,12 @@ recomputing activations does not count. Source: section 4.1 and appendix B of ht
 """
 
 import logging
-from typing import Any, NamedTuple
+from copy import deepcopy
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.runner.data.rank.batches import Batch
@@ -55,21 +55,22 @@ def utilization(
 
 
 def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:
-    """FLOPs of a forward and a backward pass over this batch, counted on tensors with shapes but no values."""
+    """FLOPs of a forward and a backward pass over this batch, counted on tensors with shapes but no values.
+
+    A copy of the model computes them, since a model may keep tensors of its first batch, such as rotary positions.
+    """
     mode, device = FakeTensorMode(allow_non_fake_inputs=True), next(tensors_in(batch.inputs)).device
-    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def fake(tensor: Tensor) -> Tensor:  # all in one format, which does not change the number of FLOPs
         dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
         made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
         return made.requires_grad_(tensor.requires_grad)
 
-    def stand_in(*arguments: Any, **keywords: Any) -> Any:
-        return functional_call(model, tensors, arguments, keywords)
-
+    with mode:
+        own = {id(tensor): fake(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    copied = deepcopy(model, {**own})  # with these tensors in place of its own
     with mode, FlopCounterMode(display=False) as counter:
-        tensors = {name: fake(tensor) for name, tensor in own.items()}
-        outputs = call(stand_in, map_tensors(fake, batch.inputs))  # type: ignore[arg-type]
+        outputs = call(copied, map_tensors(fake, batch.inputs))
         loss = task.loss(outputs, map_tensors(fake, batch.content))
-        torch.autograd.grad(loss, [each for each in tensors.values() if each.requires_grad], allow_unused=True)
+        torch.autograd.grad(loss, [each for each in own.values() if each.requires_grad], allow_unused=True)
     return counter.get_total_flops() / batch.count

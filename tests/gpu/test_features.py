@@ -233,7 +233,7 @@ def test_reproduce(train, tmp_path, more, verdicts):
 
 @pytest.mark.gpu("an operation without a deterministic form is named")
 def test_named_operation(tmp_path):
-    own = ("model=custom", "model._target_=tests.test_determinism.NotDeterministic", "data.image_size=8")
+    own = ("model=custom", "model._target_=tests.loop.test_determinism.NotDeterministic", "data.image_size=8")
     command = (sys.executable, str(RUN), *own, DETERMINISTIC, "trainer.device=cuda", "data=synthetic")
     done = execute(*command, cwd=tmp_path)
     assert done.code == 2, done.out + done.err

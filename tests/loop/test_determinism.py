@@ -131,7 +131,7 @@ class NotDeterministic(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         flat = images.flatten(1)
-        copy = torch.zeros_like(flat).put_(torch.arange(flat.numel()), flat)
+        copy = torch.zeros_like(flat).put_(torch.arange(flat.numel(), device=flat.device), flat)
         return self.head(copy)
 
 

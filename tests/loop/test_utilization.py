@@ -9,6 +9,8 @@ from manyheads.runner.machine.gpus import PEAKS, peak
 from tests.in_process import rows, small, train
 
 PEAK = 1e9
+KEEPS = ("model=custom", "model._target_=tests.loop.test_utilization.Keeps")
+TEXT = ("data=stdlib_text", "data.max_tokens=2000", "data.block_size=8", "task=language_model", "model=gpt")
 
 
 def forward_flops(model, image: torch.Tensor) -> int:
@@ -74,6 +76,29 @@ def test_what_cannot_be_counted_has_none(tmp_path, monkeypatch):
         tmp_path, small("model=custom", "model._target_=tests.loop.test_utilization.Looks", "trainer.max_steps=1")
     )
     assert "mfu" not in run.folder.read_result()
+
+
+@pytest.mark.parametrize("model", [KEEPS, TEXT], ids=["custom", "gpt"])
+def test_a_model_keeps_no_tensor_without_values(tmp_path, monkeypatch, model):
+    """What a model caches at its first batch, such as rotary positions, must be of a real batch."""
+    monkeypatch.setattr(module, "peak", lambda device, products: PEAK)
+    short = ("trainer.max_steps=1", "trainer.log_every=1", "trainer.evaluate_every=0")
+    run = train(tmp_path, small(*model, *short))
+    assert run.folder.read_result()["mfu"] > 0
+
+
+class Keeps(torch.nn.Module):
+    """A model that computes a tensor at its first batch, and keeps it outside of its buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.kept: torch.Tensor | None = None
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.kept is None:
+            self.kept = torch.arange(3, device=images.device)
+        return self.layer(images.mean((2, 3)) + self.kept)
 
 
 class Looks(torch.nn.Module):
