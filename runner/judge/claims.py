@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from manyheads.runner.judge.numerics import Numerics, Tolerances, class_of, exact_difference, explained
+from manyheads.runner.judge.numerics import EQUAL, Numerics, class_of, exact_numerics, explained
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.refusals import refusals
 from manyheads.runner.judge.rounds import differences, pairs, scale_of
@@ -59,13 +59,12 @@ def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
     """The claims that follow from the rows."""
     if reasons := refusals(question, rows):
         return Claims(REFUSED, reasons)
-    tolerances = explained(question, rows)
-    numerics = _numerics(rows, tolerances)
+    numerics, exact = _numerics(question, rows)
     found = pairs(rows, ROUND)
     known: Mapping[str, Any] = {
         "numerics": None if numerics is None else numerics.name,
         "largest": None if numerics is None else numerics.biggest,
-        "exact": _exact(rows, tolerances),
+        "exact": None if exact is None else exact.biggest,
         "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in (BASE, CHANGE)),
         "interrupted": sum(row.state == INTERRUPTED for row in rows),
     }
@@ -119,15 +118,13 @@ def rounds_needed(question: Question) -> int:
     return least_rounds(TESTS[question.test], question.alpha_each)
 
 
-def _numerics(rows: Sequence[RunRow], tolerances: Tolerances) -> Numerics | None:
+def _numerics(question: Question, rows: Sequence[RunRow]) -> tuple[Numerics | None, Numerics | None]:
+    """The classes from the compared steps in the arms' own precision and in double precision."""
     steps = next((row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED), None)
-    return class_of(steps.findings, tolerances) if steps else None
-
-
-def _exact(rows: Sequence[RunRow], tolerances: Tolerances) -> float | None:
-    of_change = (row for row in rows if row.purpose == EXACT and row.arm == CHANGE and row.state == COMPLETED)
-    found = next((exact_difference(row.findings, tolerances) for row in of_change), None)
-    return None if found is None else found.biggest
+    if steps is None:
+        return None, None
+    exact = exact_numerics(question, rows)
+    return class_of(steps.findings, explained(question, rows), exact), None if exact is EQUAL else exact
 
 
 def _failure_of_change(rows: Sequence[RunRow]) -> str | None:

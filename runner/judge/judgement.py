@@ -135,8 +135,8 @@ class Judgement:
         self._compare(partial(purposes.steps, tolerance=self.question.tolerances[0], trace=trace))
 
     def _exact(self) -> None:
-        """Compare steps in double precision, unless they are bit-identical or the change asks for another precision."""
-        same = self.claims().numerics == SAME_BITS or self.question.changes_precision
+        """Compare steps in double precision, unless they are bit-identical or the change asks only for a precision."""
+        same = self.claims().numerics == SAME_BITS or self.question.changes_only_precision
         tried = (row for row in self.runs.ledger.rows() if row.purpose == EXACT)
         if not same and not any(row.arm == CHANGE or row.state == FAILED for row in tried):
             self._compare(purposes.exact)

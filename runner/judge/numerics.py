@@ -1,11 +1,13 @@
 """Whether a change computes the same as base: compares samples, dtypes, and steps from the same states."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import COMPLETED, FACTS, RunRow
+from manyheads.runner.judge.rows import CHANGE, COMPLETED, EXACT, FACTS, FAILED, ROUND, STEPS, RunRow
 from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.precision.fp64 import FP64Option
@@ -31,6 +33,9 @@ class Numerics:
     worst: str
 
 
+EQUAL = Numerics(SAME_BITS, 0.0, "")
+
+
 class Tolerances(NamedTuple):
     """The largest relative differences that are not attributed to different computations.
 
@@ -42,15 +47,25 @@ class Tolerances(NamedTuple):
     exact: float
 
 
-def class_of(findings: Mapping[str, Any], tolerances: Tolerances) -> Numerics:
-    """The class of numerics that follows from the findings of parity's steps."""
-    entries = [(entry["largest"], f"{entry['kind']} {entry['name']}") for entry in findings["differences"]]
-    biggest, worst = max(entries, default=(0.0, ""))
-    if findings["initial"] or findings["apart"] or not biggest <= tolerances.asked:
-        return Numerics(DIFFERENT, biggest, worst)
-    if biggest == 0:
-        return Numerics(SAME_BITS, biggest, worst)
-    return Numerics(WITHIN_ROUNDING if biggest <= tolerances.rounding else AS_ASKED, biggest, worst)
+def class_of(findings: Mapping[str, Any], tolerances: Tolerances, exact: Numerics | None) -> Numerics:
+    """The class of numerics that follows from the findings of parity's steps.
+
+    ``exact``: what follows from the same steps in double precision; None if these say nothing. They decide about
+    gradients, weights and buffers, of which a tenth may change where the last bit decides whether a ReLU is active or
+    which pixel is the largest. In double precision that hardly ever happens.
+    """
+    entries = [(entry["largest"], entry["kind"], entry["name"]) for entry in findings["differences"]]
+    biggest, *place = max(entries, default=(0.0, "", ""))
+    found = partial(Numerics, biggest=biggest, worst=" ".join(place))
+    loss = max((size for size, kind, _ in entries if kind == "loss"), default=0.0)
+    if findings["initial"] or findings["apart"] or not (biggest < math.inf and loss <= tolerances.asked):
+        return found(DIFFERENT)
+    if biggest <= tolerances.rounding:
+        return found(WITHIN_ROUNDING if biggest else SAME_BITS)
+    is_explained = biggest <= tolerances.asked if exact is None else exact.name != DIFFERENT
+    if not is_explained:
+        return found(DIFFERENT)
+    return found(AS_ASKED if tolerances.asked > tolerances.rounding else WITHIN_ROUNDING)
 
 
 def tolerances_of(base: RunConfig, change: RunConfig) -> list[float]:
@@ -71,12 +86,22 @@ def explained(question: Question, rows: Sequence[RunRow]) -> Tolerances:
     return Tolerances(rounding, max(asked, of_shares), max(FP64Option.tolerance, of_shares))
 
 
-def exact_difference(findings: Mapping[str, Any], tolerances: Tolerances) -> Numerics | None:
-    """The class of numerics from steps in double precision.
+def exact_numerics(question: Question, rows: Sequence[RunRow]) -> Numerics | None:
+    """The class of numerics from steps in double precision; EQUAL before they are taken, and if they need not be.
 
-    None if a model casts to a lower precision itself, since its rounding then explains any difference.
+    None if they say nothing: they failed or were left out, or a model casts to a lower precision itself, whose rounding
+    explains any difference.
     """
-    return None if findings["casts"] else class_of(findings, Tolerances(*[tolerances.exact] * 3))
+    if question.changes_only_precision:
+        return EQUAL
+    tried = [row for row in rows if row.purpose == EXACT]
+    taken = next((row for row in tried if row.arm == CHANGE and row.state == COMPLETED), None)
+    if taken is not None:
+        limit = explained(question, rows).exact
+        return None if taken.findings["casts"] else class_of(taken.findings, Tolerances(limit, limit, limit), None)
+    steps = max((row.number for row in rows if row.purpose == STEPS), default=0)
+    is_over = any(row.purpose == ROUND and row.arm == CHANGE and row.number > steps for row in rows)
+    return None if is_over or any(row.state == FAILED for row in tried) else EQUAL
 
 
 def unlike_facts(

@@ -107,6 +107,13 @@ class Question:
         return bool(self.base["precision"] != self.changed["precision"])
 
     @property
+    def changes_only_precision(self) -> bool:
+        """Whether both arms are the same but for the precision that the change asks for."""
+        others = (self.base.keys() | self.changed.keys()) - {"precision"}
+        is_same = all(self.base.get(key) == self.changed.get(key) for key in others)
+        return self.changes_precision and is_same and self.revision is None
+
+    @property
     def alpha_each(self) -> float:
         """The error rate of each aim."""
         return self.alpha / len(self.aims)

@@ -3,9 +3,17 @@
 from collections.abc import Iterator, Sequence
 
 from manyheads.runner.judge.arms import config_differences
-from manyheads.runner.judge.numerics import DIFFERENT, SAME_BITS, class_of, exact_difference, explained, unlike_facts
+from manyheads.runner.judge.numerics import (
+    DIFFERENT,
+    SAME_BITS,
+    Numerics,
+    class_of,
+    exact_numerics,
+    explained,
+    unlike_facts,
+)
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, RunRow
+from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, RunRow
 
 
 def refusals(question: Question, rows: Sequence[RunRow]) -> tuple[str, ...]:
@@ -53,30 +61,32 @@ def _of_data(facts: Sequence[RunRow]) -> Iterator[str]:
 
 
 def _of_steps(question: Question, rows: Sequence[RunRow]) -> Iterator[str]:
-    tolerances = explained(question, rows)
-    for row in rows:
-        if row.purpose not in (STEPS, EXACT) or row.arm != CHANGE or row.state not in (COMPLETED, FAILED):
-            continue
+    steps = [row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state in (COMPLETED, FAILED)]
+    if not steps:
+        return
+    tolerances, exact = explained(question, rows), exact_numerics(question, rows)
+    if exact is not None and exact.name == DIFFERENT:
+        yield _computes_other(exact, tolerances.exact, " in double precision")
+        return
+    for row in steps:
         if row.state == FAILED:
-            if row.purpose == STEPS:
-                yield f"the steps of the change cannot be compared with those of base: {row.reason}"
-            continue
-        is_own = row.purpose == STEPS
-        allowed = tolerances.asked if is_own else tolerances.exact
-        found = (class_of if is_own else exact_difference)(row.findings, tolerances)
-        if found is not None and found.name == DIFFERENT:
-            precision = "" if is_own else " in double precision"
-            yield (
-                f"the change computes different numbers{precision}: after one step the {found.worst} differs by "
-                f"{found.biggest:.2g} of its size, and rounding explains {allowed:.2g}"
-            )
+            yield f"the steps of the change cannot be compared with those of base: {row.reason}"
+        elif (found := class_of(row.findings, tolerances, exact)).name == DIFFERENT:
+            yield _computes_other(found, tolerances.asked)
+
+
+def _computes_other(found: Numerics, allowed: float, where: str = "") -> str:
+    return (
+        f"the change computes different numbers{where}: after one step the {found.worst} differs by "
+        f"{found.biggest:.2g} of its size, and rounding explains {allowed:.2g}"
+    )
 
 
 def _of_pace(question: Question, completed: Sequence[RunRow]) -> Iterator[str]:
     """Timed runs that took another number of samples or, with bit-identical steps, ended with other weights."""
     timed = [row for row in completed if row.purpose in (FLOOR, ROUND)]
     steps = next((row.findings for row in completed if row.purpose == STEPS and row.arm == CHANGE), None)
-    is_exact = steps is not None and class_of(steps, explained(question, completed)).name == SAME_BITS
+    is_exact = steps is not None and class_of(steps, explained(question, completed), None).name == SAME_BITS
     of_base = {row.findings["weights_sha256"] for row in timed if row.purpose == FLOOR}
     for row in timed:
         if row.findings["samples"] != timed[0].findings["samples"]:

@@ -151,6 +151,45 @@ def test_batchnorm_explains_differences_only_where_there_is_any(tolerances, diff
     assert (claims.numerics, claims.verdict) == (numerics, REFUSED if numerics is None else UNDECIDED)
 
 
+OTHER = {**ARM, "precision": {"name": "bf16"}}
+ONE_MORE = {**OTHER, "optimizer": {"lr": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "own", "loss", "exact", "numerics"),
+    [
+        (ARM, 0.3, 1e-6, 1e-12, WITHIN_ROUNDING),  # a ReLU switches by the last bit, but not in double precision
+        (ARM, 0.3, 1e-6, None, WITHIN_ROUNDING),  # double precision comes next
+        (ARM, 0.3, 1e-6, 1e-4, None),
+        (ARM, 0.3, 1e-2, 1e-12, None),  # no rounding changes the loss that much
+        (ARM, math.inf, 1e-6, 1e-12, None),
+        (ARM, 0.3, 1e-6, FAILED, None),  # then the own precision decides
+        (ARM, 1e-4, 1e-6, FAILED, WITHIN_ROUNDING),
+        (OTHER, 0.3, 1e-2, None, AS_ASKED),  # in double precision, both arms would be the same
+        (OTHER, 0.3, 0.1, None, None),
+        (ONE_MORE, 1.6, 1e-2, 1e-12, AS_ASKED),
+        (ONE_MORE, 1e-2, 1e-2, 1e-4, None),
+    ],
+)
+def test_in_double_precision_gradients_decide_and_in_the_own_one_losses(changed, own, loss, exact, numerics):
+    tolerances = [1e-3, 1e-3 if changed is ARM else 5e-2, 0.0]
+    found = stepped(own, has_batchnorm=False)
+    found[2].findings["differences"].append({"kind": "loss", "name": "loss", "largest": loss})
+    of_exact = dict(found[3].findings, differences=[{"kind": "gradient", "name": "a", "largest": exact}])
+    found[3] = dataclasses.replace(found[3], findings=of_exact, state=FAILED if exact == FAILED else COMPLETED)
+    rows = found[:3] if exact is None else found
+    asked = question(on="speed", tolerances=tolerances, base=ARM, changed=changed)
+    claims = claims_of(asked, rows)
+    assert (claims.numerics, claims.verdict) == (numerics, REFUSED if numerics is None else UNDECIDED)
+
+
+def test_without_double_precision_no_round_rests_on_it():
+    """A recorded judgement from which these runs were left out."""
+    rows = [*stepped(0.3, has_batchnorm=False)[:3], row(3, ROUND, 0, CHANGE, {"samples": 1})]
+    asked = question(on="speed", tolerances=[1e-3, 1e-3, 0.0], base=ARM, changed=ARM)
+    assert "differs by 0.3 of its size" in " ".join(claims_of(asked, rows).reasons)
+
+
 def test_options_state_their_tolerances():
     ranks = ("model=mlp", "launcher.nproc_per_node=2", "parallel=ddp")
     alone, ddp, rounded = (typed(*words) for words in (ranks[:1], ranks, (*ranks, "parallel.compression=bf16")))

@@ -194,6 +194,19 @@ def test_arms_of_two_ranks_take_the_same_steps(tmp_path):
     assert content["claims"]["numerics"] == "same bits"
 
 
+@pytest.mark.tail
+@pytest.mark.parametrize("change", ["trainer.channels_last=true", "precision=bf16"])
+def test_rounding_in_a_network_of_relus_is_not_taken_for_other_numbers(tmp_path, change):
+    """Activations near zero and pixels of equal size are many in a ResNet; the last bit decides about them."""
+    resnet = ("model=resnet18", "data=synthetic", "data.image_size=64", "data.batch_size=32", "trainer.device=cpu")
+    done = judge(*resnet, "hydra.sweep.dir=judged", "--change", change, "--budget", "1s", cwd=tmp_path)
+    assert "--budget" in done.err
+    assert "different numbers" not in done.err
+    rows = [json.loads(line)["content"] for line in (tmp_path / "judged" / NAME).read_text().splitlines()[1:]]
+    (steps,) = (row for row in rows if (row["purpose"], row["arm"], row["state"]) == ("steps", "change", "completed"))
+    assert max(entry["largest"] for entry in steps["findings"]["differences"]) > 0.05
+
+
 def rows_of(content, purpose):
     """The rows of completed runs."""
     found = [line["content"] for line in content["lines"][1:]]
