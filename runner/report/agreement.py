@@ -10,6 +10,14 @@ from manyheads.runner.report.rounding import departure, is_early, paired
 from manyheads.runner.report.rows import ReportRow
 
 MOST_SHOWN = 6
+LATE, UNCLEAR = "departs from", "differs early from"  # how the texts about such rows begin
+MEANING = {
+    LATE: "Rounding differences that training has amplified, not faults in themselves",
+    UNCLEAR: (
+        "These losses cannot tell a fault from rounding, since GPUs add numbers in another order in each run unless "
+        "trainer.deterministic=true, and training amplifies that; parity compares backends in double precision"
+    ),
+}
 WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # do not affect losses
 
 
@@ -27,14 +35,16 @@ def agree(rows: Sequence[ReportRow]) -> tuple[list[ReportRow], list[str]]:
             if row is not reference:
                 told[row.number], finding = _compared(row, reference)
                 findings += finding
-    later = [f"job {row.number} {told[row.number]}" for row in rows if told.get(row.number, "").startswith("departs")]
-    if later:
-        more = f"; and {len(later) - MOST_SHOWN} more" if len(later) > MOST_SHOWN else ""
-        findings.append(
-            "Rounding differences that training has amplified, not faults in themselves: "
-            f"{'; '.join(later[:MOST_SHOWN])}{more}."
-        )
+    for beginning, meaning in MEANING.items():
+        these = [f"job {row.number} {told[row.number]}" for row in rows if _begins(told.get(row.number), beginning)]
+        if these:
+            more = f"; and {len(these) - MOST_SHOWN} more" if len(these) > MOST_SHOWN else ""
+            findings.append(f"{meaning}: {'; '.join(these[:MOST_SHOWN])}{more}.")
     return [replace(row, losses=told.get(row.number, "")) for row in rows], findings
+
+
+def _begins(text: str | None, beginning: str) -> bool:
+    return text is not None and text.startswith(beginning)
 
 
 def _compared(row: ReportRow, reference: ReportRow) -> tuple[str, list[str]]:
@@ -50,7 +60,9 @@ def _compared(row: ReportRow, reference: ReportRow) -> tuple[str, list[str]]:
         return f"ended with the same weights as job {reference.number}", []
     where = f"step {found.step} ({found.percent})"
     if not is_early(found, tolerance=tolerance):
-        return f"departs from job {reference.number} at {where}", []
+        return f"{LATE} job {reference.number} at {where}", []
+    if not is_early(found, tolerance=tolerance, exact=run.repeats_exactly and other.repeats_exactly):
+        return f"{UNCLEAR} job {reference.number}, at {where}", []
     text = f"differs from job {reference.number} from {where} on"
     if _layout(row) == _layout(reference) or run.declared("model").treats_samples_alone:
         return text, [f"Finding: job {row.number} ({row.label}) {text}, by more than rounding can explain."]

@@ -51,6 +51,11 @@ class Run:
                 return declared(group, {**section, OPTION: name})
         return declared(group, section)
 
+    @property
+    def repeats_exactly(self) -> bool:
+        """Whether a repetition computes the same to the last bit: on a CPU, or by deterministic algorithms."""
+        return self.config.get("trainer.device") != "cuda" or bool(self.config.get("trainer.deterministic"))
+
     def _is_trusted(self, group: str, name: str) -> bool:
         if may_declare(group, name, Trust()):  # the project's own, as nearly always: nothing need be read
             return True

@@ -37,6 +37,18 @@ def test_runs_that_should_differ_are_not_held_against_each_other(sweep: Sweep, k
     assert all(row.losses == "" for row in comparison.rows)
 
 
+@pytest.mark.parametrize("is_finding", [False, True])
+def test_on_gpus_only_deterministic_algorithms_make_an_early_departure_a_finding(sweep: Sweep, is_finding: bool):
+    for backend in ("single", "ddp"):
+        folder = sweep.job(f"parallel={backend}")
+        set_config(folder, {"trainer.device": "cuda", "trainer.deterministic": is_finding})
+    set_losses(folder, [9.0])
+    comparison = sweep.compared()
+    assert any(note.startswith("Finding") for note in comparison.notes) == is_finding
+    note = "job 1 differs early from job 0, at step 2 ("
+    assert any("cannot tell a fault from rounding" in each and note in each for each in comparison.notes) != is_finding
+
+
 def test_a_later_departure_is_told_but_no_finding(sweep: Sweep):
     sweep.job("parallel=single")
     folder: Path = sweep.job("parallel=ddp")

@@ -59,3 +59,11 @@ def test_nan_in_both_is_the_same():
 def test_only_common_steps_are_compared():
     assert departure(steps(LOSSES, 2), steps(LOSSES, 3), precision="fp32")[2] == 2
     assert departure(steps(LOSSES[:1], 7), steps(LOSSES, 2), precision="fp32") == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("step", "since", "early"), [(1, 0, True), (2, 0, False), (31, 30, True), (31, 31, True), (32, 30, False)]
+)
+def test_where_runs_differ_anyway_only_the_first_update_tells(step: int, since: int, early: bool):
+    pair = rounding.ComparedValue("loss", step, 1.0, 1.1, 0.1)
+    assert rounding.is_early(pair, tolerance=1e-3, since=since, exact=False) == early

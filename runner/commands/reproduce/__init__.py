@@ -12,7 +12,13 @@ from rich.text import Text
 
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.reproduce.recorded import Past, read_past
-from manyheads.runner.commands.reproduce.rerun import Rerun, recorded_program, windows
+from manyheads.runner.commands.reproduce.rerun import (
+    Rerun,
+    SecondRepetition,
+    recorded_program,
+    second_repetition,
+    windows,
+)
 from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, ReproductionVerdict, decide
 from manyheads.runner.config.freeze import checked
@@ -141,14 +147,17 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
         name, before, after, relative = found
         return ComparedValue(f"weights {name}", past.result["steps"], before, after, relative)
 
-    # The larger of both.
-    tolerance = max(run.declared("precision").tolerance for run in (load_run(past.folder.path), now))
+    def second(until: int) -> SecondRepetition:
+        return second_repetition(past, now, program, checks / "second", overrides, until=until)
+
+    both, checks = (load_run(past.folder.path), now), folder.path / "checks"
     return decide(
         past,
         now,
-        tolerance=tolerance,
+        tolerance=max(run.declared("precision").tolerance for run in both),
         weights=weights,
-        windows=lambda: windows(past, program, folder.path / "checks", overrides),
+        windows=lambda: windows(past, program, checks, overrides),
+        second=None if now.repeats_exactly else second,
     )
 
 

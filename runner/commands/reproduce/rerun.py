@@ -10,15 +10,15 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manyheads.runner.commands.reproduce.recorded import Past, evaluated, pairs
+from manyheads.runner.commands.reproduce.recorded import Past, evaluated, of_steps, pairs
 from manyheads.runner.config.command_line import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.code_state import ROOT, checkout
-from manyheads.runner.report.load_run import load_run
+from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.report.rounding import STEADY_STEPS, ComparedValue
 from manyheads.runner.report.run_result import result_if_any
 from manyheads.runner.run.answer import ChildEnd, run_command
@@ -125,6 +125,25 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
         _run(program, path, *overrides, "checkpoint.resume=null", weights, "trainer.evaluate_only=true")
         made.append(ReplayWindow(past.result["steps"], evaluated(past.result, load_run(path).result)))
     return made
+
+
+@dataclass(frozen=True)
+class SecondRepetition:
+    """How the first rows of a second repetition differ from the recorded run's, and from the first repetition's."""
+
+    from_recorded: list[ComparedValue]
+    from_first: list[ComparedValue]
+
+
+def second_repetition(
+    past: Past, now: Run, program: Rerun, folder: Path, overrides: list[str], *, until: int
+) -> SecondRepetition:
+    """Repeat the run once more, up to the step ``until``, into ``folder``. Raises RunFailed."""
+    print("this run differs between two repetitions: repeating its first updates once more", flush=True)
+    _run(program, folder, *overrides, "checkpoint.every=0", f"trainer.stop_after={until}")
+    made = load_run(folder)
+    of_first = replace(past, steps=now.steps, epochs=now.epochs)
+    return SecondRepetition(of_steps(pairs(past, made)), of_steps(pairs(of_first, made)))
 
 
 def _run(program: Rerun, path: Path, *overrides: str) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from manyheads.runner.commands.reproduce.recorded import Past, evaluated, farthest, pairs
-from manyheads.runner.commands.reproduce.rerun import ReplayWindow
+from manyheads.runner.commands.reproduce.recorded import Past, evaluated, farthest, of_steps, pairs
+from manyheads.runner.commands.reproduce.rerun import ReplayWindow, SecondRepetition
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.load_run import Run
-from manyheads.runner.report.rounding import ComparedValue, departure, is_early
+from manyheads.runner.report.rounding import FIRST_ROWS, STEADY_STEPS, ComparedValue, departure, is_early
 
 IDENTICAL, EQUAL, DIFFERENT = "identical", "equal within tolerance", "different"
+NOISE = 10.0  # of three equal runs on a GPU, one was farther from both others than these from each other by up to 6.7
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,12 @@ def decide(
     tolerance: float,
     weights: Callable[[], ComparedValue | None],
     windows: Callable[[], list[ReplayWindow]],
+    second: Callable[[int], SecondRepetition] | None = None,
 ) -> ReproductionVerdict:
     """Decide whether two runs have the same results. ``tolerance``: a relative difference that rounding explains.
 
-    ``weights``, ``windows``: make these comparisons; they take a while, so they are called only if needed.
+    ``weights``, ``windows``: make these comparisons; they take a while, so they are called only if needed. ``second``:
+    the same, up to a step; None if runs can be repeated to the last bit.
     """
     if past.config["trainer"]["evaluate_only"]:
         return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
@@ -56,15 +59,46 @@ def decide(
     rests_on["departure"] = _as_dict(departed)
     other_ranks = now.result["world_size"] != past.result["world_size"]
     if departed and is_early(departed, tolerance=tolerance):
+        if second is not None:
+            by_noise = _by_noise(departed, of_steps(found), second, tolerance=tolerance)
+            return replace(by_noise, rests_on=rests_on | by_noise.rests_on)
         hint = f" With another number of ranks `{invocation.command('parity')}` finds the cause." if other_ranks else ""
         return ReproductionVerdict(DIFFERENT, f"{_departs(departed)}, more than rounding explains.{hint}", rests_on)
     if departed is None and not (whole and other_ranks):
         return ReproductionVerdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
-    by_windows = _by_windows(departed, windows(), tolerance=tolerance)
+    by_windows = _by_windows(departed, windows(), tolerance=tolerance, exact=second is None)
     return replace(by_windows, rests_on=rests_on | by_windows.rests_on)
 
 
-def _by_windows(departed: ComparedValue | None, made: list[ReplayWindow], *, tolerance: float) -> ReproductionVerdict:
+def _by_noise(
+    departed: ComparedValue,
+    found: list[ComparedValue],
+    second: Callable[[int], SecondRepetition],
+    *,
+    tolerance: float,
+) -> ReproductionVerdict:
+    """The verdict from how far two repetitions are apart, where a run differs from its own repetition.
+
+    ``found``: the values of single steps in the recorded run and its repetition, of which the first ones are compared.
+    """
+    rows = [pair for pair in found if pair.row < FIRST_ROWS or pair.step <= STEADY_STEPS]
+    made = second(max(pair.step for pair in rows))
+    noise = _largest(made.from_first)
+    nearest = min(_largest(rows), _largest(made.from_recorded))
+    rests_on = {"second_repetition": {"noise": noise, "nearest": nearest}}
+    told = f"{_departs(departed)}; two repetitions are apart by up to {noise:.2g} in these steps"
+    if nearest > max(tolerance, NOISE * noise):
+        return ReproductionVerdict(DIFFERENT, f"{told}, the recorded run by at least {nearest:.2g}.", rests_on)
+    return ReproductionVerdict(EQUAL, f"{told}, since not all algorithms are deterministic on GPUs.", rests_on)
+
+
+def _largest(found: list[ComparedValue]) -> float:
+    return max((pair.relative for pair in found), default=0.0)
+
+
+def _by_windows(
+    departed: ComparedValue | None, made: list[ReplayWindow], *, tolerance: float, exact: bool
+) -> ReproductionVerdict:
     """The verdict from replayed updates, if the complete curves cannot decide because training amplifies rounding."""
     curve = (
         f"the curves diverge late enough for rounding to explain it ({_departs(departed)})"
@@ -74,7 +108,7 @@ def _by_windows(departed: ComparedValue | None, made: list[ReplayWindow], *, tol
     rests_on = {"windows": [{"since": window.since, "largest": _as_dict(farthest(window.found))} for window in made]}
     for window in made:
         first = departure(window.found, tolerance=tolerance)
-        if first and is_early(first, tolerance=tolerance, since=window.since):
+        if first and is_early(first, tolerance=tolerance, since=window.since, exact=exact):
             reason = f"from the recorded weights of step {window.since} on, {_departs(first)}; {curve}."
             return ReproductionVerdict(DIFFERENT, reason, rests_on)
     checked = [pair for window in made for pair in window.found]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from torch import Tensor, nn
 
 from manyheads.runner.commands import reproduce as command
 from manyheads.runner.commands.reproduce import last_step
 from manyheads.runner.commands.reproduce.recorded import read_past
+from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL
+from manyheads.runner.report.load_run import Run
 from manyheads.runner.respond import respond
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
@@ -43,6 +47,32 @@ def reproduce(tmp_path: Path, *arguments: str) -> tuple[Done, dict]:
     done = execute(sys.executable, "-m", "manyheads.runner", "reproduce", *arguments, cwd=tmp_path)
     results = list(tmp_path.glob("outputs/*/*/result.json"))
     return done, json.loads(results[0].read_text()) if results else {}
+
+
+class Noisy(nn.Module):
+    """A model that computes something slightly different in each run, as algorithms on a GPU may."""
+
+    def __init__(self, *, num_classes: int):
+        super().__init__()
+        self.head = nn.Linear(192, num_classes)
+        self.noise = random.SystemRandom()
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(images.flatten(1)) * (1 + self.noise.uniform(-0.2, 0.2))
+
+
+@pytest.mark.tail
+@pytest.mark.parametrize(("lr", "verdict"), [(0.05, EQUAL), (5.0, DIFFERENT)])
+def test_a_run_that_differs_from_itself_is_repeated_twice(tmp_path, monkeypatch, lr, verdict):
+    monkeypatch.setattr(Run, "repeats_exactly", False)
+    monkeypatch.chdir(tmp_path)
+    noisy = ("model=custom", f"model._target_={__name__}.Noisy", "trust=all")
+    small = [word for word in SMALL if not word.startswith("model.")]
+    done = execute(sys.executable, str(RUN), *small, *noisy, f"hydra.run.dir={tmp_path / 'past'}", cwd=tmp_path)
+    assert done.code == 0, done.err
+    found = command.reproduce("past", [f"optimizer.lr={lr}", "trust=all"], steps=None, code=False)
+    assert found.verdict == verdict, found.reason
+    assert found.rests_on["second_repetition"]["noise"] > 1e-3
 
 
 @pytest.fixture

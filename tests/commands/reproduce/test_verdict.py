@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.commands.reproduce.rerun import ReplayWindow
+from manyheads.runner.commands.reproduce.rerun import ReplayWindow, SecondRepetition
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, decide
 from manyheads.runner.report.rounding import ComparedValue
 
@@ -24,8 +24,8 @@ def never():
     raise AssertionError("this comparison is not needed")
 
 
-def verdict(past, now, *, windows=never, weights=lambda: None):
-    return decide(past, now, tolerance=1e-3, weights=weights, windows=windows)
+def verdict(past, now, *, windows=never, weights=lambda: None, second=None):
+    return decide(past, now, tolerance=1e-3, weights=weights, windows=windows, second=second)
 
 
 def window(relative, *, since=44, step=50):
@@ -53,6 +53,32 @@ def test_an_early_departure_is_a_difference():
     found = verdict(run(LOSSES), run([2.1, *LOSSES[1:]], sha="b"))
     assert found.kind == DIFFERENT
     assert "loss at step 10: 2.1 where 2 was recorded (4.8 %)" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("noise", "nearest", "kind"),
+    [(0.1, 0.3, EQUAL), (0.01, 0.04, EQUAL), (0.001, 0.03, DIFFERENT), (1e-5, 1e-4, EQUAL), (0.0, math.inf, DIFFERENT)],
+)
+def test_where_repetitions_differ_the_recorded_run_may_be_as_far_as_they_are(noise, nearest, kind):
+    asked = []
+
+    def second(until):
+        asked.append(until)
+        recorded, first = (ComparedValue("loss", 10, 1.0, 1.0 + far, far) for far in (nearest, noise))
+        return SecondRepetition([recorded], [first])
+
+    found = verdict(run(LOSSES), run([2.1, *LOSSES[1:]], sha="b"), second=second)
+    assert found.kind == kind, found.reason
+    assert asked == [50]
+    apart = found.rests_on["second_repetition"]
+    assert (apart["noise"], apart["nearest"]) == (noise, pytest.approx(min(nearest, 0.1 / 2.1)))
+
+
+def test_where_repetitions_differ_a_late_departure_is_decided_by_windows():
+    made = [window(0.3, since=22), window(1e-7, step=45)]
+    assert verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: made, second=never).kind == EQUAL
+    evaluation = ReplayWindow(70, [ComparedValue("val_loss", 70, 1.0, 1.1, 0.1)])
+    assert verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: [evaluation], second=never).kind == DIFFERENT
 
 
 def test_with_other_ranks_it_says_who_tells_why():
