@@ -150,6 +150,28 @@ def test_batches_are_pinned_in_a_thread_and_their_own_memory_is_given_back(monke
     assert threading.main_thread() not in threads
 
 
+def test_the_thread_copies_alone_and_others_keep_theirs(monkeypatch):
+    counts = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        counts.append(torch.get_num_threads())
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        for _ in pinned(map(batch, range(2)), DEVICE):
+            counts.append(torch.get_num_threads())
+            later = threading.Thread(target=lambda: counts.append(torch.get_num_threads()))
+            later.start()
+            later.join()
+    finally:
+        torch.set_num_threads(before)
+    assert sorted(counts) == [1, 1, 3, 3, 3, 3]
+
+
 def test_errors_of_loading_come_through_the_thread(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)

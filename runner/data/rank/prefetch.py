@@ -35,7 +35,10 @@ def prefetch(batches: Iterator[Batch], enter: Callable[[Batch], Batch], device: 
 
 def pinned(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
     """Copy batches to pinned memory, in a thread; this frees the loader processes' memory for further batches."""
-    with ThreadPoolExecutor(1, initializer=torch.cuda.set_device, initargs=(device,)) as thread:
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(_copy_alone, device).result()
+        torch.set_num_threads(threads)  # for threads that start later
         coming: Future[Batch] | None = None
         for batch in batches:
             arriving, coming = coming, thread.submit(batch.pin_memory)
@@ -43,6 +46,16 @@ def pinned(batches: Iterator[Batch], device: torch.device) -> Iterator[Batch]:
                 yield arriving.result()
         if coming is not None:
             yield coming.result()
+
+
+def _copy_alone(device: torch.device) -> None:
+    """Let this thread copy by itself: helpers would be no faster, and keep all cores busy waiting for the next copy.
+
+    Source: https://github.com/pytorch/pytorch/issues/25010.
+    """
+    torch.get_num_threads()  # a thread's first call, of any operation too, takes the number that was set last
+    torch.set_num_threads(1)
+    torch.cuda.set_device(device)
 
 
 @cache
