@@ -44,7 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ctrl-C works as in a terminal although a shell ignores it in what it runs in the background."""
+    """Ctrl-C works as in a terminal although a shell ignores it in what it runs in the background.
+
+    Only tests marked gpu see GPUs: the others count on the CPU, in this process and in those that it starts.
+    """
+    if not selects_gpu(config):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if config.option.record_seconds and not is_worker(config):
         config.pluginmanager.register(longest_first.Recorder())
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -200,11 +205,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if {"finished_run", "run_command", "real_run"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
-    if "gpu" not in config.option.markexpr:
+    if not selects_gpu(config):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
     if is_worker(config):
         longest_first.sort(items, longest_first.recorded())
+
+
+def selects_gpu(config: pytest.Config) -> bool:
+    """Whether tests marked gpu were asked for."""
+    return "gpu" in config.option.markexpr
 
 
 def is_worker(config: pytest.Config) -> bool:

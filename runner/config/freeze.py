@@ -61,7 +61,8 @@ def checked(
     config = check(composed, folders)
     refuse_untrusted(config, trust)  # as it will run; classes are looked up after this
     run = completed(RunConfig.of(config))
-    if config["trainer"]["device"] == "auto" and not run.on_gpus and (why := hardware.unused_gpus()):
+    meant = config["trainer"]["device"] != "auto" or run.on_gpus or hardware.gpus_are_hidden()
+    if not meant and (why := hardware.unused_gpus()):
         warn(f"trainer.device=auto: this run trains on the CPU. {why}. Set trainer.device=cpu if that is meant.")
     given, threads = os.environ.get("OMP_NUM_THREADS"), run.launcher.threads_per_rank
     if config["launcher"].get("threads_per_rank") == "auto" and given not in (None, str(threads)):

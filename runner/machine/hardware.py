@@ -84,6 +84,11 @@ def gpu_memory() -> int | None:
     return memory(gpu_ids()) if gpu_ids() else None
 
 
+def gpus_are_hidden() -> bool:
+    """Whether the user hides all GPUs from CUDA, as an empty CUDA_VISIBLE_DEVICES does, or -1."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+
+
 def unused_gpus() -> str | None:
     """Why a machine with NVIDIA's driver has no GPU for a rank; None if it has one, or no driver."""
     version, boards = _driver()
@@ -93,6 +98,8 @@ def unused_gpus() -> str | None:
         return f"NVIDIA's driver {version} finds no GPU that responds; see nvidia-smi"
     if torch_cuda_version() is None:
         why = "the installed torch is a CPU build; pip install torch brings the CUDA one"
+    elif gpus_are_hidden():
+        why = f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']} hides {'them' if boards[1:] else 'it'}"
     elif (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         why = f"CUDA_VISIBLE_DEVICES={visible} names none that CUDA accepts; nvidia-smi -L lists them"
     else:

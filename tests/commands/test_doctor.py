@@ -121,8 +121,7 @@ def test_what_cannot_run_names_what_to_use_instead(machine):
         ({"gpus": 0}, "none: there is no NVIDIA driver"),
         (
             {"gpus": 0, "driver": "580"},
-            "none usable by torch: NVIDIA's driver 580 has Some GPU, but CUDA_VISIBLE_DEVICES= names "
-            "none that CUDA accepts",
+            "none usable by torch: NVIDIA's driver 580 has Some GPU, but CUDA_VISIBLE_DEVICES= hides it",
         ),
         (
             {"gpus": 0, "driver": "580", "cuda": None},

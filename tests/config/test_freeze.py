@@ -60,7 +60,13 @@ def test_the_composed_config_stays_as_it_was():
 
 @pytest.mark.parametrize(
     ("device", "visible", "says"),
-    [("auto", "", True), ("cpu", "", False), ("auto", "0", False)],
+    [
+        ("auto", "MIG-9999", True),
+        ("cpu", "MIG-9999", False),
+        ("auto", "0", False),
+        ("auto", "", False),  # hidden on purpose
+        ("auto", "-1", False),
+    ],
 )
 def test_a_run_on_the_cpu_beside_a_driver_is_said_aloud_once(monkeypatch, tmp_path, capsys, device, visible, says):
     monkeypatch.setattr(hardware, "_driver", lambda: ("999.9", [Board("Some GPU", "GPU-1")]))

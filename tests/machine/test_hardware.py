@@ -79,7 +79,9 @@ def test_jobs_name_gpus_so_that_the_order_of_counting_does_not_matter(monkeypatc
     ("boards", "cuda", "visible", "why"),
     [
         (GPUS, "13.0", None, None),
-        (GPUS, "13.0", "", "has First and 2 more, but CUDA_VISIBLE_DEVICES= names none"),
+        (GPUS, "13.0", "GPU-9999", "has First and 2 more, but CUDA_VISIBLE_DEVICES=GPU-9999 names none"),
+        (GPUS, "13.0", "", "has First and 2 more, but CUDA_VISIBLE_DEVICES= hides them"),
+        (GPUS[:1], "13.0", "-1", "has First, but CUDA_VISIBLE_DEVICES=-1 hides it"),
         ([CUT], "13.0", "MIG-9999", "has Cut, but CUDA_VISIBLE_DEVICES=MIG-9999 names none"),
         (GPUS[:1], None, None, "has First, but the installed torch is a CPU build"),
         ([CUT._replace(slices=())], "13.0", None, "in MIG mode but has no instance"),
