@@ -72,13 +72,15 @@ class Profile(Callback):
         if step != self._begin_after:
             return
         devices = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
-        self._profiler = profile(
+        profiler = profile(
             activities=[ProfilerActivity.CPU, *devices],
             record_shapes=True,
             profile_memory=self.memory,
             with_stack=self.stacks,
+            acc_events=True,  # otherwise torch warns that only the last cycle's are kept; there is one
         )
-        self._profiler.start()
+        profiler.start()
+        self._profiler = profiler
 
     def _write(self) -> None:
         seen, folder = self._profiler, self.run.folder / FOLDER
