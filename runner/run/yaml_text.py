@@ -71,13 +71,17 @@ def _refuse_deep(text: str, loader_class: Any) -> None:
     """Count levels by events, one by one: building values would recurse for each level, until the stack overflows."""
     loader, levels = loader_class(text), 0
     try:
-        while loader.check_event():
+        while levels <= MOST_LEVELS:
+            if not loader.check_event():
+                return
             event = loader.get_event()
             levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if levels > MOST_LEVELS:
-                raise ValueError(f"its lists and mappings are nested more than {MOST_LEVELS} levels deep")
+    except yaml.MarkedYAMLError as error:
+        if error.problem != "exceeded maximum nesting depth":  # of libyaml 0.2.6, which looks 1000 levels ahead
+            raise
     finally:
         loader.dispose()
+    raise ValueError(f"its lists and mappings are nested more than {MOST_LEVELS} levels deep")
 
 
 def dump(content: Any, *, expanded: bool = False) -> str:

@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import re
 
 import pytest
+import torch
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.errors import ConfigurationError
@@ -30,6 +32,14 @@ def test_it_traces_the_updates_that_were_asked_for(tmp_path, capsys):
     assert "aten::convolution" in events(folder)
     assert "aten::" in (folder.path / "profile" / "rank0.txt").read_text()
     assert f"traces of 2 updates: {folder.path}" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_on_a_cpu_beside_gpus_the_table_is_sorted_by_cpu_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    folder = train(tmp_path, small(*TRACED)).folder
+    rows = re.findall(r"^ +\S+ +([\d.]+)% ", (folder.path / "profile" / "rank0.txt").read_text(), re.MULTILINE)
+    assert len(rows) > 10
+    assert rows == sorted(rows, key=float, reverse=True)
 
 
 def test_a_run_that_ends_meanwhile_leaves_what_there_is(tmp_path):

@@ -93,7 +93,12 @@ def test_dp_without_gpus_says_that_it_is_one_replica(tmp_path):
         assert isinstance(trainer.update.model, nn.DataParallel)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_dp_on_a_cpu_beside_gpus_stays_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    model = nn.Linear(2, 2)
+    assert strategy("dp").wrap_model(model) is model
+
+
 def test_dp_refuses_gpus_that_are_not_there():
     with pytest.raises(ConfigurationError, match=r"parallel\.device_ids=\[0, 1\].* 0 GPUs can be used"):
         config("parallel=dp", "parallel.device_ids=[0,1]")

@@ -77,7 +77,6 @@ def test_fp32_means_fp32(tmp_path):
         assert not torch.backends.cudnn.allow_tf32
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_tf32_without_a_gpu_is_refused():
     with pytest.raises(ConfigurationError, match=r"precision=tf32: .*no NVIDIA GPU.*precision=fp32"):
         config("precision=tf32")

@@ -5,7 +5,6 @@ Source: https://docs.pytorch.org/docs/stable/profiler.html.
 
 import gzip
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 from manyheads.runner.callbacks.callback import Callback, RunContext
@@ -36,7 +35,7 @@ class Profile(Callback):
         self._is_written = False
 
     def on_start(self, run: RunContext) -> None:
-        self.run = run
+        self.run, self._on_gpu = run, run.config["trainer"]["device"] == "cuda"
         self._begin_after = run.step + self.first_step - 1
         self._begin(run.step)
 
@@ -71,7 +70,7 @@ class Profile(Callback):
     def _begin(self, step: int) -> None:
         if step != self._begin_after:
             return
-        devices = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
+        devices = [ProfilerActivity.CUDA] if self._on_gpu else []
         profiler = profile(
             activities=[ProfilerActivity.CPU, *devices],
             record_shapes=True,
@@ -92,6 +91,6 @@ class Profile(Callback):
             plain = aside / "trace.json"
             seen.export_chrome_trace(str(plain))
             write_whole(folder / f"{name}.pt.trace.json.gz", gzip.compress(plain.read_bytes(), 5))
-        by = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+        by = "self_device_time_total" if self._on_gpu else "self_cpu_time_total"
         write_whole(folder / f"{name}.txt", seen.key_averages().table(sort_by=by, row_limit=ROWS).encode())
         self._is_written = True

@@ -32,7 +32,8 @@ class DataParallel(Parallel):
         return f"{replicas} replicas" if replicas > 1 else "one replica, the same as parallel=single"
 
     def wrap_model(self, model: nn.Module) -> nn.Module:
-        # Without GPUs nn.DataParallel calls the module itself.
+        if self.device.type == "cpu" and torch.cuda.is_available():
+            return model  # nn.DataParallel would move it to the GPUs; where there are none, it calls the module itself
         return nn.DataParallel(model, device_ids=self.device_ids or None, output_device=self.output_device)
 
     def unwrap(self, model: nn.Module) -> nn.Module:

@@ -2,6 +2,9 @@
 
 import copy
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +14,14 @@ from torch import Tensor, nn
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.rank.trained import Trained
+
+
+@contextmanager
+def without(message: str) -> Iterator[None]:
+    """A context in which torch does not warn of what it does itself. ``message``: how that warning begins."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message)
+        yield
 
 
 class Served(nn.Module):
@@ -67,7 +78,8 @@ class TorchExport:
         torch.export.save(program, file, extra_files={"metadata.json": json.dumps(metadata)})
 
     def outputs(self, file: Path, served: Served, images: Tensor) -> Tensor:
-        return torch.export.load(file).module()(images)
+        with without("The given buffer is not writable"):  # torch 2.11 reads the weights into one
+            return torch.export.load(file).module()(images)
 
 
 class ONNX:
@@ -77,15 +89,16 @@ class ONNX:
         """For a batch of any size; ``facts`` become its metadata, one property each."""
         import onnx
 
-        program = torch.onnx.export(
-            served,
-            (examples,),
-            dynamo=True,
-            dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
-            input_names=["images"],
-            output_names=["outputs"],
-            verbose=False,
-        )
+        with without(r"`isinstance\(treespec, LeafSpec\)` is deprecated"):  # torch 2.11 copies such an object
+            program = torch.onnx.export(
+                served,
+                (examples,),
+                dynamo=True,
+                dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+                input_names=["images"],
+                output_names=["outputs"],
+                verbose=False,
+            )
         assert program is not None
         model = program.model_proto
         onnx.helper.set_model_props(model, facts)
