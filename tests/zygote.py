@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -419,6 +420,8 @@ if __name__ == "__main__":
     from tests import composing
 
     die_with_parent()
+    # From Python 3.12 on, of a fork that this file makes of a command with threads, on the command's own stderr.
+    warnings.filterwarnings("ignore", ".*use of fork.. may lead to deadlocks", DeprecationWarning, "__main__")
     getproctitle()  # so that it knows where a title stands, before a command changes what it is found by: environ
     gc.disable()
     for module in IMPORTED:

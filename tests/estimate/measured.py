@@ -53,7 +53,7 @@ def measured(session: Session) -> dict[str, Any]:
     batches = [trainer.train.example() for _ in range(trainer.settings.grad_accumulation)]
     update.model.train()
     saved = Saved()
-    with profile(activities=[ProfilerActivity.CPU]) as profiled, saved.hooks():
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiled, saved.hooks():
         update(batches, number=0, wants_norm=False)
     names = [event.name for event in profiled.events()]
     calls = Counter(kind for name in names if (kind := COLLECTIVES.get(name)) is not None)

@@ -1,7 +1,7 @@
 """Bases of strategies over torch.distributed: ranks that meet in a process group, and often hold a replica each.
 
 The operation at which a rank waits is known from torch's flight recorder, which keeps the last 2,000. Source:
-https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. In torch 2.6 NCCL has one, in 2.15 Gloo too.
+https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. In torch 2.6 NCCL has one, in 2.11 Gloo too.
 """
 
 import ctypes

@@ -79,6 +79,7 @@ def test_by_the_commands(single, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # of earlier versions of torch
 @pytest.mark.parametrize(
     ("weights", "what"),
     [
