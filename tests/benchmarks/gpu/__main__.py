@@ -15,11 +15,17 @@ from rich.console import Console
 
 from manyheads.runner.machine import hardware
 from tests.benchmarks.gpu import photos
-from tests.benchmarks.gpu.case import MOST_WORKERS, TIMM, Case, Setup, cases
+from tests.benchmarks.gpu.case import AGAIN, BY_HAND, MOST_WORKERS, TIMM, Case, Setup, cases
 from tests.benchmarks.gpu.measuring import look_at, measured
+from tests.benchmarks.gpu.parts import PARTS, differences, parts
 from tests.benchmarks.gpu.report import NOTES, WIDTH, as_json, overheads, table
 
 LIMIT = 1.03
+COMPARED = {
+    BY_HAND: f"the same loop by hand (at most {LIMIT})",
+    AGAIN: "that loop when it is measured again, after it",
+    TIMM: "timm's train step",
+}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cuda": {"models": "resnet50,vit_b_16", "batch_size": 256, "image_size": 224, "steps": 30},
     "cpu": {"models": "resnet18", "batch_size": 8, "image_size": 32, "steps": 4},  # to see that the command works
@@ -61,10 +67,15 @@ def main() -> None:
     console.print(table(rows, machine))
     for column, note in NOTES.items():
         console.print(f"{column}: {note}", style="dim")
-    for model, ratio in overheads(rows).items():
-        console.print(f"{model}: manyheads takes {ratio:.3f} of the time of the same loop by hand (at most {LIMIT})")
-    for model, ratio in overheads(rows, of=TIMM).items():
-        console.print(f"{model}: manyheads takes {ratio:.3f} of the time of timm's train step")
+    console.print("\nWhat a step consists of, in ms\n", style="bold")
+    console.print(parts(rows))
+    for column, note in PARTS.items():
+        console.print(f"{column}: {note}", style="dim")
+    for line in differences(rows):
+        console.print(line)
+    for loop, what in COMPARED.items():
+        for model, ratio in overheads(rows, of=loop).items():
+            console.print(f"{model}: manyheads takes {ratio:.3f} of the time of {what}")
     content = {"machine": versions(name), "options": vars(given), **as_json(rows, machine)}
     path = Path("outputs/benchmarks") / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}_gpu.json"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from tests.benchmarks.gpu.case import WARM_UP, Case, Measured, Setup
-from tests.benchmarks.gpu.device import Stopwatch, peak_bytes
+from tests.benchmarks.gpu.device import Stopwatch
 from tests.benchmarks.gpu.ready import Ready
 
 Pair = tuple[Tensor, Tensor]
@@ -21,7 +21,7 @@ class Batches(Dataset):
         self.pair: Pair = (ready.images, ready.targets)
 
     def __len__(self) -> int:
-        return self.setup.span(self.case)[1] + 1
+        return self.setup.end(self.case) + 1
 
     def __getitem__(self, index: int) -> Pair:
         return self.pair
@@ -37,13 +37,12 @@ class Batches(Dataset):
 
     def timed(self, update: Callable[[Tensor, Tensor], object], warm: Pair, pairs: Iterable[Pair]) -> Measured:
         """Updates with ``warm`` come first, which choose algorithms and compile; then the clock runs over ``pairs``."""
-        first, last = self.setup.span(self.case)
         for _ in range(WARM_UP):
             update(*warm)
-        watch = Stopwatch(self.setup.device, first=first, last=last)
-        for step, pair in enumerate(pairs, 1):
+        watch = Stopwatch(self.case, self.setup)
+        for step, pair in enumerate(watch.waiting(pairs), 1):
             update(*pair)
             watch(step)
-            if step == last:
+            if step == watch.end:
                 break
-        return Measured.of(self.setup, watch.seconds_per_step, peak_bytes=peak_bytes(self.setup.device))
+        return watch.measured()

@@ -1,10 +1,12 @@
 """A row by the project's own trainer, built from conf/ as each rank builds it."""
 
+from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from manyheads.runner.loop.trainer import Trainer
 from tests.benchmarks.gpu.case import NO_MODEL, PHOTOS, WARM_UP, Case, Measured, Setup
-from tests.benchmarks.gpu.device import Stopwatch, peak_bytes
+from tests.benchmarks.gpu.device import Stopwatch
 from tests.benchmarks.gpu.ready import CLASSES, ReadyData
 from tests.benchmarks.gpu.work import Traffic
 from tests.in_process import attempt, config
@@ -21,8 +23,8 @@ def measure(case: Case, setup: Setup) -> Measured:
 
 def overrides(case: Case, setup: Setup) -> list[str]:
     """The command line after ``python run.py``."""
-    _, last = setup.span(case)
-    samples = setup.batch_size * (last + 1)
+    steps = setup.end(case) + 1  # what ends an epoch comes after the clock has stopped
+    samples = setup.batch_size * (steps + 1)
     ready = ["data=custom", f"data._target_={ReadyData.__module__}.ReadyData", f"+data.samples={samples}"]
     ready += [f"+data.batch={setup.batch_size}", f"+data.image_size={setup.image_size}"]
     photos = ["data=imagefolder", f"data.root={setup.photos}", f"data.image_size={setup.image_size}"]
@@ -38,7 +40,7 @@ def overrides(case: Case, setup: Setup) -> list[str]:
         f"trainer.compile={'default' if case.compile else 'none'}",
         f"trainer.device={setup.device}",
         "trainer.epochs=1",
-        f"trainer.max_steps={last}",
+        f"trainer.max_steps={steps}",
         "trainer.evaluate_every=0",
         "checkpoint.every=0",
         "optimizer.lr=0.001",  # there is nothing to learn, so the loss shall at least stay finite
@@ -51,21 +53,24 @@ def training(trainer: Trainer, case: Case, setup: Setup) -> Measured:
     trainer.update.model.train()
     for _ in range(WARM_UP):
         trainer.update([example], number=0, wants_norm=False)
-    first, last = setup.span(case)
-    watch = Stopwatch(setup.device, first=first, last=last)
+    watch, epoch = Stopwatch(case, setup), trainer.train.epoch
+
+    def watched(*args: Any, **options: Any) -> Iterator[Any]:
+        return watch.waiting(epoch(*args, **options))
+
+    trainer.train.epoch = watched  # type: ignore[method-assign]
     trainer.fit(lambda **_: None, due_after_step=watch)
-    peak, moved = peak_bytes(setup.device), None
+    moved = None
     if not case.compile:
         with Traffic() as traffic:
             trainer.update([example], number=0, wants_norm=False)
         moved = traffic.bytes
-    return Measured.of(setup, watch.seconds_per_step, peak_bytes=peak, bytes_per_step=moved)
+    return watch.measured(bytes_per_step=moved)
 
 
 def loading(trainer: Trainer, case: Case, setup: Setup) -> Measured:
     """Batches on the device, as quickly as they come."""
-    first, last = setup.span(case)
-    watch = Stopwatch(setup.device, first=first, last=last)
-    for step, _ in enumerate(islice(trainer.train.epoch(0), last), 1):
+    watch = Stopwatch(case, setup)
+    for step, _ in enumerate(islice(trainer.train.epoch(0), watch.end), 1):
         watch(step)
-    return Measured.of(setup, watch.seconds_per_step)
+    return watch.measured()

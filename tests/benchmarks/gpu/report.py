@@ -7,8 +7,9 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from tests.benchmarks.gpu.case import BY_HAND, OURS, TIMM, TUTORIAL, WITHOUT_CONVOLUTIONS, Case, Measured
+from tests.benchmarks.gpu.case import AGAIN, BY_HAND, OURS, TIMM, TUTORIAL, WITHOUT_CONVOLUTIONS, Case, Measured
 from tests.benchmarks.gpu.ceilings import of_precision
+from tests.benchmarks.gpu.parts import PARTS
 
 WIDTH = 100
 REASON = 90  # characters; the file has all of them
@@ -25,11 +26,12 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Row:
-    """A case with what came of it: measured, or the reason why not."""
+    """A case with what came of it: measured, or the reason why not. seconds: that measuring it took."""
 
     case: Case
     measured: Measured | None
     reason: str | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,15 @@ def as_json(rows: list[Row], machine: Machine) -> dict[str, Any]:
         "ceilings": machine.ceilings,
         "flops_per_sample": machine.flops,
         "overheads": overheads(rows),
+        "overheads_again": overheads(rows, of=AGAIN),
         "times_of_timm": overheads(rows, of=TIMM),
         "columns": NOTES,
+        "parts": PARTS,
         "rows": [
             {
                 **asdict(row.case),
                 **(asdict(row.measured) if row.measured is not None else {"reason": row.reason}),
+                "seconds": row.seconds,
                 "share_of_flops": machine.share_of_flops(row),
                 "share_of_bytes": machine.share_of_bytes(row),
                 "speed_up": speed_up(row, rows),

@@ -16,11 +16,13 @@ from torch import nn
 
 from tests.benchmarks.gpu import isolated, measuring
 from tests.benchmarks.gpu.case import (
+    AGAIN,
     BEST,
     BY_HAND,
     NO_MODEL,
     OURS,
     PHOTOS,
+    PROFILED,
     READY,
     TIMM,
     TUTORIAL,
@@ -30,8 +32,12 @@ from tests.benchmarks.gpu.case import (
     cases,
 )
 from tests.benchmarks.gpu.ceilings import of_precision
+from tests.benchmarks.gpu.device import Stopwatch
+from tests.benchmarks.gpu.parts import PARTS, differences, parts
 from tests.benchmarks.gpu.report import WIDTH, Machine, Row, as_json, overheads, table
+from tests.benchmarks.gpu.steps import Profile, Steps, summed
 from tests.benchmarks.gpu.work import Traffic, flops_per_sample
+from tests.composing import composed
 from tests.conftest import execute
 from tests.tail import tail
 
@@ -90,7 +96,73 @@ def test_the_clock_starts_when_no_loader_is_ahead_and_there_are_samples_until_it
         first, last = setup.span(case)
         assert first >= (setup.workers(case) if case.data == PHOTOS else 1)
         assert last - first >= max(setup.steps, setup.workers(case) if case.data == PHOTOS else 0)
-        assert setup.batch_size * last < setup.longest
+        assert setup.batch_size * (setup.end(case) + 1) < setup.longest
+        if case.loop == OURS and case.data == READY:
+            log_every = composed().trainer.log_every
+            assert first > log_every  # what the first row loads is not what later ones cost
+            assert setup.end(case) - last in (0, log_every)
+
+
+def test_the_clock_s_seconds_are_those_of_its_steps_and_a_profile_comes_after_them(setup, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    case = Case(OURS, "resnet18", READY, BEST, channels_last=True)
+    watch = Stopwatch(case, setup)
+
+    def batches():
+        for number in range(1, watch.end + 1):
+            now[0] += 0.001
+            yield number
+
+    for number in watch.waiting(batches()):
+        now[0] += 0.004 if number <= watch.last else 7.0
+        torch.zeros(10).add_(1)
+        assert watch(number) is False
+    found = watch.measured()
+    assert found.seconds_per_step == pytest.approx(0.005)
+    assert found.samples_per_second == pytest.approx(4 / 0.005)
+    steps = found.steps
+    assert (len(steps.opening), len(steps.device)) == (watch.first - 1, setup.steps)
+    assert steps.opening + steps.device + steps.host == pytest.approx([5.0] * (watch.first - 1 + 2 * setup.steps))
+    assert steps.loading == pytest.approx([1.0] * setup.steps)
+    assert steps.launching == pytest.approx(5.0)
+    assert steps.processor > 0
+    assert steps.profile.by_name["aten::add_"] > 0
+    assert steps.profile.kernels >= 2
+    plain = Stopwatch(replace(case, precision="fp32"), setup)
+    assert plain.end == watch.last == watch.end - PROFILED
+
+
+def test_a_device_is_idle_while_nothing_runs_on_any_stream():
+    events = [
+        {"name": "b", "ts": 3000, "dur": 2000},  # on another stream, beside a
+        {"name": "a", "ts": 1000, "dur": 3000},
+        {"name": "a", "ts": 6000, "dur": 4000},
+        {"name": "b", "ts": 7000, "dur": 1000},
+        {"name": "a", "ts": 13000, "dur": 1000},
+    ]
+    found = summed(events, 2)
+    assert found == Profile(busy=4.5, idle=2.0, longest=3.0, kernels=2.5, by_name={"a": 4.0, "b": 1.5})
+
+
+def profiled(loop: str, *, copies: float) -> Row:
+    profile = Profile(53.0, 0.5, 2.0, 1200, {"conv": 50.0 + copies / 100, "copy": copies})
+    steps = Steps([70.0, 54.0], [54.0, 54.0, 57.0], [25.0] * 3, [0.1] * 3, 60.0, 27.0, profile)
+    return Row(Case(loop, "resnet50", READY, BEST, channels_last=True), Measured(0.055, 4654.0, steps=steps))
+
+
+def test_steps_are_shown_side_by_side_with_what_ours_has_more_of():
+    found = [profiled(BY_HAND, copies=1.0), profiled(OURS, copies=2.5), profiled(AGAIN, copies=1.0)]
+    text = StringIO()
+    Console(file=text, width=WIDTH).print(parts([*found, *rows()]))
+    shown = text.getvalue()
+    assert all(column in shown for column in PARTS)
+    values = ("55.00", "54.00", "16.00", "53.00", "0.50", "2.00", "1,200", "27.00", "0.10", "60.00")
+    assert shown.count("by hand") == 2
+    (ours,) = (line for line in shown.splitlines() if "manyheads" in line)
+    assert tuple(word for word in ours.split() if word[0].isdigit()) == values
+    assert [*differences(found)] == ["resnet50: beside the loop by hand, a step of manyheads has +1.50 ms of copy"]
+    assert overheads(found, of=AGAIN) == {"resnet50": 1.0}
 
 
 def test_a_ceiling_is_of_the_same_numbers():
@@ -184,6 +256,16 @@ def test_what_does_not_fit_into_the_time_is_a_row_that_says_so(setup, monkeypatc
         assert {row.case.compile for row in found if row.reason == "not measured, the minutes are over"} == left_out
 
 
+def test_the_loops_that_are_compared_come_first_then_compiled(setup, monkeypatch):
+    order: list[Case] = []
+    monkeypatch.setattr(isolated, "call", lambda way, case, *_, **__: order.append(case) or Measured(1, 1))
+    measuring.measured(cases(MODELS, full=False), setup, deadline=time.monotonic() + 1000)
+    loops = [(case.loop, case.compile) for case in order if case.model == "vit_b_16"]
+    compared = [(BY_HAND, False), (TIMM, False), (OURS, False), (AGAIN, False), (OURS, True)]
+    assert loops[:5] == compared
+    assert all(case.is_profiled for case in order[: 2 * 5 + 1])  # ResNet-50 in both memory formats
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "count"),
@@ -204,6 +286,8 @@ def test_the_command(tmp_path, words, count):
         assert "reason" not in row, path.with_suffix(".log").read_text()
         assert row["samples_per_second"] == pytest.approx(4 / row["seconds_per_step"])
         assert bool(row["bytes_per_step"]) == (row["loop"] == OURS and row["model"] != NO_MODEL)
+        assert bool(row["steps"] and row["steps"]["profile"]["kernels"]) == (row["loop"] == TIMM)
+        assert row["seconds"] > 0
     assert "resnet18   JPEG    tutorial fp32" in done.out
 
 

@@ -14,7 +14,7 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 from tests.benchmarks.gpu.case import NO_MODEL, PHOTOS, WARM_UP, Case, Measured, Setup
-from tests.benchmarks.gpu.device import Stopwatch, peak_bytes
+from tests.benchmarks.gpu.device import Stopwatch
 from tests.benchmarks.gpu.ready import ReadyFloats
 from tests.benchmarks.gpu.work import network
 
@@ -50,12 +50,11 @@ def measure(case: Case, setup: Setup) -> Measured:
     batch = default_collate([samples[index] for index in range(setup.batch_size)])
     for _ in range(WARM_UP):
         update(*batch)
-    first, last = setup.span(case)
-    watch = Stopwatch(device, first=first, last=last)
-    for step, (images, targets) in enumerate(islice(loader, last), 1):
+    watch = Stopwatch(case, setup)
+    for step, (images, targets) in enumerate(islice(loader, watch.end), 1):
         update(images, targets)
         watch(step)
-    return Measured.of(setup, watch.seconds_per_step, peak_bytes=None if is_loading else peak_bytes(device))
+    return watch.measured()
 
 
 def copying(device: str) -> Callable[[Tensor, Tensor], object]:
