@@ -1,15 +1,17 @@
 """The header shown before the training: the run, its devices, and how the global batch is divided."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import torch
 from torch import nn
 
+from manyheads.runner.config.checks import check_trainer
 from manyheads.runner.data.order import quality
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
-from manyheads.runner.errors import printable
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
@@ -90,7 +92,7 @@ def averaging(ema_decay: float | None, swa_start: int | None) -> dict[str, str]:
 
 
 def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
-    """Unused settings that are usually faster on this device, as overrides.
+    """Unused settings that are usually faster on this device, as overrides; without those that the run would refuse.
 
     ``convolves``: whether the model is mostly convolutions; on CPUs no other models were seen to gain (docs/gpus.md).
     """
@@ -99,13 +101,20 @@ def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
         is_plain = precision.weights_dtype == "float32" and precision.autocast(on_gpus=False) is None
         has = bfloat16() if convolves and is_plain else None
         return {"tip": f"precision=bf16 is usually faster: this processor has {has}"} if has else {}
-    fast = {
-        "precision=bf16": precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True),
-        "trainer.channels_last=true": trainer.channels_last,
-        "trainer.compile=default": trainer.compile != "none",
+    is_half = precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True)
+    words = [] if is_half else ["precision=bf16"]
+    wanted = {
+        "channels_last": True if convolves and not trainer.channels_last else None,
+        "compile": "default" if trainer.compile == "none" else None,
     }
-    words = [word for word, is_taken in fast.items() if not is_taken]
-    every = " (all of them: experiment=fast)" if len(words) == len(fast) else ""
+    for key, value in wanted.items():
+        with suppress(ConfigurationError):  # the run would be refused
+            if value is not None:
+                changed = run.changed(trainer={key: value})
+                changed.parallel.check_run(changed)
+                check_trainer(changed)
+                words.append(f"trainer.{key}={str(value).lower()}")
+    every = " (all of them: experiment=fast)" if len(words) == 1 + len(wanted) else ""
     verb = "is" if len(words) == 1 else "are"
     return {"tip": f"{', '.join(words)} {verb} usually faster{every}"} if words else {}
 

@@ -29,7 +29,20 @@ def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
     assert unused_speedups(run, convolves=False) == {}
     run = run.changed(trainer={"device": "cuda"})
     assert unused_speedups(run, convolves=True).get("tip", "").startswith(says or "")
-    assert bool(unused_speedups(run, convolves=False)) is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "convolves", "says"),
+    [
+        ((), False, "precision=bf16, trainer.compile=default are usually faster"),
+        (("parallel=fsdp",), True, "precision=bf16 is usually faster"),
+        (("parallel=fsdp", "precision=bf16"), True, None),
+        (("trainer.recompute=[auto]",), True, "precision=bf16, trainer.channels_last=true are usually faster"),
+    ],
+)
+def test_it_recommends_nothing_that_is_refused_or_does_nothing(overrides, convolves, says):
+    run = typed(*overrides).changed(trainer={"device": "cuda"})
+    assert unused_speedups(run, convolves=convolves).get("tip") == says
 
 
 @pytest.mark.parametrize(
