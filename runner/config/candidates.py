@@ -10,6 +10,7 @@ from manyheads.runner.config.freeze import checked, completed
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.run_rules import TUNABLE
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import hardware
 from manyheads.runner.option.declared import GROUPS, declared_class
 from manyheads.runner.option.rules import COMPUTE, Tunable
 from manyheads.runner.option.run_config import RunConfig
@@ -70,11 +71,19 @@ def strategies(run: RunConfig) -> Iterator[Candidate]:
         change = f"{STRATEGY}={name}"
         try:
             composed, folders = saved.composed(run.written, [change], chosen={STRATEGY})
-            checked(composed, folders=folders)
+            other = checked(composed, folders=folders)
         except ConfigurationError as error:
             yield Candidate(STRATEGY, COMPUTE, "", f"{change} is refused: {error}")
+            continue
+        if _devices(other) == _devices(run) == 1:
+            yield Candidate(STRATEGY, COMPUTE, "", f"{change} is refused: on one device there is nothing to divide")
         else:
             yield Candidate(STRATEGY, COMPUTE, change)
+
+
+def _devices(run: RunConfig) -> int | None:
+    gpus = len(hardware.gpu_names()) if run.on_gpus else 0
+    return run.parallel.devices(ranks=run.launcher.ranks, gpus=gpus)
 
 
 def _declared(run: RunConfig) -> Iterator[tuple[str, Tunable]]:

@@ -127,6 +127,18 @@ def test_other_strategies_are_tried_with_launchers_of_their_own(strategies):
     assert any("parallel=ddp is refused: data.batch_size=63" in reason for reason in known)
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_on_a_single_gpu_no_strategy_has_anything_to_divide(monkeypatch, strategies, gpus):
+    monkeypatch.setattr("manyheads.runner.machine.hardware.gpu_names", lambda: ["NVIDIA H200"] * gpus)
+    strategies += ["single", "dp", "ddp", "fsdp"]
+    known = [
+        each for each in candidates(typed("model=mlp", "data=digits", "data.batch_size=64")) if each.key == "parallel"
+    ]
+    expected = ["parallel=dp", "parallel=ddp", "parallel=fsdp"]
+    assert [each.change for each in known if each.change] == (expected if gpus > 1 else [])
+    assert all("nothing to divide" in each.reason for each in known) == (gpus == 1)
+
+
 class Own(SingleOption):
     tunable: ClassVar = {"pieces": Tunable(COMPUTE, always(2, 4), needs={"data.num_workers": 0})}
 
