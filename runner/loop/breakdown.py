@@ -2,7 +2,8 @@
 
 Waiting for data, logging, evaluation and checkpoints are timed each time they happen. The rest of the training time is
 divided in proportion to a few updates that are measured in detail: one near the start of each epoch, and one every
-SAMPLE_SECONDS.
+SAMPLE_SECONDS. The first WARMUP_UPDATES of a process are measured only if an epoch has no others: on a GPU, the first
+step of the optimizer takes longer than all others of an epoch together.
 
 Communication means exposed communication, not what overlaps with the backward pass: from this rank's last gradient to
 the end of the exchange, including the wait for slower ranks, plus what a wrapper does around the user's own forward
@@ -19,6 +20,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from manyheads.runner.logger.csv import TRAINING
+from manyheads.runner.loop.clock import WARMUP_UPDATES
 from manyheads.runner.loop.compile import is_compiled
 from manyheads.runner.loop.meter import Sums
 
@@ -39,19 +41,26 @@ class Breakdown:
         is_plain = not (is_compiled(model) or is_compiled(own))
         self._modules = (model, own) if model is not own and is_plain else None
         self._device = device
-        self.next = math.inf  # when to measure again, by time.perf_counter
+        self._next = math.inf  # when to measure again, by time.perf_counter
+        self._seen = self._cold = 0  # updates so far, and those that are not measured
         self._marks: dict[str, Any] | None = None  # of the update that is being measured
         self._passes: list[dict[str, Any]] = []  # its forward passes
         self._handles: list[RemovableHandle] = []
         self._finished: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
 
-    def enter_epoch(self) -> None:
-        """Called when an epoch starts: one of its first updates will be measured."""
-        self.next = min(self.next, time.perf_counter() + SETTLE_SECONDS)
+    def enter_epoch(self, updates: int) -> None:
+        """Called when an epoch starts or continues, with this number of ``updates`` to come: one will be measured."""
+        self._next = min(self._next, time.perf_counter() + SETTLE_SECONDS)
+        self._cold = min(WARMUP_UPDATES, self._seen + updates - 1)
+
+    def is_due(self, now: float) -> bool:
+        """Whether to measure the next update; called once before each. ``now``: by time.perf_counter."""
+        self._seen += 1
+        return now >= self._next and self._seen > self._cold
 
     def start(self) -> None:
         """Called when the measured update starts."""
-        self.next = time.perf_counter() + SAMPLE_SECONDS
+        self._next = time.perf_counter() + SAMPLE_SECONDS
         self._marks, self._passes = {}, []
         self._hook()
         self.mark("started")

@@ -114,8 +114,9 @@ class Trainer:
         epoch = self.train.epoch(progress.epoch, progress.epoch_step, continues=last < self.settings.last_step)
         batches = self.updates(epoch)
         windows.clock.resume()
-        self.update.breakdown.enter_epoch()
-        for update in islice(windows.clock.waiting(batches), max(0, last - progress.step)):
+        left = max(0, last - progress.step)
+        self.update.breakdown.enter_epoch(left)
+        for update in islice(windows.clock.waiting(batches), left):
             step = progress.step + 1
             is_logged = step % self.settings.log_every == 0 or step == last
             norm = self.make(update, wants_norm=is_logged)
@@ -142,7 +143,7 @@ class Trainer:
     def make(self, batches: list[Batch], *, wants_norm: bool) -> Any:
         """Make and count one update of these micro-batches; returns the norm of its gradients if it is needed."""
         breakdown = self.update.breakdown
-        is_sampled = self.windows.clock.now >= breakdown.next
+        is_sampled = breakdown.is_due(self.windows.clock.now)
         if is_sampled:
             breakdown.start()
         made = self.update(

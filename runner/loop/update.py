@@ -151,7 +151,8 @@ class Update:
         """Run passes without side effects until the strategy's wrapper has settled. ``example``: makes a micro-batch.
 
         ``warm_up``: at least one pass is run under every strategy, which compiles the model and lets a GPU choose its
-        algorithms, so that this does not count as training time.
+        algorithms, and what a log window computes, whose operations a GPU loads when they are first used; so that none
+        of this counts as training time.
         """
         state, buffers, passes = get_state(), [b.clone() for b in self.model.buffers()], 0
 
@@ -160,7 +161,9 @@ class Update:
             passes += 1
             self.enter_training()
             batches = [example()]
-            self.parallel.compute_gradients(batches, self.micro_steps(batches, used=False))
+            made = self.parallel.compute_gradients(batches, self.micro_steps(batches, used=False))
+            if warm_up:
+                self._rehearse_logging(made)
             self.precision.zero_grad(self.optimizer)
 
         self.parallel.prime(throw_away)
@@ -168,6 +171,13 @@ class Update:
             throw_away()
         self.restore_buffers(buffers)
         set_state(state)
+
+    def _rehearse_logging(self, passes: list[ForwardResult]) -> None:
+        """Compute what a log window does on the device."""
+        self.gradient_norm()
+        if self.parallel.counts_samples and (counted := [passed for passed in passes if passed.samples]):
+            torch.stack([passed.loss for passed in counted]).cpu()
+            self.scores.add_up([passed.observed for passed in counted])
 
     def enter_epoch(self, epoch: int) -> None:
         """Prepare for training epoch ``epoch``, counted from 0, with the parameters trained in it."""

@@ -91,6 +91,21 @@ def test_hooks_are_gone_after_the_update(now):
     assert not any(p._post_accumulate_grad_hooks for p in wrapper.parameters())
 
 
+@pytest.mark.parametrize("epochs", [{20: "-----x--------------"}, {3: "--x", 4: "--x-", 5: "x----"}, {1: "x"}])
+def test_the_first_updates_of_a_process_are_measured_only_if_an_epoch_has_no_others(now, epochs):
+    watched = Breakdown(nn.Linear(2, 1), nn.Linear(2, 1), CPU, ranks=1)
+    for updates, expected in epochs.items():
+        watched.enter_epoch(updates)
+        now[0] += 2 * breakdown.SETTLE_SECONDS
+        found = ""
+        for _ in range(updates):
+            if is_due := watched.is_due(now[0]):
+                watched.start()
+                watched.end()
+            found += "x" if is_due else "-"
+        assert found == expected
+
+
 def test_parts_are_the_training_time_of_the_slowest_rank():
     sums = Sums(seconds=10, data_seconds=2, logging_seconds=1)
     sums.sampled_compute, sums.sampled_communication, sums.sampled_optimizer, sums.sampled_logging = 4, 2, 1, 0.0
@@ -132,6 +147,7 @@ def test_looking_changes_nothing(tmp_path, monkeypatch):
     plain = train(tmp_path / "plain", small())
     monkeypatch.setattr(breakdown, "SAMPLE_SECONDS", 0.0)
     monkeypatch.setattr(breakdown, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(breakdown, "WARMUP_UPDATES", 0)
     run, updates = attempt(tmp_path / "watched", small()), []
     start = run.trainer.update.breakdown.start
     run.trainer.update.breakdown.start = lambda: updates.append(1) or start()

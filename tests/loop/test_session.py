@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import signal
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.errors import ConfigurationError
@@ -131,13 +133,41 @@ def test_a_run_that_was_asked_to_stop_goes_on(tmp_path):
 
 def test_a_pass_to_warm_up_leaves_no_trace(tmp_path):
     """As each strategy makes on GPUs and of a compiled model, before the clock runs."""
-    plain = train(tmp_path / "plain", small(*HARD))
-    warmed = attempt(tmp_path / "warmed", small(*HARD))
+    clipped = (*HARD, "trainer.clip_norm=1.0")
+    plain = train(tmp_path / "plain", small(*clipped))
+    warmed = attempt(tmp_path / "warmed", small(*clipped))
     warmed.trainer.settings = replace(warmed.trainer.settings, warm_up=True)
     with closing(warmed.trainer):
         warmed.train(seed=1, state=None)
     assert tables(warmed) == tables(plain)
     assert warmed.folder.read_result()["weights_sha256"] == plain.folder.read_result()["weights_sha256"]
+
+
+class Operations(TorchDispatchMode):
+    """Notes the ``names`` of operations."""
+
+    def __init__(self, work: Callable[[], Any]):
+        super().__init__()
+        self.names: set[str] = set()
+        with self:
+            self.found = work()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_a_log_window_computes_is_computed_before_the_clock_runs(tmp_path):
+    """Otherwise a GPU would load these operations with the first row of steps.csv."""
+    trainer = attempt(tmp_path, small()).trainer
+    update, batch = trainer.update, trainer.train.example()
+    with closing(trainer):
+        primed = Operations(lambda: update.prime(lambda: batch, warm_up=True)).names
+        passes = Operations(lambda: update.compute_gradients([batch]))
+        logged = Operations(update.gradient_norm).names
+        logged |= Operations(lambda: update.scores.add_up([passes.found[0].observed])).names
+    assert logged - passes.names
+    assert logged <= primed
 
 
 def test_a_completed_run_has_nothing_left_to_do(tmp_path):
