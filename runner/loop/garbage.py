@@ -8,9 +8,14 @@ YOUNG_SECONDS, ALL_SECONDS = 1.0, 60.0  # between two collections of new objects
 
 
 class Garbage:
-    """A context in which only ``tick`` collects cycles."""
+    """A context in which only ``tick`` collects cycles.
+
+    What the first collection of all objects keeps, such as torch's modules, is not searched by later ones: that would
+    take 0.2 s each time, while a GPU has nothing to do.
+    """
 
     _young = _all = math.inf
+    _is_frozen = False
 
     def __enter__(self) -> "Garbage":
         self._was_enabled = gc.isenabled()
@@ -20,6 +25,9 @@ class Garbage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._is_frozen:
+            gc.unfreeze()
+            self._is_frozen = False
         if self._was_enabled:
             gc.enable()
 
@@ -28,6 +36,10 @@ class Garbage:
         now = time.monotonic()
         if now >= self._all:
             gc.collect()
+            # Only once, since what is alive now may become garbage; and not beside what a rank was forked with.
+            if not self._is_frozen and not gc.get_freeze_count():
+                gc.freeze()
+                self._is_frozen = True
             self._young, self._all = now + YOUNG_SECONDS, now + ALL_SECONDS
         elif now >= self._young:
             gc.collect(1)

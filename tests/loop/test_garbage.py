@@ -18,6 +18,7 @@ class Cycle:
 def seconds(monkeypatch) -> list[float]:
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    gc.unfreeze()  # tests run in a process whose modules are frozen
     return clock
 
 
@@ -32,6 +33,37 @@ def test_cycles_go_at_the_first_tick_after_an_interval(seconds, after):
         garbage.tick()
         assert left() is None
     assert gc.isenabled()
+
+
+def test_what_all_were_searched_once_for_is_kept_until_the_end(seconds):
+    early = Cycle()
+    left = weakref.ref(early)
+    with Garbage() as garbage:
+        for interval in range(3):
+            late = weakref.ref(Cycle())
+            seconds[0] += ALL_SECONDS
+            garbage.tick()
+            assert late() is None
+            if interval == 0:
+                frozen = gc.get_freeze_count()
+                del early
+            assert 0 < gc.get_freeze_count() <= frozen
+        assert left() is not None
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert left() is None
+
+
+def test_what_a_rank_was_forked_with_stays_apart(seconds):
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        with Garbage() as garbage:
+            seconds[0] += ALL_SECONDS
+            garbage.tick()
+        assert gc.get_freeze_count() == before
+    finally:
+        gc.unfreeze()
 
 
 def test_who_has_switched_it_off_keeps_it_so():
