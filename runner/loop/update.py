@@ -173,11 +173,12 @@ class Update:
         set_state(state)
 
     def _rehearse_logging(self, passes: list[ForwardResult]) -> None:
-        """Compute what a log window does on the device."""
+        """Compute what a log window of several updates does on the device."""
         self.gradient_norm()
-        if self.parallel.counts_samples and (counted := [passed for passed in passes if passed.samples]):
-            torch.stack([passed.loss for passed in counted]).cpu()
-            self.scores.add_up([passed.observed for passed in counted])
+        several = [passed for passed in passes if passed.samples] * 2  # a single one would not be concatenated
+        if self.parallel.counts_samples and several:
+            torch.stack([passed.loss for passed in several]).cpu()
+            self.scores.add_up([passed.observed for passed in several])
 
     def enter_epoch(self, epoch: int) -> None:
         """Prepare for training epoch ``epoch``, counted from 0, with the parameters trained in it."""

@@ -3,6 +3,7 @@
 import gc
 import time
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,11 +16,12 @@ class Cycle:
 
 
 @pytest.fixture
-def seconds(monkeypatch) -> list[float]:
+def seconds(monkeypatch) -> Iterator[list[float]]:
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     gc.unfreeze()  # tests run in a process whose modules are frozen
-    return clock
+    yield clock
+    gc.freeze()
 
 
 @pytest.mark.parametrize("after", [YOUNG_SECONDS, ALL_SECONDS])

@@ -50,6 +50,7 @@ def overrides(case: Case, setup: Setup) -> list[str]:
 def training(trainer: Trainer, case: Case, setup: Setup) -> Measured:
     """The loop itself; warmed up on one batch, so that no loader is ahead when it begins."""
     example = trainer.train.example()
+    trainer.update.prime(lambda: example, warm_up=True)  # as a session begins
     trainer.update.model.train()
     for _ in range(WARM_UP):
         trainer.update([example], number=0, wants_norm=False)
