@@ -119,7 +119,8 @@ class Profiler:
     def __init__(self, device: str, steps: int):
         self._kinds, self._steps = KINDS[device], steps
         activity = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
-        self._profile = profile(activities=[activity])
+        # There is one cycle; without acc_events, torch 2.11 warns that only the last one's events are kept.
+        self._profile = profile(activities=[activity], acc_events=True)
 
     def start(self) -> None:
         self._profile.start()
