@@ -3,6 +3,8 @@
 Source: https://docs.pytorch.org/docs/stable/generated/torch.compile.html.
 """
 
+import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +22,7 @@ def compile_units(model: nn.Module, mode: str, patterns: Sequence[str]) -> None:
     ``patterns``: as for ``listed_units``. Source: https://docs.pytorch.org/tutorials/recipes/regional_compilation.html.
     Raises ConfigurationError.
     """
+    print_no_tables(mode)
     for unit in listed_units(model, patterns, key="trainer.compile_units").values():
         unit.compile(mode=mode)
 
@@ -35,6 +38,7 @@ def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:
     """
     if mode == "none":
         return
+    print_no_tables(mode)
     model.compile(mode=mode)
     if device.type == "cuda" and mode in CUDA_GRAPHS:
         replayed: Any = model._compiled_call_impl
@@ -43,6 +47,20 @@ def compile_in_place(model: nn.Module, mode: str, device: torch.device) -> None:
             return map_tensors(torch.clone, replayed(*arguments, **keywords))
 
         model._compiled_call_impl = called
+
+
+def print_no_tables(mode: str) -> None:
+    """Keep the tables of kernels that autotuning tried from the terminal, unless torch's own variables ask for them."""
+    if not mode.startswith("max-autotune"):
+        return
+    from torch._inductor import config  # seconds
+
+    quiet = {"autotune_num_choices_displayed": 0, "max_autotune_report_choices_stats": False}
+    for key, value in quiet.items():
+        if hasattr(config, key) and f"TORCHINDUCTOR_{key.upper()}" not in os.environ:
+            setattr(config, key, value)
+    # torch 2.11's autotuning calls what torch deprecates.
+    warnings.filterwarnings("ignore", "TypedStorage is deprecated", UserWarning, r"torch\._inductor\.select_algorithm")
 
 
 def is_compiled(model: nn.Module) -> bool:

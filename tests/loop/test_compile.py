@@ -77,6 +77,19 @@ def test_alike_blocks_are_compiled_once(tmp_path, graphs):
     assert 1 <= graphs.count(True) <= 2  # the first one's input comes from elsewhere than the others'
 
 
+@pytest.mark.tail
+@pytest.mark.needs("gcc")
+def test_autotuning_prints_no_tables(tmp_path, monkeypatch, capfd):
+    """On CPUs, torch tries several kernels only where weights are constants; what it found before it keeps in files."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    model = nn.Linear(64, 64).eval()
+    compile_in_place(model, "max-autotune-no-cudagraphs", CPU)
+    with torch._inductor.config.patch(freezing=True, fx_graph_cache=False), torch.no_grad():
+        model(torch.randn(32, 64))
+    assert is_compiled(model)
+    assert "autotune" not in capfd.readouterr().err.lower()
+
+
 def test_a_torch_that_compiles_alike_blocks_one_by_one_is_refused(monkeypatch):
     """From the ninth on it leaves them as they are."""
     real = metadata.version
