@@ -11,11 +11,12 @@ import torch
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
-from tests.gpu.conftest import RESNET, TINY
+from tests.gpu.conftest import NORMALIZED, RESNET, TINY, TWO_UPDATES
 from tests.in_process import attempt, config
 
 DETERMINISTIC = "trainer.deterministic=true"
-FP16 = ("precision=amp", "precision.dtype=float16")
+# A scale at which nothing overflows: the first updates would be skipped otherwise, as test_overflow wants it.
+FP16 = ("precision=amp", "precision.dtype=float16", "precision.init_scale=1024")
 PRECISIONS = [
     pytest.param(("precision=fp32",), id="fp32"),
     pytest.param(FP16, id="amp"),
@@ -23,6 +24,17 @@ PRECISIONS = [
 ]
 NCCL = ("parallel=ddp", "parallel.backend=nccl", "launcher.nproc_per_node=1")
 APEX = (("precision", "apex"),)
+SAME = 1e-4  # of a loss in fp32: rounding changes it by 1e-6 at most where training is not chaotic
+# Half a unit of rounding, relative to a loss; NORMALIZED on a CPU differs by a twentieth of that, TINY by a third.
+ROUNDED = {"float16": 2.4e-4, "bfloat16": 2e-3}
+
+
+def rounding(overrides: tuple[str, ...]) -> float:
+    """By how much losses with and without these overrides may differ for rounding alone, relative to a loss."""
+    text = " ".join(overrides)
+    if "bf16" in text or "bfloat16" in text or "experiment=fast" in text:
+        return ROUNDED["bfloat16"]
+    return ROUNDED["float16"] if "float16" in text or "tf32" in text else SAME
 
 
 def losses(folder: RunFolder) -> list[float]:
@@ -38,15 +50,22 @@ def digest(folder: RunFolder) -> str:
     return folder.read_result()["weights_sha256"]
 
 
+@pytest.mark.gpu("the same GPUs as torch counts")
+def test_count():
+    assert len(hardware.gpu_names()) == torch.cuda.device_count()
+
+
 @pytest.mark.gpu("the same losses as on the CPU")
-def test_cpu(train, tmp_path):
-    on_gpu = train()
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", SAME), ("fp64", 1e-9)])
+def test_cpu(train, tmp_path, precision, tolerance):
+    on_gpu = losses(train(f"precision={precision}"))
     folder = RunFolder(tmp_path / "cpu")
-    overrides = [o for o in TINY if o != "trainer.device=cuda"]
-    command = (sys.executable, str(RUN), *overrides, "trainer.device=cpu", f"hydra.run.dir={folder.path}")
+    overrides = [o for o in TINY if o != "trainer.device=cuda"] + ["trainer.device=cpu", f"precision={precision}"]
+    command = (sys.executable, str(RUN), *overrides, f"hydra.run.dir={folder.path}")
     done = execute(*command, cwd=tmp_path)
     assert done.code == 0, done.err
-    assert losses(on_gpu) == pytest.approx(losses(folder), rel=1e-3)
+    assert on_gpu == pytest.approx(losses(folder), rel=tolerance)
+    assert on_gpu[-1] < 0.98 * on_gpu[0]  # otherwise no gradient would be compared
 
 
 @pytest.mark.gpu("one process and one rank compute the same")
@@ -63,36 +82,49 @@ def test_cpu(train, tmp_path):
 )
 def test_parallel(train, overrides):
     single, other = train(name="single"), train(*overrides, name="other")
-    assert losses(other) == pytest.approx(losses(single), rel=1e-3)
+    assert losses(other) == pytest.approx(losses(single), rel=SAME)
 
 
 @pytest.mark.gpu("SyncBatchNorm")
 def test_sync_batchnorm(train):
-    options = (*RESNET, "parallel=ddp", "launcher=inline")
+    options = (*NORMALIZED, "parallel=ddp", "launcher=inline")
     plain, synchronized = train(*options, name="plain"), train(*options, "parallel.sync_batchnorm=true", name="sync")
-    assert losses(synchronized) == pytest.approx(losses(plain), rel=0.01)
+    assert losses(synchronized) == pytest.approx(losses(plain), rel=SAME)
+
+
+PRECISE = [
+    pytest.param(("precision=tf32",), id="tf32"),
+    pytest.param(("precision=bf16",), id="bf16"),
+    pytest.param(FP16, id="amp, float16"),
+    pytest.param(("precision=amp", "precision.dtype=bfloat16"), id="amp, bfloat16"),
+    pytest.param((*FP16, "precision.level=O2"), id="amp, O2, float16"),
+    pytest.param(("precision=amp", "precision.level=O2", "precision.dtype=bfloat16"), id="amp, O2, bfloat16"),
+    pytest.param((*FP16, "precision.level=O2", "parallel=dp"), id="amp, O2, dp"),
+    pytest.param((*FP16, "precision.level=O2", "parallel=ddp", "launcher=inline"), id="amp, O2, ddp"),
+    pytest.param((*FP16, "precision.level=O2", "trainer.channels_last=true"), id="amp, O2, channels_last"),
+]
+
+
+CLIPPED = ("trainer.grad_accumulation=2", "trainer.clip_norm=1", "data.batch_size=64")
 
 
 @pytest.mark.gpu("precision near fp32")
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        pytest.param(("precision=tf32",), id="tf32"),
-        pytest.param(("precision=bf16",), id="bf16"),
-        pytest.param(FP16, id="amp, float16"),
-        pytest.param(("precision=amp", "precision.dtype=bfloat16"), id="amp, bfloat16"),
-        pytest.param((*FP16, "precision.level=O2"), id="amp, O2, float16"),
-        pytest.param(("precision=amp", "precision.level=O2", "precision.dtype=bfloat16"), id="amp, O2, bfloat16"),
-        pytest.param((*FP16, "precision.level=O2", "parallel=dp"), id="amp, O2, dp"),
-        pytest.param((*FP16, "precision.level=O2", "parallel=ddp", "launcher=inline"), id="amp, O2, ddp"),
-        pytest.param((*FP16, "precision.level=O2", "trainer.channels_last=true"), id="amp, O2, channels_last"),
-        pytest.param((*FP16, "trainer.grad_accumulation=2", "trainer.clip_norm=1"), id="amp, accumulation, clipping"),
-    ],
-)
-def test_precision(train, overrides):
-    plain, half = train(*RESNET, name="fp32"), train(*RESNET, *overrides, name="half")
-    assert losses(half) == pytest.approx(losses(plain), rel=0.05)
+@pytest.mark.parametrize("shared", [(), CLIPPED], ids=["", "accumulation, clipping"])
+@pytest.mark.parametrize("overrides", PRECISE)
+def test_precision(train, overrides, shared):
+    options = (*NORMALIZED, *shared)
+    plain, half = train(*options, name="fp32"), train(*options, *overrides, name="half")
+    assert losses(half) == pytest.approx(losses(plain), rel=rounding(overrides))
+    assert losses(plain)[-1] < 0.98 * losses(plain)[0]  # otherwise no gradient would be compared
     assert {value.dtype for value in checkpoint(half)["model"].values()} == {torch.float32, torch.int64}
+
+
+@pytest.mark.gpu("a ResNet's precision near fp32, in the two updates before chaos")
+@pytest.mark.parametrize("overrides", PRECISE)
+def test_precision_of_a_resnet(train, overrides):
+    plain, half = train(*TWO_UPDATES, name="fp32"), train(*TWO_UPDATES, *overrides, name="half")
+    assert losses(half) == pytest.approx(losses(plain), rel=0.02)
+    assert losses(half)[0] == pytest.approx(losses(plain)[0], rel=2.5 * rounding(overrides))
 
 
 @pytest.mark.gpu("batches made on the GPU")
@@ -110,17 +142,13 @@ def test_airbench94(train):
     assert losses(folder)[-1] < losses(folder)[0]
 
 
-@pytest.mark.gpu("fp64")
-def test_fp64(train):
-    assert losses(train("precision=fp64"))[-1] > 0
-
-
 @pytest.mark.gpu("overflows are left out, by the gradient scaler")
 @pytest.mark.parametrize("fused", ["false", "true"])
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_overflow(train, level, fused):
     scale = 2.0**30
-    options = (*FP16, f"precision.level={level}", f"precision.init_scale={scale}", f"optimizer.fused={fused}")
+    own = (f"precision.level={level}", f"precision.init_scale={scale}", f"optimizer.fused={fused}")
+    options = (*FP16[:2], *own)
     run = train(*options, "trainer.max_steps=40")
     assert 1 <= checkpoint(run)["precision"]["scale"] < scale
     assert losses(run)[-1] < 2.35  # of ten classes
@@ -130,16 +158,17 @@ def test_overflow(train, level, fused):
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 def test_fused(train, optimizer, precision):
-    options = (f"optimizer={optimizer}", "optimizer.lr=0.001", *precision)
+    rate = () if optimizer == "sgd" else ("optimizer.lr=0.001",)
+    options = (f"optimizer={optimizer}", *rate, *precision)
     plain, fused = train(*options, "optimizer.fused=false", name="plain"), train(*options, name="fused")
-    assert losses(fused) == pytest.approx(losses(plain), rel=1e-2)
+    assert losses(fused) == pytest.approx(losses(plain), rel=1e-3)
 
 
 @pytest.mark.gpu("trainer.compile=default")
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_compile(train, precision):
     plain, compiled = train(*precision, name="plain"), train(*precision, "trainer.compile=default", name="compiled")
-    assert losses(compiled) == pytest.approx(losses(plain), rel=0.01)
+    assert losses(compiled) == pytest.approx(losses(plain), rel=rounding(precision))
 
 
 @pytest.mark.gpu("torch.compile with CUDA graphs, and autotuned")
@@ -147,14 +176,15 @@ def test_compile(train, precision):
 @pytest.mark.parametrize("strategy", [("parallel=single",), (*NCCL, "launcher=inline")], ids=lambda words: words[0])
 def test_compile_modes(train, mode, strategy):
     plain, compiled = train(name="plain"), train(*strategy, f"trainer.compile={mode}", name="compiled")
-    assert losses(compiled) == pytest.approx(losses(plain), rel=0.01)
+    assert losses(compiled) == pytest.approx(losses(plain), rel=SAME)
 
 
 @pytest.mark.gpu("experiment=fast")
 @pytest.mark.parametrize("strategy", [("parallel=single",), (*NCCL, "launcher=inline")], ids=lambda words: words[0])
 def test_fast(train, strategy):
-    plain, fast = train(*RESNET, name="plain"), train(*RESNET, *strategy, "experiment=fast", name="fast")
-    assert losses(fast) == pytest.approx(losses(plain), rel=0.05)
+    plain, fast = train(*TWO_UPDATES, name="plain"), train(*TWO_UPDATES, *strategy, "experiment=fast", name="fast")
+    assert losses(fast) == pytest.approx(losses(plain), rel=0.02)
+    assert losses(fast)[0] == pytest.approx(losses(plain)[0], rel=5e-3)
 
 
 @pytest.mark.gpu("grey images from loader processes: one channel is pinned and sent, three arrive")
@@ -173,9 +203,10 @@ def test_warm_up_is_no_throughput(train):
     compiled = train("trainer.compile=default", "trainer.max_steps=60", "trainer.log_every=5")
     with open(compiled.steps, newline="") as file:
         speeds = sorted(float(row["samples_per_second"]) for row in csv.DictReader(file))
-    assert compiled.read_result()["samples_per_second"] == pytest.approx(speeds[len(speeds) // 2], rel=0.5)
+    assert compiled.read_result()["samples_per_second"] > speeds[len(speeds) // 2] / 10  # on a busy machine too
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.gpu("no wait for the GPU in an update")
 @pytest.mark.parametrize(
     "options", [(), ("precision=bf16",), FP16, (*FP16, "optimizer=adamw", "optimizer.lr=0.001")], ids=" ".join
@@ -308,16 +339,16 @@ def test_horovod(train, precision):
     ids=lambda options: options[0].rpartition("=")[2],
 )
 def test_apex(train, options):
-    plain, half = train(*RESNET, name="fp32"), train(*RESNET, "precision=apex", *options)
-    assert losses(half) == pytest.approx(losses(plain), rel=0.05)
+    plain, half = train(*NORMALIZED, name="fp32"), train(*NORMALIZED, "precision=apex", *options)
+    assert losses(half) == pytest.approx(losses(plain), rel=5e-3)
 
 
 @pytest.mark.gpu("Apex's amp and precision=amp", needs=APEX)
 @pytest.mark.parametrize("level", ["O1", "O2"])
 def test_native_and_apex(train, level):
-    native = train(*RESNET, *FP16, f"precision.level={level}", name="native")
-    apex = train(*RESNET, "precision=apex", f"precision.opt_level={level}", name="apex")
-    assert losses(native) == pytest.approx(losses(apex), rel=0.02)
+    native = train(*NORMALIZED, *FP16, f"precision.level={level}", name="native")
+    apex = train(*NORMALIZED, "precision=apex", f"precision.opt_level={level}", name="apex")
+    assert losses(native) == pytest.approx(losses(apex), rel=5e-3)
 
 
 @pytest.mark.gpu("Apex's DistributedDataParallel", needs=(("parallel", "apex"),))

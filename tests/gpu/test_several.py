@@ -6,8 +6,8 @@ import pytest
 
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
-from tests.gpu.conftest import RESNET, TINY
-from tests.gpu.test_features import FP16, digest, losses
+from tests.gpu.conftest import NORMALIZED, TINY
+from tests.gpu.test_features import FP16, SAME, digest, losses, rounding
 
 TWO = ("parallel=ddp", "parallel.backend=nccl", "launcher.nproc_per_node=2")
 DETERMINISTIC = "trainer.deterministic=true"
@@ -32,21 +32,22 @@ DETERMINISTIC = "trainer.deterministic=true"
 def test_ranks(train, launcher, options):
     own = [option for option in options if not option.startswith("parallel.")]
     single, both = train(*own, name="single"), train(*TWO, f"launcher={launcher}", *options, name="both")
-    exact = {"precision=fp64": 1e-9, "precision=fp32": 1e-3}.get(options[0], 0.02)
+    exact = 1e-9 if "precision=fp64" in options else rounding(options)
     assert losses(both) == pytest.approx(losses(single), rel=exact)
 
 
 @pytest.mark.gpu("SyncBatchNorm over two ranks is one rank's BatchNorm", gpus=2)
 def test_sync_batchnorm(train):
-    single, both = train(*RESNET, name="single"), train(*RESNET, *TWO, "parallel.sync_batchnorm=true", name="both")
-    assert losses(both) == pytest.approx(losses(single), rel=0.02)
+    whole = (*TWO, "parallel.sync_batchnorm=true")
+    single, both = train(*NORMALIZED, name="single"), train(*NORMALIZED, *whole, name="both")
+    assert losses(both) == pytest.approx(losses(single), rel=SAME)
 
 
 @pytest.mark.gpu("two replicas of DataParallel", gpus=2)
 @pytest.mark.parametrize("options", [(), FP16], ids=["fp32", "amp"])
 def test_replicas(train, options):
     single, replicas = train(*options, name="single"), train("parallel=dp", *options, name="dp")
-    assert losses(replicas) == pytest.approx(losses(single), rel=0.01)
+    assert losses(replicas) == pytest.approx(losses(single), rel=rounding(options))
 
 
 @pytest.mark.gpu("resumed on one rank what two began", gpus=2)
