@@ -36,8 +36,8 @@ class Garbage:
         now = time.monotonic()
         if now >= self._all:
             gc.collect()
-            # Only once, since what is alive now may become garbage; and not beside what a rank was forked with.
-            if not self._is_frozen and not gc.get_freeze_count():
+            # Once, since what is alive now may become garbage; and not where most is frozen, as in a rank that was forked.
+            if not self._is_frozen and len(gc.get_objects()) > gc.get_freeze_count():
                 gc.freeze()
                 self._is_frozen = True
             self._young, self._all = now + YOUNG_SECONDS, now + ALL_SECONDS
