@@ -36,7 +36,7 @@ class Garbage:
         now = time.monotonic()
         if now >= self._all:
             gc.collect()
-            # Once, since what is alive now may become garbage; and not where most is frozen, as in a rank that was forked.
+            # Once, since what is alive now may become garbage; not where most is frozen, as in a rank that was forked.
             if not self._is_frozen and len(gc.get_objects()) > gc.get_freeze_count():
                 gc.freeze()
                 self._is_frozen = True
