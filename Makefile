@@ -52,7 +52,7 @@ test-quick: horovod-if-possible
 
 # What needs CUDA; ends with a table of what ran, and why the rest did not. Fails where nothing can run.
 test-gpu: $(DEV)
-	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m pytest -m gpu -n auto --maxprocesses 6 tests/gpu tests
 
 # The suite's core on the lowest torch, and on the newest under each Python; fetches some 3 GB once, into /tmp.
 compat: $(DEV)

@@ -99,14 +99,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid not in reasons]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist tells what it left out; its reports are sent by themselves."""
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["not run"] = {name: reason for name, (outcome, _, reason) in _outcomes.items() if outcome == "not run"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    left_out = getattr(node, "workeroutput", {}).get("not run", {})
+    _outcomes.update({name: ("not run", 0, reason) for name, reason in left_out.items()})
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     outcome = yield
-    report = outcome.get_result()
-    if item.get_closest_marker("gpu") and (report.when == "call" or report.failed):
-        measured = dict(report.user_properties).get("measured", "")
+    if item.get_closest_marker("gpu"):
         parameters = f": {item.callspec.id}" if hasattr(item, "callspec") else ""
-        _outcomes[words(item) + parameters] = report.outcome, report.duration, measured
+        outcome.get_result().user_properties.append(("feature", words(item) + parameters))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    known = dict(report.user_properties)
+    if "feature" in known and (report.when == "call" or report.failed):
+        _outcomes[str(known["feature"])] = report.outcome, report.duration, str(known.get("measured", ""))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
