@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT, execute
+from tests.tail import tail
 
 
 @pytest.mark.slow
@@ -39,7 +40,7 @@ def test_other():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", tail("2")])
 def test_it_tells_what_ran_and_what_did_not_in_one_process_or_several(tmp_path, workers):
     for name, text in {"conftest.py": HOOKS, "test_them.py": TESTS, "pytest.ini": "[pytest]\nmarkers = gpu"}.items():
         (tmp_path / name).write_text(text)
