@@ -27,11 +27,6 @@ PARALLEL = f"Allowed: {', '.join(options('parallel'))}"
 FAILURE = Failure(rank=1, exit_code=3, type="OSError", message="disk full", traceback="Traceback ...\n")
 
 
-@pytest.fixture(autouse=True)
-def _no_gpu(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-
-
 def files(path: Path) -> dict[str, tuple[bytes, int]]:
     """Every file below ``path`` with its content and the time of its last change."""
     found = (file for file in path.rglob("*") if file.is_file())

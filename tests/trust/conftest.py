@@ -16,7 +16,6 @@ def here(tmp_path, monkeypatch):
     """The user's working directory, with a package of his own; whoever imports that leaves a mark."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     (tmp_path / "my_package.py").write_text(OWN)
     (tmp_path / "hydra_would_import.py").write_text(OWN)
     return tmp_path

@@ -43,7 +43,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _be(patch: pytest.MonkeyPatch, home: Path) -> None:
     for name, kind in {"STATE": "state", "CONFIG": "config", "CACHE": "cache"}.items():
         patch.setenv(f"XDG_{name}_HOME", str(home / kind))
-    patch.setenv("CUDA_VISIBLE_DEVICES", "")
     patch.setenv("WANDB_MODE", "offline")
 
 
