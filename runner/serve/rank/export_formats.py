@@ -31,8 +31,8 @@ class Served(nn.Module):
     None. ``shape``: of one input. Raises ConfigurationError for a model whose input is not one tensor of numbers.
     """
 
-    mean: Tensor
-    std: Tensor
+    input_mean: Tensor  # plain "mean" is what ONNX calls an operation's output in torch 2.6
+    input_std: Tensor
 
     def __init__(self, trained: Trained):
         super().__init__()
@@ -47,11 +47,11 @@ class Served(nn.Module):
         self.model, self.shape = trained.model.cpu(), about.shape
         self.range = [0, 1] if known else None
         side = (-1, 1, 1) if about.is_images else (1,) * len(about.shape)
-        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(side))
-        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(side))
+        self.register_buffer("input_mean", torch.tensor(mean, dtype=torch.float32).view(side))
+        self.register_buffer("input_std", torch.tensor(std, dtype=torch.float32).view(side))
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.model((images - self.mean) / self.std)
+        return self.model((images - self.input_mean) / self.input_std)
 
     def examples(self, count: int) -> Tensor:
         """Random inputs, the same ones each time: (count, ...) float32 in 0..1."""
