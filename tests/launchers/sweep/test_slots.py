@@ -26,14 +26,14 @@ def see_gpus(entry: Entry) -> None:
 
 
 @pytest.fixture
-def slot() -> Iterator[Slot]:
+def slot(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
+    monkeypatch.delenv(GPU, raising=False)  # the suite hides GPUs
     slot = Slot(0, [], see_gpus)
     yield slot
     slot.end()
 
 
-def test_a_job_sees_nothing_of_the_environment_of_the_one_before(slot, tmp_path, monkeypatch):
-    monkeypatch.delenv(GPU, raising=False)
+def test_a_job_sees_nothing_of_the_environment_of_the_one_before(slot, tmp_path):
     seen = []
     for gpus in ("1", None, "0", None):
         slot.give(Entry(0, "0", []), {} if gpus is None else {GPU: gpus}, str(tmp_path / "0" / "console.log"))
