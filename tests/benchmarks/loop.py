@@ -165,7 +165,7 @@ def ours(
     if not records:
         recorder.taken = lambda row: None  # type: ignore[method-assign]
     if not watched:
-        update.breakdown.enter_epoch = lambda: None  # type: ignore[method-assign]
+        update.breakdown.enter_epoch = lambda updates: None  # type: ignore[method-assign]
     if not collects:
         trainer.garbage = Automatic()
     update.prime(data.example)
