@@ -129,11 +129,6 @@ def is_score(column: str) -> bool:
     return column.startswith("val_") and column not in NO_SCORES
 
 
-def of_steps(found: Iterable[ComparedValue]) -> list[ComparedValue]:
-    """Those values that come from steps.csv."""
-    return [pair for pair in found if pair.what in STEP_VALUES]
-
-
 def farthest(found: Iterable[ComparedValue]) -> ComparedValue | None:
     """The pair of values with the largest relative difference, the first of several; None if there are none."""
     return max(found, key=lambda pair: pair.relative, default=None)

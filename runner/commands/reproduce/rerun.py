@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manyheads.runner.commands.reproduce.recorded import Past, evaluated, of_steps, pairs
+from manyheads.runner.commands.reproduce.recorded import Past, evaluated, pairs
 from manyheads.runner.config.command_line import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
@@ -129,7 +129,7 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
 
 @dataclass(frozen=True)
 class SecondRepetition:
-    """How the first rows of a second repetition differ from the recorded run's, and from the first repetition's."""
+    """How the values of a second, shorter repetition differ from the recorded run's and from the first repetition's."""
 
     from_recorded: list[ComparedValue]
     from_first: list[ComparedValue]
@@ -139,11 +139,13 @@ def second_repetition(
     past: Past, now: Run, program: Rerun, folder: Path, overrides: list[str], *, until: int
 ) -> SecondRepetition:
     """Repeat the run once more, up to the step ``until``, into ``folder``. Raises RunFailed."""
-    print("this run differs between two repetitions: repeating its first updates once more", flush=True)
+    print(
+        "GPU kernels may differ from run to run: repeating the first updates once more to see by how much", flush=True
+    )
     _run(program, folder, *overrides, "checkpoint.every=0", f"trainer.stop_after={until}")
     made = load_run(folder)
     of_first = replace(past, steps=now.steps, epochs=now.epochs)
-    return SecondRepetition(of_steps(pairs(past, made)), of_steps(pairs(of_first, made)))
+    return SecondRepetition(pairs(past, made), pairs(of_first, made))
 
 
 def _run(program: Rerun, path: Path, *overrides: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from manyheads.runner.commands.reproduce.recorded import Past, evaluated, farthest, of_steps, pairs
+from manyheads.runner.commands.reproduce.recorded import STEP_VALUES, Past, evaluated, farthest, pairs
 from manyheads.runner.commands.reproduce.rerun import ReplayWindow, SecondRepetition
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.load_run import Run
@@ -44,56 +44,59 @@ def decide(
         return ReproductionVerdict(
             IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...)."
         )
-    found = pairs(past, now)
-    if not found:
+    curves = pairs(past, now)
+    if not curves:
         return ReproductionVerdict(
             DIFFERENT, "the two runs have no logged step in common that covers the same updates."
         )
-    rests_on: dict[str, Any] = {"values": len(found), "until_step": found[-1].step}
-    if not whole and all(pair.exact for pair in found):
-        return ReproductionVerdict(IDENTICAL, f"all {_told(found)} are the same to the last digit.", rests_on)
-    if whole and (last := weights()):
-        found.append(last)
+    rests_on: dict[str, Any] = {"values": len(curves), "until_step": curves[-1].step}
+    if not whole and all(pair.exact for pair in curves):
+        return ReproductionVerdict(IDENTICAL, f"all {_told(curves)} are the same to the last digit.", rests_on)
+    last = weights() if whole else None
+    found = curves if last is None else [*curves, last]
     rests_on["largest"] = _as_dict(farthest(found))
     departed = departure(found, tolerance=tolerance)
     rests_on["departure"] = _as_dict(departed)
     other_ranks = now.result["world_size"] != past.result["world_size"]
-    if departed and is_early(departed, tolerance=tolerance):
-        if second is not None:
-            by_noise = _by_noise(departed, of_steps(found), second, tolerance=tolerance)
-            return replace(by_noise, rests_on=rests_on | by_noise.rests_on)
-        hint = f" With another number of ranks `{invocation.command('parity')}` finds the cause." if other_ranks else ""
-        return ReproductionVerdict(DIFFERENT, f"{_departs(departed)}, more than rounding explains.{hint}", rests_on)
     if departed is None and not (whole and other_ranks):
         return ReproductionVerdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
-    by_windows = _by_windows(departed, windows(), tolerance=tolerance, exact=second is None)
-    return replace(by_windows, rests_on=rests_on | by_windows.rests_on)
+    if departed is None or not is_early(departed, tolerance=tolerance):
+        verdict = _by_windows(departed, windows(), tolerance=tolerance, exact=second is None)
+    elif second is not None and departed is not last:
+        verdict = _by_noise(departed, curves, second, tolerance=tolerance)
+    else:
+        hint = f" With another number of ranks `{invocation.command('parity')}` finds the cause." if other_ranks else ""
+        verdict = ReproductionVerdict(DIFFERENT, f"{_departs(departed)}, more than rounding explains.{hint}")
+    return replace(verdict, rests_on=rests_on | verdict.rests_on)
 
 
 def _by_noise(
     departed: ComparedValue,
-    found: list[ComparedValue],
+    curves: list[ComparedValue],
     second: Callable[[int], SecondRepetition],
     *,
     tolerance: float,
 ) -> ReproductionVerdict:
-    """The verdict from how far two repetitions are apart, where a run differs from its own repetition.
+    """The verdict where a run differs from its own repetition, from how far two repetitions are apart.
 
-    ``found``: the values of single steps in the recorded run and its repetition, of which the first ones are compared.
+    ``curves``: the values of the recorded run and its repetition, of which those up to the first rows are compared.
     """
-    rows = [pair for pair in found if pair.row < FIRST_ROWS or pair.step <= STEADY_STEPS]
-    made = second(max(pair.step for pair in rows))
+    logged = [pair for pair in curves if pair.what in STEP_VALUES]
+    first = [pair.step for pair in logged if pair.row < FIRST_ROWS or pair.step <= STEADY_STEPS]
+    until = max([departed.step, *first])
+    made = second(until)
     noise = _largest(made.from_first)
-    nearest = min(_largest(rows), _largest(made.from_recorded))
+    nearest = min(_largest([pair for pair in curves if pair.step <= until]), _largest(made.from_recorded))
     rests_on = {"second_repetition": {"noise": noise, "nearest": nearest}}
-    told = f"{_departs(departed)}; two repetitions are apart by up to {noise:.2g} in these steps"
+    told = f"{_departs(departed)}; up to step {until}, two repetitions differ from each other by up to {noise:.2g}"
     if nearest > max(tolerance, NOISE * noise):
-        return ReproductionVerdict(DIFFERENT, f"{told}, the recorded run by at least {nearest:.2g}.", rests_on)
-    return ReproductionVerdict(EQUAL, f"{told}, since not all algorithms are deterministic on GPUs.", rests_on)
+        return ReproductionVerdict(DIFFERENT, f"{told}, and from the recorded run by {nearest:.2g}.", rests_on)
+    return ReproductionVerdict(EQUAL, f"{told}, since some GPU kernels are not deterministic.", rests_on)
 
 
 def _largest(found: list[ComparedValue]) -> float:
-    return max((pair.relative for pair in found), default=0.0)
+    pair = farthest(found)
+    return pair.relative if pair else 0.0
 
 
 def _by_windows(

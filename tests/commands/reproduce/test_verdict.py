@@ -74,6 +74,34 @@ def test_where_repetitions_differ_the_recorded_run_may_be_as_far_as_they_are(noi
     assert (apart["noise"], apart["nearest"]) == (noise, pytest.approx(min(nearest, 0.1 / 2.1)))
 
 
+def departing(evaluation):
+    """A repetition whose losses are the recorded ones, but not its evaluation after step 10."""
+    past, now = run(LOSSES), run(LOSSES, sha="b")
+    tables = [{"step": [10.0], "train_loss": [1.5], "val_loss": [each]} for each in (1.0, evaluation)]
+    past.epochs, now.epochs = tables
+    return past, now
+
+
+@pytest.mark.parametrize(("noise", "kind"), [(1e-6, DIFFERENT), (0.05, EQUAL)])
+def test_where_repetitions_differ_evaluations_count_too(noise, kind):
+    asked = []
+
+    def second(until):
+        asked.append(until)
+        return SecondRepetition(
+            [ComparedValue("val_loss", 10, 1.0, 1.1, 0.1)], [ComparedValue("val_loss", 10, 1.1, 1.1, noise)]
+        )
+
+    assert verdict(*departing(1.1), second=second).kind == kind
+    assert asked == [50]
+
+
+def test_where_repetitions_differ_weights_that_alone_depart_early_are_a_difference():
+    short = LOSSES[:1]
+    far = ComparedValue("weights head.bias", 10, 1.0, 2.0, 0.5)
+    assert verdict(run(short), run(short, sha="b"), weights=lambda: far, second=never).kind == DIFFERENT
+
+
 def test_where_repetitions_differ_a_late_departure_is_decided_by_windows():
     made = [window(0.3, since=22), window(1e-7, step=45)]
     assert verdict(run(LOSSES), run(DRIFTING, sha="b"), windows=lambda: made, second=never).kind == EQUAL
