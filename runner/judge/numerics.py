@@ -33,7 +33,7 @@ class Numerics:
     worst: str
 
 
-EQUAL = Numerics(SAME_BITS, 0.0, "")
+EQUAL = Numerics(SAME_BITS, 0.0, "")  # of steps that have not been taken: they are assumed to agree
 
 
 class Tolerances(NamedTuple):

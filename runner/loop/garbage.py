@@ -10,8 +10,8 @@ YOUNG_SECONDS, ALL_SECONDS = 1.0, 60.0  # between two collections of new objects
 class Garbage:
     """A context in which only ``tick`` collects cycles.
 
-    What the first collection of all objects keeps, such as torch's modules, is not searched by later ones: that would
-    take 0.2 s each time, while a GPU has nothing to do.
+    Objects that survive its first full collection, such as torch's modules, are frozen: scanning them again would take
+    0.2 s each time, during which a GPU is idle.
     """
 
     _young = _all = math.inf

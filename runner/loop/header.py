@@ -19,6 +19,8 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
 
+FAST = {"channels_last": True, "compile": "default"}  # keys of trainer, as in experiment=fast
+
 
 def header(
     run: RunConfig,
@@ -103,18 +105,15 @@ def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
         return {"tip": f"precision=bf16 is usually faster: this processor has {has}"} if has else {}
     is_half = precision.autocast(on_gpus=True) or precision.scales_gradients(on_gpus=True)
     words = [] if is_half else ["precision=bf16"]
-    wanted = {
-        "channels_last": True if convolves and not trainer.channels_last else None,
-        "compile": "default" if trainer.compile == "none" else None,
-    }
-    for key, value in wanted.items():
-        with suppress(ConfigurationError):  # the run would be refused
-            if value is not None:
-                changed = run.changed(trainer={key: value})
+    unused = {"channels_last": convolves and not trainer.channels_last, "compile": trainer.compile == "none"}
+    for key, value in FAST.items():
+        if unused[key]:
+            changed = run.changed(trainer={key: value})
+            with suppress(ConfigurationError):  # the run would be refused
                 changed.parallel.check_run(changed)
                 check_trainer(changed)
                 words.append(f"trainer.{key}={str(value).lower()}")
-    every = " (all of them: experiment=fast)" if len(words) == 1 + len(wanted) else ""
+    every = " (all of them: experiment=fast)" if len(words) == 1 + len(FAST) else ""
     verb = "is" if len(words) == 1 else "are"
     return {"tip": f"{', '.join(words)} {verb} usually faster{every}"} if words else {}
 

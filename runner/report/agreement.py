@@ -14,8 +14,8 @@ LATE, UNCLEAR = "departs from", "differs early from"  # how the texts about such
 MEANING = {
     LATE: "Rounding differences that training has amplified, not faults in themselves",
     UNCLEAR: (
-        "These losses cannot tell a fault from rounding, since GPUs add numbers in another order in each run unless "
-        "trainer.deterministic=true, and training amplifies that; parity compares backends in double precision"
+        "Losses cannot tell a fault from rounding here: without trainer.deterministic=true, GPUs add numbers in a "
+        "different order in each run, and training amplifies that. To compare backends in double precision, use parity"
     ),
 }
 WITHOUT_LOSSES = ("parallel.", "launcher.", "checkpoint.", "logger.", "callbacks.", "metrics.")  # do not affect losses
@@ -36,15 +36,11 @@ def agree(rows: Sequence[ReportRow]) -> tuple[list[ReportRow], list[str]]:
                 told[row.number], finding = _compared(row, reference)
                 findings += finding
     for beginning, meaning in MEANING.items():
-        these = [f"job {row.number} {told[row.number]}" for row in rows if _begins(told.get(row.number), beginning)]
-        if these:
+        texts = {row.number: told.get(row.number, "") for row in rows}
+        if these := [f"job {number} {text}" for number, text in texts.items() if text.startswith(beginning)]:
             more = f"; and {len(these) - MOST_SHOWN} more" if len(these) > MOST_SHOWN else ""
             findings.append(f"{meaning}: {'; '.join(these[:MOST_SHOWN])}{more}.")
     return [replace(row, losses=told.get(row.number, "")) for row in rows], findings
-
-
-def _begins(text: str | None, beginning: str) -> bool:
-    return text is not None and text.startswith(beginning)
 
 
 def _compared(row: ReportRow, reference: ReportRow) -> tuple[str, list[str]]:

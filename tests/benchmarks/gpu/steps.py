@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from manyheads.runner.loop.clock import Clock
+
 T = TypeVar("T")
 KINDS = {"cuda": ("kernel", "gpu_memcpy", "gpu_memset"), "cpu": ("cpu_op",)}
 NAME = 100  # characters of a kernel's name
@@ -64,18 +66,11 @@ class Recorder:
         self._host: list[float] = []
         self._loading: list[float] = []
         self._processor: list[float] = []
-        self._waited = self._resumed = 0.0
+        self._resumed = 0.0
+        self._clock = Clock()
 
     def waiting(self, items: Iterable[T]) -> Iterator[T]:
-        iterator = iter(items)
-        while True:
-            start = time.perf_counter()
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
-            self._waited += time.perf_counter() - start
-            yield item
+        return self._clock.waiting(items)
 
     def step(self) -> None:
         if self._device == "cuda":
@@ -86,8 +81,7 @@ class Recorder:
             self._ends.append(time.perf_counter())
         self._host.append(time.perf_counter())
         self._processor.append(time.process_time())
-        self._loading.append(self._waited)
-        self._waited = 0.0
+        self._loading.append(self._clock.lap().finished().waited)
 
     def resume(self) -> None:
         """The clock starts: the device has done all steps so far, for which the host has waited."""
