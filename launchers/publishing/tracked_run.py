@@ -76,7 +76,7 @@ def _group(folder: RunFolder) -> TrackedSweep | None:
         if not ledger.exists():
             continue
         with suppress(ConfigurationError, OSError):
-            name = str(folder.path.relative_to(ledger.sweep))
+            name = ledger.name_of(folder.path)
             entry = next((entry for entry in ledger.entries() if entry.folder == name), None)
             # Lines are only ever added, and the first entry has the time at which it was planned.
             lines = read_bytes(ledger.path, most=MOST_BYTES).splitlines()[:2]

@@ -1,6 +1,5 @@
 """All jobs of a sweep, composed and frozen before the first one starts, so that later edits do not affect them."""
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.run import seal, yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
-from manyheads.runner.run.ledger import Entry
+from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted
 from manyheads.runner.trust.trust_store import Trust
@@ -67,7 +66,7 @@ def compose(
             if repeat > 1 and options.repeat_seed == "vary" and "seed" in composed:
                 composed = loader.load_job(config, [*overrides, f"seed={composed.seed + repeat - 1}"])
             folder = _place(composed, job, repeat)
-            name = os.path.relpath(folder.path, Path(str(config.hydra.sweep.dir)).absolute())
+            name = Ledger(str(config.hydra.sweep.dir)).name_of(folder.path)
             by = excluded_by(composed, excluded)
             yield PlannedJob(
                 Entry(job, name, list(filter_overrides(overrides)), repeat),

@@ -53,7 +53,7 @@ class Search:
             batch = range(first, min(self._own.n_trials, first + self._own.n_jobs))
             study = self._study()
             asked = {number: self._ask(study, number) for number in batch}
-            prunes = self._prunes and bool(self._column)
+            prunes = self._prunes and bool(self._column) and (self._column == LOSS or self._direction != "auto")
             judges = {number: Judge(trial, prunes=prunes) for number, trial in asked.items()}
             self._run(asked, self._pruning(judges) if prunes else NoPruning())
             self._refuse_failures(batch)
@@ -76,6 +76,12 @@ class Search:
             self._launcher.launch(overrides, initial_job_idx=min(new))
 
     def _check(self) -> None:
+        if not hasattr(self._launcher, "pruning"):
+            rest = (
+                ": hydra/sweeper=search reads the ledger, which only hydra/launcher=manyheads writes. Leave it out "
+                "(hydra.launcher.jobs sets how many trials run at the same time), or use hydra/sweeper=optuna."
+            )
+            raise ConfigurationError.at("hydra/launcher", self._hydra.runtime.choices["hydra/launcher"], rest)
         if self._direction not in ("auto", *DIRECTIONS.values()):
             allowed = f"auto, {', '.join(DIRECTIONS.values())}"
             raise ConfigurationError.at(
@@ -91,9 +97,6 @@ class Search:
         if self._prunes and self._hydra.launcher.get("repeat", 1) > 1:
             message = "hydra.sweeper.pruner works with hydra.launcher.repeat=1 only. Leave one out."
             raise ConfigurationError(message, key="hydra.sweeper.pruner")
-        if self._prunes and not hasattr(self._launcher, "pruning"):
-            message = "hydra.sweeper.pruner works with hydra/launcher=manyheads only. Leave one out."
-            raise ConfigurationError(message, key="hydra.sweeper.pruner")
 
     @property
     def _prunes(self) -> bool:
@@ -104,7 +107,7 @@ class Search:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        direction = "minimize" if self._direction == "auto" else self._direction
+        direction = None if self._direction == "auto" else self._direction  # not needed before there is an objective
         # Its name decides how Hyperband divides the trials.
         study = optuna.create_study(study_name="search", direction=direction, pruner=instantiate(self._own.pruner))
         with warnings.catch_warnings():
@@ -113,16 +116,21 @@ class Search:
         return study
 
     def _learn(self, batch: range) -> None:
-        """Learn the monitored metric and its better direction from the first completed job."""
+        """Learn the monitored metric and its better direction from the first completed job.
+
+        Raises ConfigurationError if there is a trial with an objective, and no direction for it.
+        """
         planned = jobs(self._ledger)
-        for entry in (entries[0] for number in batch if (entries := planned.get(number)) and not self._monitor):
-            result = RunFolder(self._ledger.sweep / entry.folder).read_result() or {}
-            scores = result.get("scores") or {}
-            if entry.state == "completed" and scores:
+        first = [entries[0] for number in batch if (entries := planned.get(number))]
+        completed = [entry for entry in first if entry.state == "completed"]
+        for folder in (RunFolder(self._ledger.sweep / entry.folder) for entry in completed if not self._monitor):
+            if scores := (folder.read_result() or {}).get("scores"):
                 self._monitor = scores["monitor"]
                 if self._direction == "auto":
-                    self._direction = DIRECTIONS.get(scores["direction"], "minimize")
-                return
+                    self._direction = DIRECTIONS.get(scores["direction"], "auto")
+        if completed and self._direction == "auto":
+            rest = f": trial {completed[0].job} has no result that says whether larger is better. Set it to minimize or"
+            raise ConfigurationError.at("hydra.sweeper.direction", "auto", f"{rest} maximize.")
 
     @property
     def _column(self) -> str:

@@ -56,7 +56,7 @@ def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -
     if len(here) == 1:
         reasons = "; ".join(one.reason.rstrip(".") for one in planned if one.reason)
         raise ConfigurationError(f"{WHICH}: there is nothing to compare with {first}: {reasons}.", key=WHICH)
-    path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S"))
+    path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")).resolve()
     frozen = {
         one.strategy: freeze(RunFolder(path / one.strategy), one.config, trust=origin.trust, folders=folders)
         for one in here

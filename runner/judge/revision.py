@@ -128,9 +128,10 @@ class BaseCode:
         if isinstance(config, list):
             return [self.redirected(value) for value in config]
         file = source_file(config)
-        if file is None or not file.path.is_relative_to(self.project):
+        path = None if file is None else Path(os.path.realpath(file.path))
+        if path is None or not path.is_relative_to(self.project):
             return config
-        return f"{self.tree / file.path.relative_to(self.project)}:{file.name}"
+        return f"{self.tree / path.relative_to(self.project)}:{file.name}"
 
     def folders(self, config: Section) -> list[str]:
         """The folders in which base's ranks look for the user's packages first.

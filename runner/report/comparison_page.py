@@ -95,4 +95,4 @@ def _links(row: ReportRow, folder: Path) -> list[tuple[str, str | None]]:
 def _link(target: Path, folder: Path) -> str | None:
     if not target.is_dir():
         return None
-    return quote(Path(os.path.relpath(target, folder.absolute())).as_posix()) + "/"
+    return quote(Path(os.path.relpath(target.resolve(), folder.resolve())).as_posix()) + "/"

@@ -63,6 +63,10 @@ class Ledger:
     def exists(self) -> bool:
         return self.path.exists()
 
+    def name_of(self, folder: Path) -> str:
+        """A job's folder as an entry names it. ``folder``: a ``RunFolder``'s path, in which links are resolved too."""
+        return os.path.relpath(folder, self.sweep)
+
     def create(
         self, options: dict[str, Any], *entries: Entry, arguments: Sequence[str] = (), is_search: bool = False
     ) -> None:

@@ -84,6 +84,15 @@ def test_objects_that_a_repository_lacks_are_not_fetched_by_a_program_that_it_na
     assert not (tmp_path / "executed").exists()
 
 
+def test_the_revision_is_found_through_a_link_to_the_project(project, tmp_path, monkeypatch):
+    (tmp_path / "linked").symlink_to(project)
+    with Revision.named("HEAD").files() as base:
+        config = {"model": {"_target_": f"{tmp_path}/linked/filed.py:Net"}}
+        assert base.redirected(config) == {"model": {"_target_": f"{base.tree}/filed.py:Net"}}
+        monkeypatch.syspath_prepend(tmp_path / "linked")
+        assert AtRevision(base.folders(NAMED), str(project)).find_spec("mine").origin.startswith(str(base.tree))
+
+
 NAMED = {"model": {"_target_": "mine.net.Net"}}
 
 

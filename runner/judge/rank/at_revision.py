@@ -33,7 +33,7 @@ class AtRevision(MetaPathFinder):
     def _is_own(self, place: Path) -> bool:
         """Whether it is the project's own code, rather than installed in an environment within its folder."""
         is_installed = {"site-packages", "dist-packages"} & {*place.parts}
-        return place.is_relative_to(self._project) and not is_installed
+        return place.resolve().is_relative_to(self._project) and not is_installed
 
 
 def main(path: str) -> NoReturn:

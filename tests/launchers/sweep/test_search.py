@@ -22,7 +22,7 @@ from manyheads.launchers.sweep.pruning import Pruning
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.search import Search
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
-from manyheads.runner.errors import RunFailed
+from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
@@ -319,3 +319,17 @@ def test_mistakes_are_refused_before_the_first_trial(run_here, optuna, tmp_path,
     assert done.code == 2
     assert message in done.err
     assert not (path / "0").exists()
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_a_launcher_that_writes_no_ledger_is_refused_before_the_first_trial(run_here, optuna, tmp_path, launcher):
+    done = run_here(*SEARCH, f"hydra/launcher={launcher}", f"hydra.sweep.dir={tmp_path / 'search'}")
+    assert done.code == 2
+    assert f"hydra/launcher={launcher}: hydra/sweeper=search reads the ledger, which only hydra/launcher=" in done.err
+    assert not (tmp_path / "search" / "0").exists()
+
+
+def test_a_direction_that_is_not_recorded_is_not_guessed(searched, monkeypatch):
+    monkeypatch.setattr(RunFolder, "read_result", lambda self: {"scores": {}})
+    with pytest.raises(ConfigurationError, match=r"direction=auto: trial 0 has no result that says whether larger"):
+        searched("unknown", "median", n_jobs=1, fate={}, looks=lambda job, epoch: True)

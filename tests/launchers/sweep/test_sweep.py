@@ -47,8 +47,10 @@ def results(path: Path) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
-    """A sweep with jobs that complete, some that fail, and some that can't run on this machine."""
-    path = tmp_path_factory.mktemp("mixed") / "sweep"
+    """A sweep with jobs that complete, some that fail, and some that can't run on this machine; reached by a link."""
+    linked = tmp_path_factory.mktemp("mixed") / "outputs"
+    linked.symlink_to(tmp_path_factory.mktemp("scratch"))
+    path = linked / "sweep"
     faulty = ("model=custom", "model._target_=faulty.Faulty", "+model.step=2", "+model.how=nothing,raise,sys.exit")
     return path, sweep(path, "parallel=single,ddp", "precision=fp32,tf32", *faulty, *PLAIN)
 
@@ -78,6 +80,11 @@ class TestAMixedSweep:
     def test_what_was_skipped_was_not_run_as_something_else(self, done):
         path, _ = done
         assert sorted(p.name for p in (path / "3").iterdir()) == [".hydra", "seal.json"]
+
+    def test_folders_are_in_the_sweep_though_a_link_leads_there(self, done):
+        path, _ = done
+        assert [entry.folder for entry in Ledger(path).entries()] == [str(job) for job in range(12)]
+        assert "outside the sweep" not in (path / "comparison.md").read_text()
 
     def test_the_ledger_tells_every_state(self, done):
         path, _ = done
