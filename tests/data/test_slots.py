@@ -1,12 +1,15 @@
 """Batches in shared memory: any structure of tensors comes out as it went in, and memory is not used too early."""
 
 import gc
+import itertools
+import math
 from typing import NamedTuple
 
 import pytest
 import torch
 from torch.utils.data import default_collate
 
+from manyheads.runner.data.rank.loader import InputTransform
 from manyheads.runner.data.rank.slots import Filling, Slot, new_memory, unpack
 
 
@@ -102,6 +105,23 @@ def test_images_in_channels_last_stay_so():
     assert torch.equal(batch, IMAGES)
     assert batch.is_contiguous(memory_format=torch.channels_last)
     assert batch.data_ptr() == filled.memory().data_ptr()
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+@pytest.mark.parametrize("shape", [*itertools.product((1, 3), (1, 4), (1, 5))], ids=str)
+def test_a_model_gets_the_same_memory_format_through_a_slot(shape, dtype, channels_last):
+    """Operations choose their kernels by strides, also by those of dimensions of size 1, as of a grey image."""
+    transform = InputTransform(torch.device("cpu"), torch.float32, channels_last, (0.0,), (1.0,))
+    for order, count in itertools.product(itertools.permutations(range(3)), (1, 2)):
+        stored = torch.arange(math.prod(shape), dtype=dtype).view([shape[i] for i in order])
+        samples = [stored.permute([order.index(i) for i in range(3)])] * count
+        filling, filled = Filling(slot(4096)), slot(4096)
+        content = filling.pack(filling.collate(samples))
+        filling.complete(filled)
+        through, direct = map(transform.prepare, (unpack(content, filled.memory()), default_collate(samples)))
+        assert torch.equal(through, direct)
+        assert through.stride() == direct.stride()
 
 
 def test_samples_of_different_dtypes_are_promoted():

@@ -104,7 +104,7 @@ class Filling:
     def _stack(self, samples: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:
         first = samples[0]
         if all(_is_plain(each) and each.dtype == first.dtype for each in samples):
-            if first.ndim == 3 and first.stride(0) == 1:  # an image in channels_last, as the batch will be
+            if _is_channels_last(first):  # as the batch will be
                 return self._stacked([each.permute(1, 2, 0) for each in samples]).permute(0, 3, 1, 2)
             return self._stacked(samples)
         return collate_tensor_fn(samples, collate_fn_map=collate_fn_map)
@@ -140,6 +140,11 @@ class Filling:
 def unpack(content: bytes, memory: Tensor) -> Any:
     """The value that was packed, whose tensors share the slot's memory."""
     return _Unpacker(BytesIO(content), memory).load()
+
+
+def _is_channels_last(sample: Tensor) -> bool:
+    """Whether it is an image (C, H, W) in channels_last; one that is contiguous too, as of a single channel, is not."""
+    return sample.ndim == 3 and len(sample) > 1 and sample.stride(0) == 1 and not sample.is_contiguous()
 
 
 def _is_plain(value: Any) -> bool:
