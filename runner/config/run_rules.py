@@ -101,6 +101,7 @@ RULES: dict[str, Rule] = {
     "trainer.tta": choice("none", "flip", "flip_shift"),
     "trainer.limit_train": LIMIT,
     "trainer.limit_val": LIMIT,
+    "trainer.limit_test": LIMIT,
     "trainer.overfit": whole(1),
     "trainer.grad_accumulation": whole(1),
     "trainer.clip_norm": number(above=0, infinite=True),

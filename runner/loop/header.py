@@ -36,7 +36,7 @@ def header(
     """The header's rows by name. parameters: of the whole model; classes: in words."""
     train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
-    sizes = f"{train.samples:,} training and {loaders.val.samples:,} validation samples"
+    sizes = f"{train.samples:,} training and {evaluated(loaders.val)} validation samples"
     trains = not trainer.evaluate_only
     return {
         **about(run.name, run.tags, run.notes),
@@ -54,6 +54,16 @@ def header(
         **(ordering(train, batch_size) if trains else {}),
         **weights(built, run.checkpoint.load),
     }
+
+
+def evaluated(val: Loader) -> str:
+    """The number of samples of an evaluation; with trainer.limit_val also of how many they are drawn."""
+    used = min(val.sampler.size, val.samples)
+    return (
+        f"{used:,}"
+        if used == val.samples
+        else f"{used:,} (a random sample, drawn by data.split_seed) of {val.samples:,}"
+    )
 
 
 def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:

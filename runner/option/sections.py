@@ -88,6 +88,7 @@ class TrainerSection(FixedSection):
     spike_window: int = 100
     spike_threshold: float = 6
     spike_span: int = 10
+    limit_test: float | None = None
     verify_every: int = 0
     on_corruption: str = "error"
 

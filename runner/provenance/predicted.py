@@ -31,7 +31,7 @@ IGNORED = {
     "optimizer": ("lr", "lr_scaling", "base_batch_size"),
     "trainer": (
         *("epochs", "max_steps", "stop_after", "evaluate_only", "max_time", "patience", "min_delta", "evaluate_every"),
-        *("tta", "limit_train", "limit_val", "test", "log_every", "swa_start", "on_nan"),
+        *("tta", "limit_train", "limit_val", "limit_test", "test", "log_every", "swa_start", "on_nan"),
     ),
 }
 

@@ -128,6 +128,22 @@ def test_evaluation_takes_every_sample_once(size, ranks):
         assert max(counts) - min(counts) <= 1
 
 
+@pytest.mark.parametrize("limit", [1, 2, 0.5])
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_a_limited_evaluation_takes_the_same_random_sample_on_any_number_of_ranks(limit, ranks):
+    def indices(seed: int, *, epoch: int = 0, ranks: int = ranks, limit: float | None = limit) -> list[int]:
+        share = {"batch_size": BATCH, "world_size": ranks, "limit": limit, "seed": seed}
+        each = [list(EvaluationSampler(101, rank=rank, **share).epoch(epoch)) for rank in range(ranks)]
+        return [index for batch in zip(*each, strict=True) for index in taken([*batch])]
+
+    drawn = indices(0)
+    assert len({*drawn}) == len(drawn) == {1: BATCH, 2: 2 * BATCH, 0.5: 4 * BATCH}[limit]
+    assert drawn == indices(0, epoch=3) == indices(0, ranks=1)
+    assert drawn != indices(1)
+    assert max(drawn) > len(drawn)  # not the first ones
+    assert indices(0, limit=100) == list(range(101))
+
+
 def test_of_a_million_samples_it_holds_an_index_array_and_nothing_else():
     tracemalloc.start()
     try:

@@ -149,6 +149,24 @@ def test_limits(tmp_path, override, updates, seen):
     assert (run.trainer.progress.step, run.folder.read_result()["metrics"]["val_samples"]) == (updates, seen)
 
 
+def test_a_limited_evaluation_of_sorted_samples_is_of_a_random_sample_the_same_for_every_seed(tmp_path, capsys):
+    def evaluated(*overrides: str) -> list[list[int]]:
+        given = ("data=custom", "data._target_=tests.data.own_sets.Sorted", "model=mlp", "model.num_inputs=8")
+        run = train(tmp_path / str(overrides), small(*given, "trainer.test=true", "trainer.epochs=1", *overrides))
+        assert run.trainer.test is not None
+        loaders = run.trainer.evaluation.loader, run.trainer.test.loader
+        return [[i for request in each.sampler.epoch(0) for i in request.indices.tolist()] for each in loaders]
+
+    val, test = evaluated("trainer.limit_val=2")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "16 (a random sample, drawn by data.split_seed) of 64 validation samples" in printed
+    assert val == test
+    assert {index < 32 for index in val} == {True, False}  # both classes
+    first = evaluated("trainer.limit_val=1")[0]
+    assert evaluated("trainer.limit_val=2", "trainer.limit_test=1", "seed=7") == [val, first]
+    assert evaluated("trainer.limit_val=2", "data.split_seed=1")[0] != val
+
+
 def test_overfit_trains_on_the_same_batches_in_each_epoch(tmp_path):
     run = attempt(tmp_path, small("trainer.overfit=2", "trainer.epochs=30", "model.width=8"))
     epochs = [[request.indices.tolist() for request in run.trainer.train.sampler.epoch(epoch)] for epoch in (0, 7)]

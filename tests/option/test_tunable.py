@@ -34,7 +34,17 @@ RESULTS = {
     "launcher": set(),
     "trainer": {
         *("epochs", "max_steps", "stop_after", "evaluate_only", "max_time", "patience", "min_delta"),
-        *("evaluate_every", "tta", "limit_train", "limit_val", "overfit", "test", "clip_norm", "clip_value"),
+        *(
+            "evaluate_every",
+            "tta",
+            "limit_train",
+            "limit_val",
+            "limit_test",
+            "overfit",
+            "test",
+            "clip_norm",
+            "clip_value",
+        ),
         *("label_smoothing", "mixup_alpha", "cutmix_alpha", "mix_prob", "mix_switch_prob", "aug_repeats"),
         *("resize_from", "resize_start", "resize_end", "resize_step", "ema_decay", "ema_every", "ema_warmup"),
         *("swa_start", "sam_rho", "sam_every", "on_nan"),

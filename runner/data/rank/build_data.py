@@ -111,9 +111,10 @@ def build_loaders(
     found = [Loader(BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **place)]
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
-    share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "limit": trainer.limit_val}
-    for each in evaluated:
-        in_order = EvaluationSampler(len(each), **share)
+    share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "seed": option.split_seed}
+    limit_test = trainer.limit_val if trainer.limit_test is None else trainer.limit_test
+    for each, limit in zip(evaluated, (trainer.limit_val, limit_test), strict=False):
+        in_order = EvaluationSampler(len(each), limit=limit, **share)
         samples = BatchDataset(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading)
         found.append(Loader(samples, in_order, **place))
     return Loaders(*found)

@@ -91,7 +91,8 @@ class TrainingSampler:
 class EvaluationSampler:
     """Yields every sample once, in order; all ranks have the same number of batches, some of which may be empty.
 
-    ``fill``: give an empty batch a sample that does not count; ``limit``: number of batches, or a fraction of them.
+    ``fill``: give an empty batch a sample that does not count; ``limit``: number of batches, or a fraction of them,
+    which have a random sample of all, drawn by ``seed``, in order: the first ones of sorted samples have one class.
     """
 
     def __init__(
@@ -103,8 +104,10 @@ class EvaluationSampler:
         world_size: int,
         fill: bool = False,
         limit: float | None = None,
+        seed: int = 0,
     ):
-        size = min(size, limited(-(-size // batch_size), limit) * batch_size)
+        of, size = size, min(size, limited(-(-size // batch_size), limit) * batch_size)
+        self._drawn = None if size == of else np.sort(np.random.RandomState(seed % 2**32).permutation(of)[:size])
         self.size, self.batch_size, self.rank, self.world_size = size, batch_size, rank, world_size
         self.fill = fill
         self.updates = -(-size // batch_size)
@@ -115,4 +118,6 @@ class EvaluationSampler:
             low = start + length * self.rank // self.world_size
             high = start + length * (self.rank + 1) // self.world_size
             filler = int(self.fill and low == high)
-            yield BatchIndices(epoch, np.arange(low, high + filler) % self.size, high - low, 1.0)
+            positions = np.arange(low, high + filler) % self.size
+            indices = positions if self._drawn is None else self._drawn[positions]
+            yield BatchIndices(epoch, indices, high - low, 1.0)
