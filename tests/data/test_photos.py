@@ -2,7 +2,9 @@
 
 import os
 import random
+import struct
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -157,3 +159,53 @@ def test_a_thin_image_is_refused_before_its_shorter_side_is_resized(tmp_path, si
     photos = Photos([str(tmp_path / "thin.png")], [0], image_size=224, train=False)
     with pytest.raises(CorruptSample, match="it would take (7680000 x 256|256 x 7680000) pixels"):
         photos[0]
+
+
+GREYS = np.arange(256, dtype=np.uint8).reshape(16, 16)
+
+
+def tiff(pixels: np.ndarray, *, order: str = "<", bits: int = 16, photometric: int = 1) -> bytes:
+    """An uncompressed grey TIFF of 16 bits. ``order``: of bytes, as in struct; ``bits``: that it claims to have."""
+    data = pixels.astype(f"{order}u2").tobytes()
+    height, width = pixels.shape
+    tags = {256: width, 257: height, 258: bits, 259: 1, 262: photometric, 273: 8, 277: 1, 278: height, 279: len(data)}
+    entries = b"".join(struct.pack(f"{order}HHII", tag, 4, 1, value) for tag, value in tags.items())
+    head = struct.pack(f"{order}2sHI", b"II" if order == "<" else b"MM", 42, 8 + len(data))
+    return head + data + struct.pack(f"{order}H", len(tags)) + entries + bytes(4)
+
+
+def saved(image: Image.Image, kind: str) -> bytes:
+    image.save(file := BytesIO(), kind)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(saved(Image.fromarray(GREYS.astype(np.uint16) * 257), kind) for kind in ("PNG", "TIFF", "PPM")),
+        tiff(GREYS.astype(np.uint16) * 257, order=">"),
+        tiff((255 - GREYS.astype(np.uint16)) * 257, photometric=0),
+        saved(Image.fromarray(GREYS), "PNG"),
+    ],
+    ids=["png", "tiff", "pgm", "big-endian", "white-is-zero", "8 bits"],
+)
+def test_grey_images_of_any_depth_are_scaled_to_eight_bits(content):
+    assert np.array_equal(Picture(content).decoded().numpy(), np.stack([GREYS] * 3))
+    assert np.array_equal(Picture(content).decoded(order="BGR").numpy(), np.stack([GREYS] * 3))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(saved(Image.fromarray(GREYS.astype(dtype)), "TIFF") for dtype in (np.int32, np.float32)),
+        tiff(GREYS.astype(np.uint16), bits=12),
+    ],
+    ids=["int32", "float32", "12 bits"],
+)
+def test_numbers_of_unknown_range_are_refused_with_the_name_of_the_file(tmp_path, content):
+    path = tmp_path / "a.tif"
+    path.write_bytes(content)
+    files = Photos([str(path)], [0], image_size=8, train=False)
+    with pytest.raises(CorruptSample, match="unknown which value is white; convert it to 8 or 16 bits") as caught:
+        files[0]
+    assert caught.value.path == str(path)

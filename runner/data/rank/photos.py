@@ -25,6 +25,7 @@ from manyheads.runner.data.samples import CorruptSample, StoredFile
 
 # Not all that Pillow reads: it would pass PostScript, whatever the file is called, to an external program, Ghostscript.
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
+BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of a TIFF
 MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
 
 
@@ -139,7 +140,26 @@ class Picture:
         from PIL import Image
 
         with Image.open(BytesIO(self._content), formats=FORMATS) as file:
+            if file.mode.startswith(("I", "F")):
+                return np.repeat(_eight_bits(file)[:, :, None], 3, axis=2)
             return np.array(file if file.mode == "RGB" else file.convert("RGB"))
+
+
+def _eight_bits(file: Any) -> np.ndarray:
+    """A grey image (H, W) of 16 bits as uint8; PIL's ``convert`` would cut off what is above 255.
+
+    Raises ValueError for numbers whose range the file does not say, and for 12 bits, which PIL may read wrongly.
+    """
+    tags = file.tag_v2 if file.format == "TIFF" else {}
+    has_range = file.mode.startswith("I;16") or file.format in ("PNG", "PPM")  # of older Pillows, mode I
+    if not has_range or tags.get(BITS_PER_SAMPLE, (16,))[0] != 16:
+        raise ValueError(
+            f"it is a {file.format} of floats, or of other integers than unsigned ones of 8 or 16 bits, so it is "
+            "unknown which value is white; convert it to 8 or 16 bits"
+        )
+    pixels = np.asarray(file).astype(np.int64)
+    pixels = 65535 - pixels if tags.get(PHOTOMETRIC) == 0 else pixels  # white is 0
+    return ((pixels + 128) // 257).astype(np.uint8)
 
 
 def shown(picture: Picture, view: CropView, size: int) -> Tensor:
