@@ -123,6 +123,7 @@ class Evaluation:
         model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)
         collected = CollectedScores(parallel, update.scores) if update.scores.collected else None
         compiled = is_compiled(model)
+        update.scores.unchecked = True
         with torch.no_grad():
             for number, batch in enumerate(self.loader.epoch(0), 1):
                 if compiled:
@@ -140,6 +141,7 @@ class Evaluation:
                     self.stop.apply(flags)
                     if self.stop.signal is not None and not is_last:
                         return None
+        update.scores.unchecked = True  # of training
         scores = update.scores.of(split, total)
         if collected is not None:
             scores |= {f"{split}_{name}": value for name, value in collected.values().items()}

@@ -84,11 +84,7 @@ class MicroSteps(ForwardBackward):
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, ForwardResult]:
         """The tensor to differentiate so that gradients add up to the update's, and the results of the forward pass."""
-        task = self._scores.task
-        if (partners := batch.partners) is None:
-            loss = task.loss(outputs, batch.content)
-        else:
-            loss = task.mixed_loss(outputs, batch.content, partners.content, partners.share)
+        loss = self._scores.loss(outputs, batch)
         passed, weight = self._scores.passed(loss, outputs, batch), self._weight(batch)
         if self._total is not None and not batch.counted and self._scores.is_mean:
             loss = nothing(outputs)

@@ -21,10 +21,14 @@ SPLITTER = 2**27 + 1
 
 
 class Observed(NamedTuple):
-    """Observations of a batch until its statistics are added up: the task's, and those of each added metric."""
+    """Observations of a batch until its statistics are added up: the task's, and those of each added metric.
+
+    ``extremes``: the least and the greatest of the targets that have bounds, each (), if there are any.
+    """
 
     by_task: Any
     by_metrics: list[Any]
+    extremes: tuple[Tensor, Tensor] | None = None
 
 
 def _is_alike(metric: Metric, other: Metric) -> bool:
@@ -57,6 +61,7 @@ class Scores:
 
     def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
         self.task, self.is_mean = task, task.reduction == "mean"
+        self.unchecked = True  # whether the next batch is the first of training or of an evaluation
         self.metrics = [*task.metrics, *added]
         self.collected = [metric for metric in self.metrics if isinstance(metric, Collected)]
         # Full names of each metric's statistics: a task's metrics share them; added ones share them if they are alike.
@@ -86,6 +91,15 @@ class Scores:
                 allowed=["auto", *columns],
             )
 
+    def loss(self, outputs: Any, batch: Batch) -> Tensor:
+        """The loss of a batch, (); targets are checked first if that is due. Raises ConfigurationError."""
+        if self.unchecked:
+            self.unchecked = False
+            self.task.check(outputs, batch.content, batch.own_ids.tolist())
+        if (partners := batch.partners) is None:
+            return self.task.loss(outputs, batch.content)
+        return self.task.mixed_loss(outputs, batch.content, partners.content, partners.share)
+
     def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> ForwardResult:
         """The results of a forward pass. Raises ConfigurationError for a loss that is not a single number."""
         if loss.ndim:
@@ -102,21 +116,36 @@ class Scores:
 
     def observe(self, outputs: Any, batch: Any) -> Observed:
         """Observe a batch, without gradients."""
+        targets = self.task.bounded(batch)
+        extremes = None if targets is None or not targets.numel() else (*torch.aminmax(targets),)
         if not self.added:
-            return Observed(self.task.observe(outputs, batch), [])
+            return Observed(self.task.observe(outputs, batch), [], extremes)
         with torch.no_grad():
-            return Observed(self.task.observe(outputs, batch), [m.observe(outputs, batch) for m in self.added])
+            by_metrics = [metric.observe(outputs, batch) for metric in self.added]
+            return Observed(self.task.observe(outputs, batch), by_metrics, extremes)
 
     def add_up(self, observed: Sequence[Observed | Statistics]) -> Statistics:
         """The statistics of these batches, some of which may be statistics already. Waits for the device."""
         if rows := [self.flatten(each) for each in observed if isinstance(each, dict)]:
             return self.unflatten(torch.stack(rows).sum(0))
         kept = [each for each in observed if isinstance(each, Observed)]
+        self._refuse_outside([each.extremes for each in kept if each.extremes is not None])
         sums = _sums(self.task, [each.by_task for each in kept])
         for index, metric in enumerate(self.added):
             found = _sums(metric, [each.by_metrics[index] for each in kept])
             sums |= {f"{metric.name}.{name}": value for name, value in found.items()}
         return self.unflatten(self.flatten(sums).cpu())
+
+    def _refuse_outside(self, extremes: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Raises ConfigurationError for targets outside the task's bounds; NaN is outside."""
+        if extremes:
+            lows, highs = (torch.stack(each) for each in zip(*extremes, strict=True))
+            least, greatest = torch.stack([lows.amin(), highs.amax()]).tolist()
+            low, high = self.task.bounds
+            if not low <= least:
+                raise self.task.refusal(least, "")
+            if not greatest <= high:
+                raise self.task.refusal(greatest, "")
 
     def flatten(self, sums: Mapping[str, Tensor]) -> Tensor:
         """All statistics in one vector, (n,) float64, in the same order on all ranks; zeros for absent ones."""

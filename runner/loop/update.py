@@ -143,9 +143,10 @@ class Update:
                 outputs = averaged(self.tta, partial(self.parallel.evaluate, model), batch.inputs)
             if not (batch.count and self.parallel.counts_samples):
                 return None
+            passed = self.scores.passed(self.scores.loss(outputs, batch), outputs, batch)
             if on_outputs is not None:
                 on_outputs(outputs)
-            return self.scores.passed(self.scores.task.loss(outputs, batch.content), outputs, batch)
+            return passed
 
     def prime(self, example: Callable[[], Batch], *, warm_up: bool = False) -> None:
         """Run passes without side effects until the strategy's wrapper has settled. ``example``: makes a micro-batch.

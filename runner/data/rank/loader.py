@@ -134,6 +134,7 @@ class Loader:
     def _enter(self, batch: Batch) -> Batch:
         if batch.content is None:
             return batch
+        batch.content = self.task.converted(batch.content)
         if batch.count:
             batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
         if self.input_transform.device.type != "cpu":  # on the CPU it is in place

@@ -1,6 +1,7 @@
 """The base class of tasks: a model's inputs, its loss with what that averages over, and its metrics."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,10 @@ class Task(nn.Module):
     measured, the first of which is shown during training; ``monitor``: the name of the one that selects the best
     checkpoint, or "loss". ``outputs``: "logits" if the model returns one per class, for later use of the trained model.
     ``counts_tokens``: whether ``count`` counts tokens, so that the speed is shown in tokens per second.
+
+    Targets are checked in three places: ``converted`` gives each batch one form of targets, ``check`` sees the first
+    batch of training and of every evaluation, and those that ``bounded`` returns are compared with ``bounds``, the
+    least and the greatest allowed, in every batch.
     """
 
     reduction: str = "sum"
@@ -27,12 +32,49 @@ class Task(nn.Module):
     metrics: Sequence[Metric] = ()
     monitor: str = "loss"
     outputs: str | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     def __init__(self) -> None:
         super().__init__()  # without arguments, so that an unknown key is refused
 
     def check_model(self, model: nn.Module) -> None:
         """Refuse a model that this task cannot train. Raises ConfigurationError."""
+
+    # -- targets ---------------------------------------------------------------------------------------
+
+    def converted(self, batch: Any) -> Any:
+        """The batch with its targets in the form that all other methods take; called first, in host memory.
+
+        Override it to accept other dtypes and shapes whose meaning is clear. Raises ConfigurationError for others.
+        """
+        return batch
+
+    def check(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        """Refuse targets that do not fit the outputs, or that have no meaning. Raises ConfigurationError.
+
+        Called before the loss of the first batch of training and of every evaluation, with gradients if it is
+        training; it may wait for the device. ``ids``: the samples' indices in the data set, for messages.
+        """
+        if (targets := self.bounded(batch)) is not None:
+            low, high = self.bounds
+            refuse_where(~((targets >= low) & (targets <= high)), targets, ids, self.refusal)
+
+    def bounded(self, batch: Any) -> Tensor | None:
+        """Those targets that must lie within ``bounds`` in every batch, with the samples first; None if none must.
+
+        Their least and greatest value are computed with the statistics, and compared when these are added up, so that
+        no device waits. Neither limit admits NaN.
+        """
+        return None
+
+    def refusal(self, value: float, where: str) -> ConfigurationError:
+        """The error for a target outside ``bounds``. ``where``: empty, or the sample, in brackets."""
+        low, high = self.bounds
+        return ConfigurationError(
+            f"the target {value:g}{where} is not between {low:g} and {high:g}. Correct the data set's targets."
+        )
+
+    # -- loss and measurements -------------------------------------------------------------------------
 
     def inputs(self, batch: Any) -> Any:
         """The model's inputs: a dict is passed as keywords, a tuple or list as several arguments, else as one."""
@@ -144,3 +186,16 @@ def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:
             f"task={task} needs equal shapes. Set model= to one with as many outputs, such as "
             f"model.num_classes={targets.shape[1] if targets.ndim > 1 else 1}."
         )
+
+
+def refuse_where(
+    is_unfit: Tensor, targets: Tensor, ids: Sequence[int], refusal: Callable[[float, str], ConfigurationError]
+) -> None:
+    """Raises the ``refusal`` of the first target for which ``is_unfit``, (N, ...) like targets, is true.
+
+    It is called with the target, and with its sample in words, taken from ``ids``.
+    """
+    if bool(is_unfit.any()):
+        number = int(is_unfit.flatten(1).any(1).nonzero()[0]) if is_unfit.ndim > 1 else int(is_unfit.nonzero()[0])
+        where = f" (sample {ids[number]} of the data set)" if number < len(ids) else ""
+        raise refusal(float(targets[number][is_unfit[number]].flatten()[0]), where)
