@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 
 from manyheads.runner.data.data_option import Data, DataOption
-from manyheads.runner.data.imagefolder_index import EXTENSIONS, Paths, list_images
+from manyheads.runner.data.imagefolder_index import list_images
+from manyheads.runner.data.imagefolder_listing import EXTENSIONS, Listing, Paths
+from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, opened
 from manyheads.runner.data.samples import ImageFiles
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.run_config import RunConfig
 
 SPLITS = {True: "train", False: "val"}
@@ -48,8 +50,8 @@ class ImageFolderOption(DataOption):
                     f": train/ and {split}/ must hold the same class folders, but differ in {', '.join(differing)}.",
                 )
         for split in splits:
-            counts = list_images(root / split, train).counts  # the ranks will find it in the cache
-            if empty := [name for name, count in zip(train, counts, strict=True) if not count]:
+            listing = list_images(root / split, train)  # the ranks will find it in the cache
+            if empty := [name for name, count in zip(train, listing.counts, strict=True) if not count]:
                 raise ConfigurationError.at(
                     "data.root",
                     root,
@@ -57,6 +59,15 @@ class ImageFolderOption(DataOption):
                     f"remove it from {' and '.join(f'{each}/' for each in splits)}. Allowed: "
                     f"{', '.join(EXTENSIONS)}.",
                 )
+            self._say_left_out(root / split, listing)
+
+    def _say_left_out(self, folder: Path, listing: Listing) -> None:
+        beside = LeftOut.of(name for name, is_class in _entries(folder) if not is_class)
+        (beside + listing.left_out).warn(
+            "files or folders",
+            f"in {printable(folder)} are left out. Images are files in class folders, or in folders below those, that "
+            f"are not hidden and end in {', '.join(EXTENSIONS)}; there are {len(listing):,}.",
+        )
 
     def sources(self) -> dict[str, Path]:
         return {split: Path(self.root) / split for split in SPLITS.values()}
@@ -108,9 +119,17 @@ def class_names(folder: Path) -> list[str]:
             f": the folder {folder} does not exist. Expected: {folder.name}/<class>/<images>. "
             "Set data.root to the folder that holds train/ and val/.",
         )
-    within = boundary(folder.parent)
-    with opened(folder, within) as handle, os.scandir(handle) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_dir())
+    names = [name for name, is_class in _entries(folder) if is_class]
     if not names:
         raise ConfigurationError.at("data.root", folder.parent, f": {folder} holds no class folders.")
     return names
+
+
+def _entries(folder: Path) -> list[tuple[str, bool]]:
+    """The names in the folder of a split, in order, and whether each is a class: a folder that is not hidden.
+
+    Hidden files are not among them.
+    """
+    with opened(folder, boundary(folder.parent)) as handle, os.scandir(handle) as entries:
+        found = [(entry.name, entry.is_dir()) for entry in entries]
+    return sorted((name, is_folder and name[0] != ".") for name, is_folder in found if is_folder or name[0] != ".")

@@ -57,6 +57,25 @@ def test_classes_are_the_folders_in_order(photos):
     assert [Path(path).name for path in training.paths[:5]] == ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg"]
 
 
+def test_what_is_left_out_is_counted_and_named(own_photos, capsys):
+    check(own_photos)
+    assert capsys.readouterr().err == ""
+    train = own_photos / "train"
+    (train / "cat" / "old").mkdir()
+    shutil.copy(train / "cat" / "0.jpg", train / "cat" / "old" / "0.jfif")
+    for name in ("cat/notes.txt", "beside.jpg", ".ipynb_checkpoints/0.jpg", "cat/.ipynb_checkpoints/0.jpg"):
+        (train / name).parent.mkdir(exist_ok=True)
+        shutil.copy(train / "cat" / "0.jpg", train / name)
+    check(own_photos)
+    printed = " ".join(capsys.readouterr().err.split())
+    names = ".ipynb_checkpoints, beside.jpg, cat/.ipynb_checkpoints, ..."
+    assert f"warning: 4 files or folders ({names}) in {train} are left out." in printed
+    assert "end in .jpg" in printed
+    assert "there are 16." in printed
+    data = ImageFolder(root=str(own_photos), image_size=SIDE)
+    assert (data.num_classes, len(build_dataset(data, train=True))) == (3, 16)
+
+
 def test_evaluation_is_the_classic_resize_and_centre_crop(photos):
     evaluation = build_dataset(ImageFolder(root=str(photos), image_size=224), train=False)
     image, target = evaluation[4]

@@ -42,7 +42,7 @@ ALLOWED = {
         "runner/run/folder.py": 2,
         "runner/run/files.py": 1,
         "runner/data/links.py": 1,
-        "runner/data/imagefolder_index.py": 1,
+        "runner/data/imagefolder_listing.py": 1,
         "runner/data/imagefolder.py": 1,
         "runner/data/rank/photos.py": 1,
         "runner/data/rank/tar.py": 1,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.data.imagefolder_index import EXTENSIONS
+from manyheads.runner.data.imagefolder_listing import EXTENSIONS
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.data_files import no_formula
 from manyheads.runner.run.files import whole_file

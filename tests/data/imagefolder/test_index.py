@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.data import imagefolder_index
-from manyheads.runner.data.imagefolder_index import Listing
+from manyheads.runner.data.imagefolder_listing import Listing
 from tests.in_process import config
 
 CLASSES = ["cat", "dog"]
@@ -36,6 +36,8 @@ def folder(tmp_path) -> Path:
         (root / name).mkdir(parents=True)
         for number in range(3):
             (root / name / f"{name}_{number}.jpg").touch()
+    (root / "cat" / "inner").mkdir()
+    (root / "cat" / "inner" / "cat_3.jpg").touch()
     tick(tmp_path)
     return root
 
@@ -56,7 +58,9 @@ def names(listing: Listing) -> list[str]:
 
 
 def files(folder: Path, classes: list[str]) -> list[str]:
-    return [name for each in classes for name in sorted(os.listdir(folder / each))]
+    """The images in and below these classes' folders, in a folder the files first."""
+    below = ((folder / each, sorted(os.walk(folder / each))) for each in classes)
+    return [os.path.relpath(f"{at}/{name}", top) for top, each in below for at, _, own in each for name in sorted(own)]
 
 
 def kept(cache: Path) -> list[Path]:
@@ -72,7 +76,7 @@ def no_scan(monkeypatch):
 def test_it_is_scanned_once(folder, cache, eager, no_scan):
     first = imagefolder_index.list_images(folder, CLASSES)
     assert names(first) == files(folder, CLASSES)
-    assert list(first.counts) == [3, 3]
+    assert (list(first.counts), first.inner) == ([4, 3], ("cat/inner/",))
     no_scan()
     assert imagefolder_index.list_images(folder, CLASSES) == first
     assert len(kept(cache)) == 1
@@ -106,13 +110,29 @@ def put_another_folder_there(root: Path) -> None:
     (root / "other").rename(root / "dog")
 
 
+def add_below(root: Path) -> None:
+    (root / "cat" / "inner" / "cat_9.jpg").touch()
+
+
+def add_a_folder_below(root: Path) -> None:
+    (root / "cat" / "inner" / "deeper").mkdir()
+    (root / "cat" / "inner" / "deeper" / "cat_9.jpg").touch()
+
+
+def move_a_folder_away(root: Path) -> None:
+    (root / "cat" / "inner").rename(root / "other" / "inner")
+
+
 def set_the_time_back(root: Path) -> None:
     before = (root / "cat").stat()
     add(root)
     os.utime(root / "cat", ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-@pytest.mark.parametrize("change", [add, remove, rename, move, put_another_folder_there, set_the_time_back])
+CHANGES = [add, remove, rename, move, put_another_folder_there, set_the_time_back]
+
+
+@pytest.mark.parametrize("change", [*CHANGES, add_below, add_a_folder_below, move_a_folder_away])
 def test_a_change_is_noticed(folder, cache, eager, change):
     imagefolder_index.list_images(folder, CLASSES)
     change(folder)
@@ -138,8 +158,8 @@ def test_of_few_files_nothing_is_kept(folder, cache, monkeypatch):
     monkeypatch.setattr(imagefolder_index, "SETTLED", -(10**18))
     imagefolder_index.list_images(folder, CLASSES)
     assert kept(cache) == []
-    monkeypatch.setattr(imagefolder_index, "FEWEST_FILES", 6)
-    imagefolder_index.list_images(folder, CLASSES)  # three in each class
+    monkeypatch.setattr(imagefolder_index, "FEWEST_FILES", 7)
+    imagefolder_index.list_images(folder, CLASSES)  # seven in three folders
     assert kept(cache) == []
 
 

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from torchvision.datasets import DatasetFolder
 
 from manyheads.runner.data.imagefolder import ImageFolder, class_names
-from manyheads.runner.data.imagefolder_index import Paths, list_images, scan
+from manyheads.runner.data.imagefolder_index import list_images
+from manyheads.runner.data.imagefolder_listing import EXTENSIONS, Paths, scan
+from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.errors import ConfigurationError
@@ -40,21 +43,51 @@ def test_paths_are_those_of_the_files_in_their_order(folder):
         str(path)
         for name in classes
         for path in sorted((folder / name).iterdir(), key=lambda path: path.name)
-        if path.suffix != ".txt"
+        if path.suffix != ".txt" and path.name[0] != "."
     ]
     assert list(found) == expected
     assert all(Path(path).exists() for path in found)
-    assert list(found.targets) == [1] * 6 + [2] * 7
-    assert list(found.listing.counts) == [0, 6, 7]
+    assert list(found.targets) == [1] * 5 + [2] * 7
+    assert list(found.listing.counts) == [0, 5, 7]
+    assert found.listing.left_out == LeftOut(3, ("one/.hidden.jpg", "one/notes.txt", "two/2notes.txt"))
+
+
+def test_folders_below_a_class_are_read_as_torchvision_does(tmp_path):
+    for name in ("a/z.png", "a/inner/b.gif", "a/inner/deeper/c.jfif", "a/inner-2/d.JPE", "b/e.jpg", "b/x.png/f.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / name, "PNG")
+    (tmp_path / "b" / "around").symlink_to(tmp_path / "b")  # is read once
+    found = paths(tmp_path, ["a", "b"])
+    assert list(found) == [
+        path for path, _ in DatasetFolder(str(tmp_path), len, (*EXTENSIONS,)).samples if "around" not in path
+    ]
+    assert list(found.listing.counts) == [4, 2]
+    assert found.listing.left_out.count == 0
+
+
+def test_hidden_entries_never_count(tmp_path):
+    for name in (
+        "cat/a.png",
+        "cat/.ipynb_checkpoints/a.png",
+        "cat/._b.png",
+        "cat/.DS_Store",
+        ".ipynb_checkpoints/c.png",
+    ):
+        (tmp_path / "train" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "train" / name).touch()
+    classes = class_names(tmp_path / "train")
+    listing = list_images(tmp_path / "train", classes)
+    assert (classes, list(listing.counts)) == (["cat"], [1])
+    assert listing.left_out == LeftOut(2, ("cat/._b.png", "cat/.ipynb_checkpoints"))
 
 
 def test_it_is_a_sequence(folder):
     found = paths(folder, ["one", "two"])
-    assert len(found) == 13
-    assert found[-1] == found[12] == list(found)[-1]
+    assert len(found) == 12
+    assert found[-1] == found[11] == list(found)[-1]
     assert found[3:9:2] == list(found)[3:9:2]
     assert found[2] in found
-    for index in (13, -14):
+    for index in (12, -13):
         with pytest.raises(IndexError):
             found[index]
 
