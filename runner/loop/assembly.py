@@ -59,7 +59,7 @@ def assemble(
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
     update = Update(
         model=wrapped.model,
-        scores=Scores(task, added, monitor=run.checkpoint.monitor),
+        scores=Scores(task, added, monitor=run.checkpoint.monitor, evaluation=loaders.val.version),
         optimizer=wrapped.optimizer,
         names=wrapped.names,
         schedule=build_schedule(run.scheduler, wrapped.optimizer, **updates),

@@ -56,11 +56,12 @@ class Scores:
     """Statistics of batches, and the columns that follow from them.
 
     ``monitor``: the column that makes an epoch the best, or "auto" for the task's own. Raises ConfigurationError if
-    it is not a column, or if two metrics have the same name.
+    it is not a column, or if two metrics have the same name. ``evaluation``: the version of how an evaluation is made,
+    raised when the same weights and the same data give other values.
     """
 
-    def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto"):
-        self.task, self.is_mean = task, task.reduction == "mean"
+    def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto", evaluation: int = 1):
+        self.task, self.is_mean, self.evaluation = task, task.reduction == "mean", evaluation
         self.unchecked = True  # whether the next batch is the first of training or of an evaluation
         self.metrics = [*task.metrics, *added]
         self.collected = [metric for metric in self.metrics if isinstance(metric, Collected)]
@@ -199,7 +200,13 @@ class Scores:
     def describe(self) -> ScoresJson:
         """The description of the metrics in result.json, by which a report names them and orders runs."""
         metrics = {metric.name: metric.describe() for metric in self.metrics}
-        return {"monitor": self.monitor, "direction": self.direction, "metrics": metrics}
+        return {
+            "monitor": self.monitor,
+            "direction": self.direction,
+            "version": self.task.version,
+            "evaluation": self.evaluation,
+            "metrics": metrics,
+        }
 
     # -- words ---------------------------------------------------------------------------------------
 

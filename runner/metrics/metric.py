@@ -25,10 +25,12 @@ class Metric:
     ``label``: its name in words; ``short``: an abbreviation for the live line; ``unit``: "%" or none; ``is_shown``:
     whether the terminal shows it, in addition to the tables. ``shapes``: the shape of each statistic that it needs, by
     name; () for a single number. ``family``: metrics with the same family and the same shapes have the same statistics,
-    which are then computed once for all of them; None for none.
+    which are then computed once for all of them; None for none. ``version``: raised when the same outputs give another
+    value; values of different versions are not compared.
     """
 
     direction: Direction = "max"
+    version: int = 1
     shapes: Mapping[str, tuple[int, ...]] = {}
     is_collected = False
     is_shown = True
@@ -71,7 +73,7 @@ class Metric:
 
     def describe(self) -> MetricJson:
         """The description in result.json, by which a report names the metric and orders runs."""
-        return {"direction": self.direction, "label": self.label, "unit": self.unit}
+        return {"direction": self.direction, "label": self.label, "unit": self.unit, "version": self.version}
 
 
 class Collected(Metric):

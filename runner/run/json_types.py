@@ -14,18 +14,24 @@ Test = Callable[[Any], bool]
 
 
 class MetricJson(TypedDict, total=False):
-    """The names of a metric in reports. ``direction``: max or min."""
+    """The names of a metric in reports. ``direction``: max or min; ``version``: of its definition, 1 if missing."""
 
     label: str
     unit: str
     direction: str
+    version: int
 
 
 class ScoresJson(TypedDict, total=False):
-    """The measured columns. ``monitor``: the column that decides the best epoch; ``metrics``: by name."""
+    """The measured columns. ``monitor``: the column that decides the best epoch; ``metrics``: by name.
+
+    ``version``: of the loss; ``evaluation``: of how an evaluation is made. Both are 1 if missing.
+    """
 
     monitor: str
     direction: str
+    version: int
+    evaluation: int
     metrics: dict[str, MetricJson]
 
 

@@ -47,7 +47,12 @@ def test_on_every_rank_it_sees_all_samples_and_a_metric_counts_each_once(tmp_pat
     assert sorted(chain.from_iterable(ids)) == [*range(11)]
     assert result["metrics"]["val_worst"] == alone.read_result()["metrics"]["val_worst"]
     assert result["metrics"]["train_worst"] == alone.read_result()["metrics"]["train_worst"]
-    assert result["scores"]["metrics"]["worst"] == {"direction": "max", "label": "worst class", "unit": "%"}
+    assert result["scores"]["metrics"]["worst"] == {
+        "direction": "max",
+        "label": "worst class",
+        "unit": "%",
+        "version": 1,
+    }
 
 
 @pytest.mark.processes

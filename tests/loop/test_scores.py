@@ -134,5 +134,7 @@ def test_a_report_learns_names_and_directions():
     assert Scores(Regression()).describe() == {
         "monitor": "val_spread",
         "direction": "min",
-        "metrics": {"spread": {"direction": "min", "label": "variance", "unit": ""}},
+        "version": 1,
+        "evaluation": 1,
+        "metrics": {"spread": {"direction": "min", "label": "variance", "unit": "", "version": 1}},
     }

@@ -94,7 +94,9 @@ def test_columns_the_best_epoch_and_the_objective_follow_from_its_metrics(alone)
     }
     assert result["objective"] == min(values)
     assert alone.best_checkpoint.exists()
-    assert result["scores"]["metrics"] == {"perplexity": {"direction": "min", "label": "perplexity", "unit": ""}}
+    assert result["scores"]["metrics"] == {
+        "perplexity": {"direction": "min", "label": "perplexity", "unit": "", "version": 1}
+    }
 
 
 @pytest.mark.tail

@@ -20,7 +20,8 @@ class Task(nn.Module):
     ``reduction``: whether ``loss`` returns the sum over what ``count`` counts, or the mean. ``metrics``: what is
     measured, the first of which is shown during training; ``monitor``: the name of the one that selects the best
     checkpoint, or "loss". ``outputs``: "logits" if the model returns one per class, for later use of the trained model.
-    ``counts_tokens``: whether ``count`` counts tokens, so that the speed is shown in tokens per second.
+    ``counts_tokens``: whether ``count`` counts tokens, so that the speed is shown in tokens per second. ``version``: of
+    the loss, raised when the same outputs give another value; values of different versions are not compared.
 
     Targets are checked in three places: ``converted`` gives each batch one form of targets, ``check`` sees the first
     batch of training and of every evaluation, and those that ``bounded`` returns are compared with ``bounds``, the
@@ -28,6 +29,7 @@ class Task(nn.Module):
     """
 
     reduction: str = "sum"
+    version: int = 1
     counts_tokens: bool = False
     metrics: Sequence[Metric] = ()
     monitor: str = "loss"
