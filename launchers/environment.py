@@ -97,7 +97,7 @@ def flight_recorder(folder: RunFolder) -> dict[str, str]:
 def file_rendezvous() -> Iterator[dict[str, str]]:
     """Variables for a rendezvous of ranks on this machine through a file, so that ports cannot clash."""
     with scratch.folder() as own:
-        yield {"MANYHEADS_INIT_METHOD": (own / "rendezvous").as_uri()}
+        yield {"MANYHEADS_MEETING": str(own / "rendezvous")}
 
 
 def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:

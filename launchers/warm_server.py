@@ -113,7 +113,7 @@ def _own_scratch() -> str:
     own: Any = multiprocessing.current_process()
     if "tempdir" not in own._config:
         stack = ExitStack()
-        own._config["tempdir"] = str(stack.enter_context(scratch.folder()))
+        own._config["tempdir"] = str(stack.enter_context(scratch.folder(scratch.for_sockets())))
         Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, after what uses the folder
     folder: str = own._config["tempdir"]
     return folder

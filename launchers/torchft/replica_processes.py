@@ -80,9 +80,9 @@ class ReplicaProcesses(Ranks):
 
     def _begin(self, ranks: range) -> None:
         """Start the ranks of a replica."""
-        meeting = (self._scratch / f"meeting_{ranks.start}_{self._restarts}").as_uri()
+        meeting = self._scratch / f"meeting_{ranks.start}_{self._restarts}"
         for rank in ranks:
-            self._processes[rank] = self._start(rank, {"MANYHEADS_INIT_METHOD": meeting})
+            self._processes[rank] = self._start(rank, {"MANYHEADS_MEETING": str(meeting)})
 
     def _look(self, ranks: range) -> None:
         heartbeat, now = self._job.heartbeat, time.monotonic()

@@ -20,12 +20,20 @@ _NAME = re.compile(r"manyheads-[0-9a-f]{8,16}-\d+")
 _NEW = "manyheads-new-"  # begins the names of folders that have no lock yet
 _NEW_SECONDS = 60.0
 _LOCK = "lock"
+_SOCKET_PARENT = 60  # bytes: a socket's path has at most 107, of which our folder and multiprocessing's name take 40
 
 
 def base() -> str:
     """The parent of such folders: in memory where possible."""
     shared = "/dev/shm"
-    return shared if os.access(shared, os.W_OK) else tempfile.gettempdir()
+    return shared if os.access(shared, os.W_OK) else for_sockets()
+
+
+def for_sockets() -> str:
+    """The parent of folders with sockets: the temporary one, unless its path is too long for them. See unix(7)."""
+    places = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
+    usable = (place for place in places if len(os.fsencode(place)) <= _SOCKET_PARENT and os.access(place, os.W_OK))
+    return next(usable, places[0])
 
 
 @contextmanager
@@ -64,7 +72,7 @@ def kept(path: Path) -> int:
 
 def sweep_all() -> None:
     """Remove this user's folders whose process has ended, wherever such folders are made."""
-    for parent in {tempfile.gettempdir(), base()}:
+    for parent in {tempfile.gettempdir(), base(), for_sockets()}:
         sweep(Path(parent))
 
 

@@ -123,7 +123,7 @@ def of(strategy: str) -> Callable[[], Comparison]:
 
 def _rank(rank: int, folder: str, strategy: str, rounds: int) -> None:
     torch.set_num_threads(hardware.cores_for_each(RANKS))
-    os.environ["MANYHEADS_INIT_METHOD"] = f"file://{folder}/meet"
+    os.environ["MANYHEADS_MEETING"] = f"{folder}/meet"
     frozen = typed(
         f"parallel={strategy}", f"launcher.nproc_per_node={RANKS}", "trainer.device=cpu", "data.batch_size=32"
     )

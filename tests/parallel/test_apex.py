@@ -18,7 +18,7 @@ RICH = ("model=custom", "model._target_=tests.zoo.Rich")
 @pytest.fixture
 def meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Where the only rank meets itself."""
-    monkeypatch.setenv("MANYHEADS_INIT_METHOD", f"file://{tmp_path / 'meeting'}")
+    monkeypatch.setenv("MANYHEADS_MEETING", str(tmp_path / "meeting"))
     yield
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

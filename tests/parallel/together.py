@@ -51,7 +51,7 @@ def trained(parallel: Any, folder: RunFolder, heartbeat: Heartbeat) -> Iterator[
     for name, case in json.loads((folder.path / CASES).read_text()).items():
         parallel.gather("all have done with the last one")
         parallel.leave()
-        os.environ["MANYHEADS_INIT_METHOD"] = f"file://{folder.path}/{name}.meeting"
+        os.environ["MANYHEADS_MEETING"] = f"{folder.path}/{name}.meeting"
         if here.rank == 0:
             (folder.path / name).mkdir()
         try:

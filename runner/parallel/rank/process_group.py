@@ -65,14 +65,27 @@ class ProcessGroup(Parallel):
 
     def join(self) -> None:
         super().join()
+        timeout = timedelta(seconds=self.timeout)
         dist.init_process_group(
             self.backend,
-            init_method=os.environ.get("MANYHEADS_INIT_METHOD", "env://"),
+            store=self._file_store(timeout),
             rank=self.rank,
             world_size=self.world_size,
-            timeout=timedelta(seconds=self.timeout),
+            timeout=timeout,
             device_id=self.device if self.backend == "nccl" else None,  # connects, or fails, at once
         )
+
+    def _file_store(self, timeout: timedelta) -> dist.Store | None:
+        """The store in which the ranks of this machine meet; None if they meet by torch's own env://.
+
+        Not by torch's file://, which cuts a path at characters such as # and waits where no other rank comes.
+        """
+        path = os.environ.get("MANYHEADS_MEETING")
+        if path is None:
+            return None
+        store = dist.FileStore(path, self.world_size)
+        store.set_timeout(timeout)
+        return store
 
     def leave(self) -> None:
         if not dist.is_initialized():
