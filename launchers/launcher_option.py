@@ -7,12 +7,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
     COMPUTE,
-    TEXT,
+    PLACE,
     Tunable,
     always,
     choice,
@@ -68,21 +69,13 @@ class LauncherOption(Option):
         "stall_timeout": number(above=0),
         "timeout": number(above=0),
         "wait_policy": choice("auto", "default", "brief", "active", "passive"),
-        "hosts": list_of(TEXT),
-        "hostfile": TEXT,
-        "arguments": TEXT,
-        "nodes": either(whole(1), FEWEST_AND_MOST),
-        "rendezvous": TEXT,
-        "remote_shell": TEXT,
-        "network_interface": TEXT,
+        "hosts": list_of(PLACE),
+        **dict.fromkeys(("hostfile", "arguments", "rendezvous", "remote_shell", "network_interface"), PLACE),
+        "nodes": either(whole(1), FEWEST_AND_MOST).of_kind(Kind.PLACE),
         "node_timeout": number(at_least=2),
         "start_timeout": whole(1),
         "max_restarts": whole(0),
     }
-    steering: ClassVar[tuple[str, ...]] = (
-        *("hosts", "hostfile", "arguments"),
-        *("nodes", "rendezvous", "remote_shell", "network_interface"),
-    )
     without_effect: ClassVar[tuple[str, ...]] = (
         *("stall_timeout", "timeout", "wait_policy", "numa", "rendezvous", "remote_shell", "network_interface"),
         *("node_timeout", "start_timeout", "max_restarts"),

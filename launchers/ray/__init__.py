@@ -17,7 +17,7 @@ from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
 from manyheads.launchers.ray.ray_gathering import placed
 from manyheads.launchers.torchrun import order
 from manyheads.runner.option.locate import Section
-from manyheads.runner.option.rules import AUTO, TEXT, choice, either, number, whole
+from manyheads.runner.option.rules import AUTO, PLACE, choice, either, number, whole
 
 
 class Ray(Launcher):
@@ -56,11 +56,10 @@ class RayOption(LauncherOption):
         "nodes": whole(1),
         "placement": choice("STRICT_SPREAD", "PACK", "SPREAD", "STRICT_PACK"),
         "cpus_per_rank": either(AUTO, number(at_least=0)),
-        "address": TEXT,
+        "address": PLACE,
         "placement_timeout": number(above=0),
     }
     without_effect: ClassVar[tuple[str, ...]] = ("placement", "cpus_per_rank", "address", "placement_timeout")
-    steering: ClassVar[tuple[str, ...]] = ("address",)
     finds_machines = True
     first_output: ClassVar[str | None] = "node_0.log"
 

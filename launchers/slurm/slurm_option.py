@@ -11,11 +11,12 @@ from manyheads.launchers.slurm.allocation import Allocation, is_on_node
 from manyheads.launchers.slurm.following import standing
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.rules import AUTO, DURATION, TEXT, either, list_of, text, whole
+from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.rules import AUTO, DURATION, PLACE, either, list_of, text, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 
-WORD = text("a word without spaces", r"[^\s\"'\\]+")
+WORD = text("a word without spaces", r"[^\s\"'\\]+").of_kind(Kind.PLACE)
 CPUS_FOR_GPU = 8
 
 
@@ -27,16 +28,12 @@ class SlurmOption(LauncherOption):
         "gpus_per_node": whole(0),
         "cpus_per_node": either(whole(1), AUTO),
         **dict.fromkeys(("partition", "account", "qos", "constraint"), WORD),
-        "time_limit": DURATION,
+        "time_limit": DURATION.of_kind(Kind.PLACE),
         "stop_before": whole(1),
-        "lines": list_of(TEXT),
-        "template": TEXT,
-        "srun": TEXT,
+        "lines": list_of(PLACE),
+        "template": PLACE,
+        "srun": PLACE,
     }
-    steering: ClassVar[tuple[str, ...]] = (
-        *("partition", "account", "qos", "constraint", "time_limit", "lines", "template", "srun"),
-        "network_interface",
-    )
     without_effect: ClassVar[tuple[str, ...]] = (
         *("partition", "account", "qos", "constraint", "cpus_per_node", "time_limit", "stop_before", "requeue"),
         "follow",

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY, STEPS
+from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.rules import (
     AUTO,
     CLASS,
     COMPUTE,
     DURATION,
+    PATH,
+    PLACE,
     TEXT,
     Rule,
     Tunable,
@@ -28,6 +31,7 @@ SHARE = Rule(
     "a number from 0 to 1",
     lambda v: number(at_least=0).accepts(v) and v <= 1,
     {"type": "number", "minimum": 0, "maximum": 1},
+    Kind.NUMBER,
 )
 MATCH = either(TEXT, Rule("", list_of(TEXT).accepts, {**list_of(TEXT).schema, "minItems": 1})).schema  # of patterns
 LIMIT = either(whole(1), number(above=0, below=1))
@@ -69,6 +73,7 @@ RULES: dict[str, Rule] = {
                 "minProperties": 2,
                 "additionalProperties": False,
             },
+            Kind.TEXT,
         )
     ),
     "parameters.norm_weight_decay": number(at_least=0),
@@ -77,6 +82,7 @@ RULES: dict[str, Rule] = {
         "a number above 0 and at most 1",
         lambda v: number(above=0).accepts(v) and v <= 1,
         {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        Kind.NUMBER,
     ),
     "parameters.groups": list_of(
         Rule(
@@ -89,6 +95,7 @@ RULES: dict[str, Rule] = {
                 "minProperties": 2,
                 "not": {"required": ["lr", "lr_factor"]},
             },
+            Kind.TEXT,  # an optimizer's settings for some of its parameters: its own keys
         )
     ),
     "trainer.epochs": whole(1),
@@ -137,14 +144,15 @@ RULES: dict[str, Rule] = {
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",
         lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
         {"anyOf": [whole(0).schema, {"type": "string", "pattern": f"^(?!0){EVERY.pattern}$"}]},
+        Kind.NUMBER,
     ),
     "checkpoint.format": choice("auto", "single", "sharded"),
     "checkpoint.keep": whole(0),
     "checkpoint.keep_every": whole(0),
     "checkpoint.keep_hours": number(at_least=0),
-    "checkpoint.load": TEXT,
-    "checkpoint.resume": TEXT,
-    "checkpoint.mirror": TEXT,
+    "checkpoint.load": PATH,
+    "checkpoint.resume": PATH,
+    "checkpoint.mirror": PLACE,
     "checkpoint.mirror_wait": DURATION,
     "checkpoint.monitor": text("auto, or a column that an evaluation measures, such as val_loss", r"auto|val_[\s\S]*"),
 }

@@ -9,13 +9,14 @@ from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
+from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
     BOOLEAN,
     DATA,
-    TEXT,
+    PATH,
     Rule,
     Tunable,
     choice,
@@ -31,7 +32,15 @@ OBJECTS = Rule(
     "a list, each {_target_: <class>, ...}",
     lambda v: isinstance(v, list) and all(isinstance(each, dict) and "_target_" in each for each in v),
     {"type": "array", "items": {"type": "object", "required": ["_target_"]}},
+    Kind.OBJECT,
 )
+OBJECT = Rule(
+    "{_target_: <class>, ...}",
+    lambda v: isinstance(v, dict) and "_target_" in v,
+    {"type": "object", "required": ["_target_"]},
+    Kind.OBJECT,
+)
+DOWNLOAD = BOOLEAN.of_kind(Kind.PLACE)
 
 
 class Listing(NamedTuple):
@@ -72,7 +81,7 @@ class DataOption(Option):
     repeating: ClassVar[str] = "fold"
     reads_storage: ClassVar[bool] = False
     rules: ClassVar = {
-        "root": TEXT,
+        "root": PATH,
         "image_size": whole(1),
         "train_image_size": whole(1),
         "val_resize": whole(1),
@@ -95,6 +104,7 @@ class DataOption(Option):
         "split_seed": whole(0),
         "transform": OBJECTS,
         "val_transform": OBJECTS,
+        "tokenizer": OBJECT,
     }
     batch_size: int
     num_workers: int  # "auto" until it is resolved

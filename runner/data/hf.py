@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import DataOption
+from manyheads.runner.data.data_option import DOWNLOAD, DataOption
 from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.links import boundary, refuse_leaving
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.option.rules import TEXT
+from manyheads.runner.option.rules import PLACE, TEXT, whole
 from manyheads.runner.run.data_files import read_json
 
 
@@ -25,8 +25,14 @@ class HuggingFaceDataOption(DataOption):
     """Declares data that exists, or may be downloaded."""
 
     imports = ("manyheads.runner.data.rank.photos",)
-    steering = ("hub", "revision", "download")
-    rules: ClassVar = {"hub": TEXT, "subset": TEXT, "revision": TEXT}
+    rules: ClassVar = {
+        "hub": PLACE,
+        "revision": PLACE,
+        "download": DOWNLOAD,
+        **dict.fromkeys(("subset", "train_split", "val_split", "test_split"), TEXT),
+        **dict.fromkeys(("input_column", "label_column"), TEXT),
+        "max_length": whole(1),
+    }
     hub: str | None
     subset: str | None
 

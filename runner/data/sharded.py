@@ -40,7 +40,6 @@ class ShardedOption(BelowRoot, DataOption):
     """Declares which shards train, validate and test, and how object storage is read."""
 
     reads_storage = True
-    steering = ("cache_folder",)
     without_effect = Reading.keys
     rules: ClassVar = {**{f"{split}_shards": TEXT for split in SPLITS}, **Reading.rules}
     root: str

@@ -11,13 +11,14 @@ from manyheads.runner.data.links import boundary
 from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.data.tokenizing import Bytes, tokens, vocabulary
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.rules import number, whole
+from manyheads.runner.option.rules import TEXT, number, whole
 
 
 class TextOption(DataOption):
     """Declares text files below ``root``."""
 
     rules: ClassVar = {
+        "pattern": TEXT,
         "block_size": whole(1),
         "max_tokens": whole(2),
         "val_fraction": number(above=0, below=1),

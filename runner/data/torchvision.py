@@ -4,9 +4,9 @@ Source: https://pytorch.org/vision/stable/datasets.html.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.data_option import DOWNLOAD, Data, DataOption
 from manyheads.runner.data.samples import Augmentation, TorchvisionFiles
 from manyheads.runner.errors import ConfigurationError
 
@@ -37,7 +37,7 @@ class TorchvisionDataOption(DataOption):
     """Declares data that exists, or may be downloaded."""
 
     imports = ("torchvision",)
-    steering = ("download",)
+    rules: ClassVar = {"download": DOWNLOAD}
     most_workers = 2
     root: str
     download: bool

@@ -13,11 +13,10 @@ from manyheads.runner.run.ledger import Ledger
 
 
 class MLflowOption(TrackerOption):
-    """Declares steering keys: somebody else's config may not choose the server that a run is published to."""
+    """Declares its keys: somebody else's config may not choose the server that a run is published to."""
 
     package = "mlflow"
     rules: ClassVar = {"tracking_uri": ADDRESS, "experiment": TEXT}
-    steering: ClassVar = ("tracking_uri",)
 
 
 STATUS = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", "running": "RUNNING"}

@@ -9,7 +9,7 @@ from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Track
 
 
 class TrackioOption(TrackerOption):
-    """Needs no steering keys: Trackio writes below the user's own cache, or TRACKIO_DIR."""
+    """Needs no place: Trackio writes below the user's own cache, or TRACKIO_DIR."""
 
     package = "trackio"
     rules: ClassVar = {"project": NAME}

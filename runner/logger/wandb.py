@@ -9,23 +9,23 @@ from typing import Any, ClassVar
 
 from manyheads.runner.logger.logger_option import ADDRESS, NAME, TrackerOption
 from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Tracker
+from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.rules import choice
 from manyheads.runner.run.files import make_folder, matching, remove, whole_file
 
 
 class WandBOption(TrackerOption):
-    """Declares steering keys: somebody else's config may not choose the account and server to publish to."""
+    """Declares its keys: somebody else's config may not choose the account and server to publish to."""
 
     package = "wandb"
     settings = ("wandb/settings", ".wandb/settings", "config-defaults.yaml")
     leaves = ("wandb",)
     rules: ClassVar = {
         "project": NAME,
-        "entity": NAME,
+        "entity": NAME.of_kind(Kind.PLACE),
         "base_url": ADDRESS,
         "mode": choice("online", "offline"),
     }
-    steering: ClassVar = ("entity", "base_url")
 
 
 STEP = "step"  # the x-axis of the curves

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import BOOLEAN, TEXT, either, whole
+from manyheads.runner.option.rules import BOOLEAN, PLACE, either, whole
 from manyheads.runner.option.source_file import source_file
 
 
@@ -11,8 +11,7 @@ class ModelOption(Option):
     """The declaration of any model that has none of its own."""
 
     group = "model"
-    steering: ClassVar = ("pretrained",)  # which may name weights to download
-    rules: ClassVar = {"num_classes": whole(1), "pretrained": either(BOOLEAN, TEXT)}
+    rules: ClassVar = {"num_classes": whole(1), "pretrained": either(BOOLEAN, PLACE)}
     num_classes: int | None = None
     pretrained: str | bool | None = None
 

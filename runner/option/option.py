@@ -20,18 +20,16 @@ class Option:
     in the option's YAML; a value in a base class is for options that do not have the key. ``section``: all keys,
     including those of an option without declarations; if the option is only inspected, the defaults of its YAML.
 
-    Class attributes declare what the class adds to its bases. ``rules``: allowed values of its keys. ``steering``: keys
-    whose free text becomes part of a command line, names a machine or a file to write, or that download something, so
-    that somebody else's config may set them only to null or false. ``derived``: keys that ``resolved`` derives from
-    others. ``without_effect``: keys that cannot change a run's results. ``tunable``: keys that only change how the same
-    updates are computed, and values worth trying. ``leaves``: files and folders that it writes into a run's folder,
-    by their names there. ``has_own_class``: no other option has the same class, so that its name identifies the code.
-    ``imports``: slow modules that its ranks need beside that of the class.
+    Class attributes declare what the class adds to its bases. ``rules``: allowed values of its keys, and of
+    what kind they are, since somebody else's config may set no text whose kind is not declared. ``derived``: keys that
+    ``resolved`` derives from others. ``without_effect``: keys that cannot change a run's results. ``tunable``: keys
+    that only change how the same updates are computed, and values worth trying. ``leaves``: files and folders that it
+    writes into a run's folder, by their names there. ``has_own_class``: no other option has the same class, so that its
+    name identifies the code. ``imports``: slow modules that its ranks need beside that of the class.
     """
 
     group: ClassVar[str]
     rules: ClassVar[Mapping[str, Rule]] = {}
-    steering: ClassVar[tuple[str, ...]] = ()
     derived: ClassVar[tuple[str, ...]] = ()
     without_effect: ClassVar[tuple[str, ...]] = ()
     tunable: ClassVar[Mapping[str, Tunable]] = {}
@@ -127,5 +125,5 @@ class Option:
 
     @classmethod
     def every(cls, attribute: str) -> set[str]:
-        """The names in ``steering``, ``derived``, ``without_effect`` or ``leaves`` of the class and its bases."""
+        """The names in ``derived``, ``without_effect`` or ``leaves`` of the class and its bases."""
         return {key for kind in cls.__mro__ for key in vars(kind).get(attribute, ())}

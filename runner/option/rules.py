@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from manyheads.runner.option.kind import Kind
+
 if TYPE_CHECKING:
     from manyheads.runner.option.run_config import RunConfig
 
@@ -16,12 +18,18 @@ FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}  # JSON
 class Rule(NamedTuple):
     """The values that a key may have.
 
-    ``allowed`` completes the sentence "Allowed: ..."; ``schema``: the same as JSON Schema, for editors.
+    ``allowed`` completes the sentence "Allowed: ..."; ``schema``: the same as JSON Schema, for editors; ``kind``:
+    whether somebody else's config may set it.
     """
 
     allowed: str
     accepts: Callable[[Any], bool]
     schema: Schema
+    kind: Kind | None = None
+
+    def of_kind(self, kind: Kind) -> "Rule":
+        """The same values, which are of this kind."""
+        return self._replace(kind=kind)
 
     @property
     def values(self) -> list[Any]:
@@ -43,7 +51,7 @@ def whole(lowest: int, highest: int | None = None) -> Rule:
     """An integer between these bounds, inclusive."""
     text = f"an integer of at least {lowest}" if highest is None else f"an integer from {lowest} to {highest}"
     schema = {"type": "integer", "minimum": lowest, **({} if highest is None else {"maximum": highest})}
-    return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest), schema)
+    return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest), schema, Kind.NUMBER)
 
 
 def number(
@@ -72,20 +80,23 @@ def number(
                 if bound is not None
             },
         },
+        Kind.NUMBER,
     )
 
 
 def choice(*values: str) -> Rule:
     """One of these strings."""
-    return Rule(", ".join(values), lambda v: v in values, {"enum": [*values]})
+    return Rule(", ".join(values), lambda v: v in values, {"enum": [*values]}, Kind.CHOICE)
 
 
 def either(*rules: Rule) -> Rule:
-    """Any value that one of these rules accepts."""
+    """Any value that one of these rules accepts, of their most dangerous kind."""
+    kinds = [rule.kind for rule in rules if rule.kind is not None]
     return Rule(
         " or ".join(rule.allowed for rule in rules),
         lambda v: any(rule.accepts(v) for rule in rules),
         {"anyOf": [rule.schema for rule in rules]},
+        max(kinds) if len(kinds) == len(rules) else None,
     )
 
 
@@ -96,7 +107,7 @@ def text(allowed: str, pattern: str, accepts: Callable[[Any], bool] | None = Non
     def matches(value: Any) -> bool:
         return isinstance(value, str) and whole_text.fullmatch(value) is not None
 
-    return Rule(allowed, accepts or matches, {"type": "string", "pattern": f"^(?:{pattern})$"})
+    return Rule(allowed, accepts or matches, {"type": "string", "pattern": f"^(?:{pattern})$"}, Kind.TEXT)
 
 
 def list_of(rule: Rule) -> Rule:
@@ -105,13 +116,16 @@ def list_of(rule: Rule) -> Rule:
         f"a list, each {rule.allowed}",
         lambda v: isinstance(v, list) and all(map(rule.accepts, v)),
         {"type": "array", "items": rule.schema},
+        rule.kind,
     )
 
 
-NULL = Rule("null", lambda v: v is None, {"type": "null"})
-BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool), {"type": "boolean"})
-TEXT = Rule("text", lambda v: isinstance(v, str) and v != "", {"type": "string", "minLength": 1})
-INTEGER = Rule("an integer", is_whole, {"type": "integer"})
+NULL = Rule("null", lambda v: v is None, {"type": "null"}, Kind.CHOICE)
+BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool), {"type": "boolean"}, Kind.CHOICE)
+TEXT = Rule("text", lambda v: isinstance(v, str) and v != "", {"type": "string", "minLength": 1}, Kind.TEXT)
+PATH = TEXT.of_kind(Kind.PATH)
+PLACE = TEXT.of_kind(Kind.PLACE)
+INTEGER = Rule("an integer", is_whole, {"type": "integer"}, Kind.NUMBER)
 AUTO = choice("auto")
 CLASS = text(
     "the dotted name of a class, or a class in a file, net.py:Net",
@@ -153,6 +167,7 @@ DURATION = Rule(
     "seconds, or 90s, 30m, 8h, 2d",
     lambda value: seconds(value) is not None,
     {"anyOf": [number(above=0).schema, {"type": "string", "pattern": f"^(?=.*[1-9]){_TEXT.pattern}$"}]},
+    Kind.NUMBER,
 )
 
 

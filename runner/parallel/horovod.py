@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.rules import AUTO, COMMUNICATION, TEXT, Tunable, always, choice, either, number, whole
+from manyheads.runner.option.rules import AUTO, COMMUNICATION, PLACE, Tunable, always, choice, either, number, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.parallel.exchanges import MEGABYTE, Exchanges
@@ -26,9 +26,8 @@ class HorovodOption(ParallelOption):
         "num_groups": either(whole(0), AUTO),
         "fusion_threshold": number(at_least=0),
         "cycle_time": number(above=0),
-        "timeline": TEXT,
+        "timeline": PLACE,
     }
-    steering = ("timeline",)
     derived = ("backward_passes_per_step",)
     tunable: ClassVar = {
         "num_groups": Tunable(COMMUNICATION, always("auto", 0, 1)),

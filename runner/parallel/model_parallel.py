@@ -6,10 +6,12 @@ from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.software import too_old
+from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.rules import (
     COMMUNICATION,
     COMPUTE,
     TEXT,
+    Rule,
     Tunable,
     always,
     choice,
@@ -50,6 +52,14 @@ def _size(dimension: str) -> Tunable:
     return Tunable(COMMUNICATION, sizes)
 
 
+PLAN = Rule(
+    "patterns of layers, each with colwise, rowwise or scattered",
+    lambda v: isinstance(v, dict) and all(isinstance(each, str) for each in (*v, *v.values())),
+    {"type": "object", "additionalProperties": {"type": "string"}},
+    Kind.TEXT,
+)
+
+
 class MeshOption(ParallelOption):
     """A strategy whose ranks form a mesh, over torch.distributed. Its sizes are the section's keys of a Layout.
 
@@ -59,6 +69,7 @@ class MeshOption(ParallelOption):
     rules: ClassVar = {
         **dict.fromkeys(Layout._fields, either(whole(1), choice("auto"))),
         "units": either(choice("auto"), list_of(TEXT)),
+        "plan": either(choice("auto"), PLAN),
         "reshard": choice("after_forward", "after_backward"),
         "prefetch": either(whole(0), choice("auto")),
         "param_dtype": DTYPES,

@@ -4,6 +4,7 @@ from importlib import metadata
 from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.rules import BOOLEAN, choice, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
@@ -33,8 +34,11 @@ def missing() -> str | None:
 class ReplicatedOption(ParallelOption):
     """Replicas that may die and rejoin while the others keep training."""
 
-    rules: ClassVar = {"trusted_network": BOOLEAN, "ranks_per_replica": whole(1), "inside": choice("ddp", "fsdp")}
-    steering: ClassVar[tuple[str, ...]] = ("trusted_network",)
+    rules: ClassVar = {
+        "trusted_network": BOOLEAN.of_kind(Kind.PLACE),
+        "ranks_per_replica": whole(1),
+        "inside": choice("ddp", "fsdp"),
+    }
     color = "#581466"
     outlives_ranks = True
     trusted_network: bool

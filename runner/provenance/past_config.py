@@ -51,7 +51,8 @@ class PastConfig:
         folder = RunFolder(path)
         folder.pin_config()  # fails if there is no run
         config = folder.read_config()
-        refuse_untrusted_run(folder, split_typed(overrides)[0])
+        packages, typed = split_typed(overrides)
+        refuse_untrusted_run(folder, packages, [key for key, _ in typed_values(typed)])
         return cls.of(folder, config, overrides)
 
     @classmethod

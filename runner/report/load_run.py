@@ -21,7 +21,7 @@ from manyheads.runner.run.frozen import MOST_BYTES as MOST_CONFIG_BYTES
 from manyheads.runner.run.frozen import frozen
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, right
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check_trust import may_declare
+from manyheads.runner.trust.allowed_keys import may_declare
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 Columns = dict[str, Sequence[float]]

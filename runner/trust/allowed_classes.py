@@ -4,10 +4,11 @@ No class of the list opens a file, imports a module by name or calls its argumen
 """
 
 from functools import cache
+from typing import Any
 
 from manyheads.runner.config.lookup import CONF, own_sections, read
-from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.locate import OPTION, Section
+from manyheads.runner.option.declared import ENTRIES, GROUPS
+from manyheads.runner.option.locate import OPTION
 
 _LAYERS = (
     "Linear Flatten Unflatten Identity Dropout Dropout2d Conv1d Conv2d ConvTranspose2d BatchNorm1d BatchNorm2d "
@@ -37,24 +38,22 @@ READ = {
 @cache
 def own_declarations(group: str) -> frozenset[str]:
     """The names of the classes by which the project's own options of this group declare themselves."""
-    return frozenset(name for option in _declaring(group) if (name := option.get(OPTION)) is not None)
-
-
-@cache
-def own_steering(group: str) -> frozenset[str]:
-    """The keys of this group that somebody else's config may not set, as declared by the project's own options."""
-    return frozenset(key for section in _declaring(group) for key in declared_class(group, section).every("steering"))
-
-
-def _declaring(group: str) -> list[Section]:
-    """The project's own options of a group whose options declare something."""
-    return own_sections(group) if group in (*GROUPS, *ENTRIES) else []
+    options = own_sections(group) if group in (*GROUPS, *ENTRIES) else []
+    return frozenset(name for option in options if (name := option.get(OPTION)) is not None)
 
 
 def is_harmless(group: str | None, target: str) -> bool:
     """Whether any config may name ``target`` in this group; None for a nested key, where any kind of class may be."""
-    if group is not None and target in _of_conf(group):
-        return True
+    return is_own_class(group, target) or is_reviewed(group, target)
+
+
+def is_own_class(group: str | None, target: Any) -> bool:
+    """Whether it is the class of one of the project's own options of this group."""
+    return group is not None and target in _of_conf(group)
+
+
+def is_reviewed(group: str | None, target: Any) -> bool:
+    """Whether ``target`` is one of READ in this group, so that any config may also choose its arguments."""
     return any(target in _read(kind) for kind in ([group] if group is not None else READ) if kind in READ)
 
 

@@ -5,7 +5,7 @@
 | folder of configs (--config-path, -dir, ...)   | only the user's own: one that is trusted (own)                    |
 | folder of configs of an installed package      | options with names of their own (config/installed)                |
 | one complete run config (run.yaml)             | plain values: nothing of Hydra's own, no resolver (content)       |
-| config, as composed and as resolved            | classes of the list, no steering keys (check, allowed_classes)    |
+| config, as composed and as resolved            | classes of the list, keys by what they are declared (allowed_...) |
 | run folder, sweep                              | no link out of it; its config like any other                      |
 | jobs that a ledger names                       | folders inside the sweep                                          |
 | commit, changes and code of a run, a search    | sealed with it (run/seal)                                         |
@@ -121,8 +121,6 @@ def typed_values(overrides: Iterable[str]) -> Iterator[tuple[str, Any]]:
 
 def _inner(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     yield key, value
-    if key in ("checkpoint.load", "checkpoint.resume") and isinstance(value, str):
-        yield key, str(Path(value).expanduser().absolute())  # as it is frozen
     for name, item in value.items() if isinstance(value, dict) else ():
         yield from _inner(f"{key}.{name}", item)
 
@@ -140,8 +138,10 @@ def _refuse_package(source: Source, trust: Trust) -> None:
         raise ConfigurationError(complaint([(source.named_by, package or source.place)], trust))
 
 
-def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> None:
-    """Raises ConfigurationError for a run that the user neither recorded nor trusts. packages: those typed.
+def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = (), replaced: Sequence[str] = ()) -> None:
+    """Raises ConfigurationError for a run that the user neither recorded nor trusts.
+
+    packages: those typed; replaced: keys and groups for which the user has typed other values, which the caller checks.
 
     From then on, no run.yaml but the checked one is read, nor a new one if there was none.
     """
@@ -150,7 +150,8 @@ def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = ()) -> Non
         held.refuse_links()
     folder.refuse_other_format()
     if not folder.is_own():
-        _checked(folder.config_content(), folder.config, Trust(trusted_packages(packages), place=folder.path))
+        trust = Trust(trusted_packages(packages), place=folder.path, replaced=tuple(replaced))
+        _checked(folder.config_content(), folder.config, trust)
 
 
 def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequence[str] = ()) -> None:

@@ -9,19 +9,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.lookup import NAMED, option_of
+from manyheads.runner.config.lookup import NAMED
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.locate import OPTION, TARGET, Section, targets
 from manyheads.runner.option.source_file import source_file
-from manyheads.runner.run.storage.address import is_address
 from manyheads.runner.trust import trust_store
-from manyheads.runner.trust.allowed_classes import is_harmless, own_declarations, own_steering
+from manyheads.runner.trust.allowed_classes import is_harmless
+from manyheads.runner.trust.allowed_keys import may_declare, refused_keys
 from manyheads.runner.trust.trust_store import Trust
 
-# Keys of sections that are not options: they name files of the user, whose weights would end up in somebody else's
-# folder, and the address to which all of these would be copied.
-STEERING = {"checkpoint": ("load", "resume", "mirror")}
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 
@@ -40,54 +36,15 @@ def refuse_untrusted(config: Section, trust: Trust | None) -> None:
 
 
 def untrusted(config: Section, trust: Trust) -> list[tuple[str, Any]]:
-    """The keys whose values could run any code, with these values."""
+    """The keys whose values could run any code, or name what only the user may, with these values."""
     found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
-    for key, value in steering(config, trust):
-        group, _, name = key.partition(".")
-        said = value is False or trust.is_own(key, value) or key in trust.packages
-        if not said and (value is True or value != _own_value(group, name, config[group])):
-            found.append((key, value))
-    return found
-
-
-def steering(config: Section, trust: Trust | None) -> Iterator[tuple[str, Any]]:
-    """The keys that are set and control other programs, with their values.
-
-    The project's own options declare which keys these are, whatever class the config names; so does the named class, if
-    the user trusts it. No other class is imported. ``trust``: None for the user's own config.
-    """
-    for key, group, section in _sections(config):
-        names = set(STEERING.get(group) or own_steering(group))
-        if group not in STEERING and may_declare(group, section.get(OPTION), trust):
-            names |= declared_class(group, section).every("steering")
-        names |= {name for name, value in section.items() if is_address(value)}  # contacted with the user's credentials
-        yield from ((f"{key}.{name}", section[name]) for name in sorted(names) if section.get(name) is not None)
-
-
-def _sections(config: Section) -> Iterator[tuple[str, str, Section]]:
-    """Each section that may control programs: its key, its group, and its content."""
-    for group in (*GROUPS, *STEERING):
-        if isinstance(section := config.get(group), dict):
-            yield group, group, section
-    for group in ENTRIES:
-        entries = config.get(group)
-        for name, entry in entries.items() if isinstance(entries, dict) else ():
-            if isinstance(entry, dict):
-                yield f"{group}.{name}", group, entry
-
-
-def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
-    """Whether a class may be imported for an option's declaration: it is the project's, the user's, or trusted."""
-    if trust is None or name is None:
-        return True
-    is_trusted = isinstance(name, str) and (name in own_declarations(group) or trust.covers(name))
-    return is_trusted or trust.is_own(f"{group}.{OPTION}", name)
+    return [*found, *refused_keys(config, trust)]
 
 
 def own_values(config: Section) -> Iterator[tuple[str, Any]]:
     """All values in the user's own config that would need trust in somebody else's."""
     yield from targets(config)
-    yield from steering(config, None)
+    yield from refused_keys(config, Trust())
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
@@ -109,15 +66,23 @@ def _plain(composed: DictConfig, key: Any, *, resolve: bool) -> Any:
 
 def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     """The error message; each of ``found`` is a key with a value that names code or controls a program."""
-    listed = ", ".join(f"{key}={shown(value)}" for key, value in found)
+    code = {key: value for key, value in found if key.rpartition(".")[2] in (TARGET, OPTION)}
+    others = {key: value for key, value in found if key not in code}
+    what = "it names code outside the allowed classes, which could run anything"
+    may = "it sets what only you may: a path outside its folder, an address, a host, a command, or unknown arguments"
+    named = [
+        f"{says}: {', '.join(f'{key}={shown(value)}' for key, value in values.items())}"
+        for says, values in ((what, code), (may, others))
+        if values
+    ]
     files = [(key, value) for key, value in found if source_file(value)]
     needed = dict.fromkeys(_to_trust(key, value) for key, value in found if (key, value) not in files)
     names = ",".join(name for name in needed if trust_store.NAME.fullmatch(name))
     ways = f" If you trust it, set trust=[{names}] on the command line, or trust: [{names}] in {_shown_file()}."
     typed = " ".join(f"{key}={shown(value)}" for key, value in files)
     return (
-        "this config was not created by you on this machine, and it names code outside the allowed classes, which "
-        f"could run anything: {listed}. Look at that code first.{ways if names or not files else ''}"
+        f"this config was not created by you on this machine, and {'; and '.join(named)}. Look at "
+        f"{'that code' if code else 'that'} first.{ways if names or not files else ''}"
         f"{f' You can name a file of your own explicitly: {typed}.' if files else ''}"
         f"{trust.how_to_own() if trust else ''}"
     )
@@ -132,14 +97,6 @@ def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
     if name == OPTION:
         return may_declare(group, value, trust) or trust.is_own(key, value)
     return trust.covers(value) or trust.is_own(key, value) or is_harmless(None if "." in group else group, value)
-
-
-def _own_value(group: str, name: str, section: Any) -> Any:
-    """The value in the project's own option; None if there is none."""
-    try:
-        return (option_of(group, section) or {}).get(name)
-    except ConfigurationError:
-        return None
 
 
 def _to_trust(key: str, value: Any) -> str:

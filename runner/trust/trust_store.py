@@ -23,12 +23,14 @@ _ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
 class Trust:
     """The parts of a config that the user trusts. ``packages``: dotted names, each including its submodules.
 
-    ``own``: keys with values that are the user's own; ``place``: the foreign folder that the config is from, if any.
+    ``own``: keys with values that are the user's own; ``place``: the foreign folder that the config is from, if any;
+    ``replaced``: keys and groups whose values are not used, since the user has typed others.
     """
 
     packages: tuple[str, ...] = ()
     own: tuple[tuple[str, Any], ...] = ()
     place: Path | None = None
+    replaced: tuple[str, ...] = ()
 
     def covers(self, name: str) -> bool:
         """my_package covers my_package and my_package.x, not my_package_2."""

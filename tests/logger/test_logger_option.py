@@ -24,7 +24,7 @@ def test_its_keys_are_what_its_class_takes(name):
     assert own == {key: parameter.default for key, parameter in taken.items()}
     assert declares.publishes == issubclass(kind, Tracker)
     rules = {key: rule for key, rule in declares.all_rules().items() if key in own or key != "checkpoint"}
-    assert {*rules, *declares.every("steering")} <= own.keys()
+    assert {*rules} <= own.keys()
     for key, rule in rules.items():
         assert own[key] is None or rule.accepts(own[key])
 

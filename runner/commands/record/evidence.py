@@ -16,7 +16,8 @@ from manyheads.runner.report.load_run import load_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
-from manyheads.runner.trust.check_trust import complaint, may_declare
+from manyheads.runner.trust.allowed_keys import may_declare
+from manyheads.runner.trust.check_trust import complaint
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 FORMAT = 2

@@ -12,7 +12,7 @@ from manyheads.runner.data.shards.index import BLOCKS, NAME, Found, Index, Kind,
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import user_folder
-from manyheads.runner.option.rules import DURATION, TEXT, number, seconds, whole
+from manyheads.runner.option.rules import DURATION, PLACE, number, seconds, whole
 from manyheads.runner.run.storage.address import Address
 from manyheads.runner.run.storage.disk_cache import Settings
 from manyheads.runner.run.storage.storage import Object, Storage
@@ -30,7 +30,7 @@ class Reading:
     """
 
     rules: ClassVar = {
-        "cache_folder": TEXT,
+        "cache_folder": PLACE,
         "cache_gb": number(above=0),
         "fetch_mb": number(above=0),
         "read_ahead": whole(0),

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from manyheads.runner.data.data_option import OBJECT
 from manyheads.runner.data.links import boundary, content_of
 from manyheads.runner.data.samples import Samples, StoredFile, TokenBlocks
 from manyheads.runner.data.sharded import ShardedOption, ShardedSamples
@@ -16,13 +17,20 @@ from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, open_index, state_of
 from manyheads.runner.data.tar.stored import StoredSamples
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.rules import AUTO, TEXT, either, list_of, whole
+from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
 from manyheads.runner.run.progress import working
 from manyheads.runner.run.storage.address import is_address
 
 IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp", "gif")
 TEXTS = ("txt", "text")
 CODE = ("pyd", "pickle", "pkl", "pth", "pt", "py", "joblib", "dill")  # formats whose reading may run code
+DECODERS = Rule(
+    "by field, {_target_: <class>, ...}",
+    lambda v: isinstance(v, dict) and all(map(OBJECT.accepts, v.values())),
+    {"type": "object", "additionalProperties": OBJECT.schema},
+    Kind.OBJECT,
+)
 CLASS_NAMES = "classnames.txt"  # one per line, as beside the shards of CLIP benchmarks
 
 
@@ -31,7 +39,7 @@ class TarOption(ShardedOption):
 
     imports = ("manyheads.runner.data.rank.photos",)
     shards = TAR
-    rules: ClassVar = {"fields": either(AUTO, list_of(TEXT)), "block_size": whole(1)}
+    rules: ClassVar = {"fields": either(AUTO, list_of(TEXT)), "block_size": whole(1), "decoders": DECODERS}
     decoders: Mapping[str, Any]
 
     def check_keys(self) -> None:

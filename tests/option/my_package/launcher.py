@@ -5,12 +5,11 @@ from typing import Any, ClassVar
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.spawn import Spawn
-from manyheads.runner.option.rules import TEXT
+from manyheads.runner.option.rules import PLACE
 
 
 class GreetingOption(LauncherOption):
-    rules: ClassVar = {"greeting": TEXT}
-    steering = ("greeting",)
+    rules: ClassVar = {"greeting": PLACE}
     greeting: str | None
 
     def note(self) -> str:

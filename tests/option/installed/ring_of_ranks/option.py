@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from manyheads.runner.logger.logger_option import LoggerOption
-from manyheads.runner.option.rules import TEXT, whole
+from manyheads.runner.option.rules import PLACE, whole
 from manyheads.runner.parallel.parallel_option import ParallelOption
 
 
@@ -16,6 +16,5 @@ class RingOption(ParallelOption):
 
 
 class JotterOption(LoggerOption):
-    rules: ClassVar = {"file": TEXT}
-    steering = ("file",)
+    rules: ClassVar = {"file": PLACE}
     leaves = ("jotted.txt",)
