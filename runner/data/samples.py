@@ -121,15 +121,16 @@ class Dataset(Protocol):
     """A map-style data set, collated by its own ``collate_fn(samples)`` if it has one, else by torch's default.
 
     For classification, item i is (image (C, H, W), class number). uint8 images are scaled and normalized on the device;
-    float images are used unchanged. A data set in memory may also offer ``batch(indices, keys)``, which returns a whole
-    batch, with a random key for each sample; if its ``alternates`` is true, the lowest bits of the keys are drawn once
-    per sample, and change from epoch to epoch; if its ``uses_keys`` is false, there are no keys, (0,). One with
-    ``image_size`` and ``resize(side)`` (None for the full size) supports progressive resizing. ``draws_from``: the
-    generators that a sample may draw from, some of "torch", "random" and "numpy"; these are seeded for each sample, all
-    three if it has no such attribute.
+    float images and other bytes are used unchanged. A data set in memory may also offer ``batch(indices, keys)``, which
+    returns a whole batch, with a random key for each sample; if its ``alternates`` is true, the lowest bits of the keys
+    are drawn once per sample, and change from epoch to epoch; if its ``uses_keys`` is false, there are no keys, (0,).
+    One with ``image_size`` and ``resize(side)`` (None for the full size) supports progressive resizing. ``draws_from``:
+    the generators that a sample may draw from, some of "torch", "random" and "numpy"; these are seeded for each sample,
+    all three if it has no such attribute.
 
     What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
-    ``preprocess``, how an image becomes a sample (``serve/description.py``); for float images ``mean`` and ``std``.
+    ``preprocess``, how an image becomes a sample (``serve/description.py``); ``mean`` and ``std``, in 0..1, by which
+    uint8 images are normalized.
     """
 
     def __len__(self) -> int: ...

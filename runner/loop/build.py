@@ -12,7 +12,7 @@ from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders, build_data, build_loaders
-from manyheads.runner.data.rank.loader import InputTransform
+from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.errors import ConfigurationError

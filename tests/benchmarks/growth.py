@@ -27,7 +27,8 @@ from manyheads.runner.data.imagefolder_index import SETTLED, list_images
 from manyheads.runner.data.order import Blocks, Feistel, Order, Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory
-from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.input_transform import InputTransform
+from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
 from manyheads.runner.report.load_run import read_columns

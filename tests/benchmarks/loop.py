@@ -17,7 +17,8 @@ from manyheads.runner.data.keys import Multiset
 from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.in_memory import Rows
-from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.input_transform import InputTransform
+from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.data.samples import Table

@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
-from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.input_transform import InputTransform
+from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.photos import Photos
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.task.rank.task import Task

@@ -10,7 +10,8 @@ from PIL import Image
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
-from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.input_transform import InputTransform
+from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.task.rank.task import Task

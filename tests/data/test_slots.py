@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from manyheads.runner.data.rank.loader import InputTransform
+from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.slots import Filling, Slot, new_memory, unpack
 
 

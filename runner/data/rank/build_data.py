@@ -10,7 +10,8 @@ from manyheads.runner.data.order import build_order
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.digests import are_same
-from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.input_transform import InputTransform
+from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.mixing import build_mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
+from manyheads.runner.data.rank.input_transform import InputTransform, unless_image
 from manyheads.runner.data.rank.mixing import mixed
 from manyheads.runner.data.rank.prefetch import pinned, prefetch
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
@@ -18,38 +17,6 @@ from manyheads.runner.data.read_ahead import read_ahead
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 from manyheads.runner.task.rank.task import Task
-
-
-@dataclass(frozen=True)
-class InputTransform:
-    """How a batch is prepared for the model: device, dtype, memory format; for uint8 images mean and std, in 0..1."""
-
-    device: torch.device
-    dtype: torch.dtype
-    channels_last: bool
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    _scale: Tensor = field(init=False, repr=False, compare=False)
-    _shift: Tensor = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        mean, std = (torch.tensor(v, dtype=torch.float64).view(-1, 1, 1) for v in (self.mean, self.std))
-        object.__setattr__(self, "_scale", (1 / (255 * std)).to(self.device, self.dtype))
-        object.__setattr__(self, "_shift", (-mean / std).to(self.device, self.dtype))
-
-    def prepare(self, tensor: Tensor) -> Tensor:
-        """Prepare one of the model's inputs; uint8 images have the shape (..., C, H, W).
-
-        The result is contiguous, or in memory format channels_last if it has four dimensions and that is configured.
-        """
-        keeps_format = self.channels_last and tensor.ndim == 4
-        if keeps_format:  # before the conversion, while pixels have eight bits
-            tensor = tensor.contiguous(memory_format=torch.channels_last)
-        if tensor.dtype == torch.uint8:  # copied as a quarter of the bytes, normalized on the device
-            tensor = tensor if keeps_format else _unless_repeated(tensor)
-            return tensor.to(self.dtype).mul_(self._scale).add_(self._shift)
-        tensor = tensor.to(self.dtype) if tensor.is_floating_point() else tensor
-        return tensor if keeps_format else _contiguous(tensor)
 
 
 class Loader:
@@ -70,7 +37,7 @@ class Loader:
         num_workers: int,
     ):
         self.batches, self.sampler, self.task, self.input_transform = batches, sampler, task, input_transform
-        self._counts_samples = task.counts_samples
+        self._counts_samples, self._is_checked = task.counts_samples, False
         self._workers = Workers(batches, num_workers) if num_workers else None
 
     @property
@@ -144,33 +111,20 @@ class Loader:
             batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
         if self.input_transform.device.type != "cpu":  # on the CPU it is in place
             batch.content = map_tensors(self._move, batch.content)
-        batch.content = map_tensors(_unless_image, batch.content)
+        batch.content = map_tensors(unless_image, batch.content)
         inputs = self.task.inputs(batch.content)
         if self.sample is None and isinstance(inputs, Tensor):
             self.sample = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
-        batch.inputs = map_tensors(self.input_transform.prepare, inputs)
+        if not self._is_checked:
+            self.input_transform.check(inputs)
+            self._is_checked = True
+        batch.inputs = self.input_transform.inputs(inputs, self.task.labels_among_inputs(batch.content))
         if batch.mix is not None:
             batch.inputs, batch.content, batch.partners = mixed(batch.mix, batch.inputs, batch.content)
         return batch
 
     def _move(self, tensor: Tensor) -> Tensor:
         return unrepeated(lambda held: held.to(self.input_transform.device, non_blocking=True), tensor)
-
-
-def _contiguous(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous for models and losses that use ``view``."""
-    return tensor.contiguous() if tensor.layout is torch.strided else tensor
-
-
-def _unless_repeated(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous unless it repeats values, as grey images do, which are converted anyway."""
-    return tensor if tensor.layout is torch.strided and 0 in tensor.stride() else _contiguous(tensor)
-
-
-def _unless_image(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous unless it repeats values or is images in channels_last: ``InputTransform`` takes both."""
-    is_image = tensor.dtype == torch.uint8 and tensor.ndim == 4 and tensor.stride(1) == 1
-    return tensor if is_image else _unless_repeated(tensor)
 
 
 def _answers(batch: Batch, request: BatchIndices) -> bool:

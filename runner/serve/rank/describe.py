@@ -8,7 +8,8 @@ import torch
 
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.build_data import build_data, build_dataset
-from manyheads.runner.data.rank.loader import InputTransform, Loader
+from manyheads.runner.data.rank.input_transform import InputTransform
+from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
@@ -32,8 +33,8 @@ def describe(
     shape, dtype = evaluation.sample or (train and train.sample) or (None, None)
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
-    if dtype is None or dtype == "uint8":
-        mean, std = (tuple(map(float, value)) for value in (input_transform.mean, input_transform.std))
+    if dtype is None or (dtype == "uint8" and shape is not None and len(shape) > 2):
+        mean, std = numbers(input_transform.mean), numbers(input_transform.std)
     else:  # normalized by the data set itself
         mean, std = (numbers(getattr(dataset, name, None)) for name in ("mean", "std"))
     return Description(

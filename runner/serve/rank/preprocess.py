@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.in_memory import resize
-from manyheads.runner.data.rank.loader import InputTransform
+from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.photos import FORMATS, Picture, for_evaluation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.description import Description, Steps
@@ -54,6 +54,8 @@ class Preprocess:
     def normalized(self, images: Tensor) -> Tensor:
         """Normalize uint8 images, (..., C, H, W), to the float32 that the model expects. Raises ConfigurationError."""
         about = self._about
+        if about.dtype == "uint8" and about.shape is not None and len(about.shape) < 3:
+            return images  # bytes that are no image
         if about.dtype not in (None, "uint8") and (about.mean is None or about.std is None):
             raise ConfigurationError(
                 "this run's data set turns images into floats without declaring mean and std. Pass what it would "

@@ -1,7 +1,7 @@
 """The base class of tasks: a model's inputs, its loss with what that averages over, and its metrics."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -81,6 +81,10 @@ class Task(nn.Module):
     def inputs(self, batch: Any) -> Any:
         """The model's inputs: a dict is passed as keywords, a tuple or list as several arguments, else as one."""
         return batch[0]
+
+    def labels_among_inputs(self, batch: Any) -> Iterable[Tensor]:
+        """The tensors among the model's inputs that are labels: bytes there are class numbers, not pixels."""
+        return ()
 
     def count(self, batch: Any) -> float:
         """The number of elements that the loss averages over. Override it if these are not samples but, say, tokens.

@@ -1,6 +1,6 @@
 """task=own_loss: models that compute their own loss, such as nanoGPT's, and those of transformers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Direction, Metric
 from manyheads.runner.option.locate import signature
+from manyheads.runner.parallel.rank.structure import tensors_in
 from manyheads.runner.task.rank.classification import accuracies, top_places
 from manyheads.runner.task.rank.language_model import Perplexity
 from manyheads.runner.task.rank.own_loss.denominator import refuse_other_denominator
@@ -77,6 +78,9 @@ class OwnLoss(Task):
 
     def inputs(self, batch: Any) -> Any:
         return batch
+
+    def labels_among_inputs(self, batch: Any) -> Iterable[Tensor]:
+        return tensors_in(self._labels(batch))
 
     def count(self, batch: Any) -> float:
         labels = self.labels(batch)
