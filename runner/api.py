@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-from manyheads.runner.config.command_line import CommandLine, quoted, typed_values
+from manyheads.runner.config.command_line import CommandLine, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
+from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.run_result import Result

@@ -1,6 +1,7 @@
 """The end of every command: prints its answer or error, as text or as JSON, and determines the exit code."""
 
 import errno
+import io
 import json
 import logging
 import os
@@ -30,6 +31,7 @@ from manyheads.runner.run.answer import REPLY_TO, Answer, Problem, Reply, reserv
 from manyheads.runner.run.files import FAILED, FULL
 
 UNREAD = f"{NO_OUTPUT}: {os.strerror(errno.EPIPE)}"  # a run's message if nobody reads its output any more
+OF_DISK = (*FULL, *FAILED, errno.EACCES, errno.EPERM)
 USAGE = "the command line cannot be parsed; stderr says why"
 
 
@@ -129,8 +131,8 @@ def _of_error(error: Exception, answer: Answer | None) -> End:
         return End(error.exit_code, answer, Problem.of(error), shown=error.reported or is_unread)
     if (lost := lost_output(error)) is not None:
         return _without_output(lost, answer)
-    if isinstance(error, OSError) and error.errno in (*FULL, *FAILED, errno.EACCES, errno.EPERM) and error.filename:
-        found = Problem(Code.DISK, f"{error.filename}: {error.strerror}")  # a traceback would not help
+    if isinstance(error, OSError) and error.errno in OF_DISK and (name := error.filename or _written_file(error)):
+        found = Problem(Code.DISK, f"{name}: {error.strerror}")  # a traceback would not help
         return End(ExitCode.FAILED, answer, found)
     if isinstance(error, yaml_text.Error):
         return End(ExitCode.REFUSED, answer, Problem(Code.MISTAKE, f"a config cannot be read: {_in_a_line(error)}."))
@@ -140,6 +142,13 @@ def _of_error(error: Exception, answer: Answer | None) -> End:
         return End(ExitCode.REFUSED, answer, Problem.of(explain(error)))
     trace = "".join(traceback.format_exception(error))
     return End(ExitCode.FAILED, answer, Problem(Kind.RAISED, f"{type(error).__name__}: {error}", traceback=trace))
+
+
+def _written_file(error: OSError) -> str | None:
+    """The file that was open where a library's write failed: the error of a full disk does not name it."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = (value for frame in reversed(frames) for value in frame.f_locals.values() if isinstance(value, io.IOBase))
+    return next((name for file in files if isinstance(name := getattr(file, "name", None), str)), None)
 
 
 def _in_a_line(error: Any) -> str:

@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from omegaconf import OmegaConf
 
 from manyheads.runner.errors import Failure
+from manyheads.runner.respond import respond
 from tests.conftest import FAST
 from tests.tail import tail
 
@@ -34,6 +36,8 @@ def ended(process):
         pytest.param(("list", "."), id="text"),
         pytest.param(("list", ".", "--json"), id="json"),
         pytest.param((*TRAIN, "launcher=inline"), id="train"),
+        pytest.param(("train", "--cfg", "job"), id="config"),
+        pytest.param(("train", "--info", "all"), id="information", marks=pytest.mark.tail),
         pytest.param(("list", "--help"), id="help", marks=pytest.mark.tail),
         pytest.param(("schema", "list"), id="long", marks=pytest.mark.tail),
         pytest.param((*MLP, "seed=1,2", "hydra.sweep.dir=sweep", "-m"), id="sweep", marks=pytest.mark.tail),
@@ -49,7 +53,9 @@ def test_a_full_disk_is_one_sentence(tmp_path, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("schema", "list"), tail(("list", ".", "--json"))])
+@pytest.mark.parametrize(
+    "words", [("schema", "list"), tail(("list", ".", "--json")), tail(("train", "--help")), ("train", "--info", "all")]
+)
 def test_a_closed_pipe_is_no_news(tmp_path, words):
     reader, writer = os.pipe()
     os.close(reader)
@@ -86,6 +92,15 @@ def test_a_rank_says_so_without_a_traceback(monkeypatch, text):
         "rank 0 failed first (exit code 1): OSError: standard output cannot be written: No space left on device"
     )
     assert failure.traceback == ""
+
+
+def test_a_disk_that_is_full_where_a_library_writes_is_named(capsys):
+    def write() -> None:
+        with open("/dev/full", "w") as file:  # as Hydra writes config.yaml
+            OmegaConf.save(OmegaConf.create({"a": 1}), file)
+
+    assert respond("", write) == 1
+    assert capsys.readouterr().err == "error: /dev/full: No space left on device\n"
 
 
 def test_the_same_error_of_another_file_keeps_its_traceback(capsys):

@@ -13,9 +13,9 @@ from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.run_jobs import conclude, end_as, run_jobs
 from manyheads.launchers.sweep.sweep_options import Options
-from manyheads.runner.config.command_line import quoted
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import SWEEP_DIR
+from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.kept_files import find_where_started

@@ -6,9 +6,9 @@ from typing import Any
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.commands import A_RUN, add_weights
-from manyheads.runner.config.command_line import quoted
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import new_folder
+from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.past_config import PastConfig

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 
 from manyheads.runner.config.lookup import CONF, Folders, package_folder
+from manyheads.runner.config.quoting import quoted, readable
 from manyheads.runner.wording import refused_arguments
 
 SEARCHPATH = "hydra.searchpath"
@@ -24,11 +25,16 @@ class Source(NamedTuple):
     folder: Path | None
 
 
+class _Word(str):
+    """An argument that is told from others with the same text by its identity."""
+
+
 @dataclass(frozen=True)
 class CommandLine:
-    """A command line of ``train``. ``arguments``: as typed; ``home``: the folder that --config-path is relative to.
+    """A command line of ``train``. ``arguments``: as Hydra reads them; ``home``: what --config-path is relative to.
 
-    Prints the usage and raises ConfigurationError if they cannot be parsed.
+    Texts that Hydra could not read are quoted, and overrides that flags separate are joined, after the flags. Prints
+    the usage and raises ConfigurationError if the arguments cannot be parsed.
     """
 
     arguments: tuple[str, ...]
@@ -43,7 +49,17 @@ class CommandLine:
             raise refused_arguments(message)
 
         parser.error = refuse  # type: ignore[method-assign]
-        object.__setattr__(self, "flags", parser.parse_args(self.arguments))
+        words = [_Word(each) for each in self.arguments]
+        flags, rest = parser.parse_known_args(words)
+        if any(each.startswith("-") for each in rest):
+            refuse(f"unrecognized arguments: {' '.join(rest)}")
+        typed = {id(each) for each in (*flags.overrides, *rest)}
+        if rest:
+            words.sort(key=lambda word: id(word) in typed)
+        arguments = [readable(str(word)) if id(word) in typed else str(word) for word in words]
+        flags.overrides = [each for word, each in zip(words, arguments, strict=True) if id(word) in typed]
+        object.__setattr__(self, "arguments", tuple(arguments))
+        object.__setattr__(self, "flags", flags)
 
     @classmethod
     def of(cls, overrides: Iterable[str], config_dir: str | None) -> "CommandLine":
@@ -106,10 +122,8 @@ class CommandLine:
         return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
 
     def adding(self, override: str) -> "CommandLine":
-        """The command line with one more override, next to the others: overrides may not be split by a flag."""
-        last = max((at for at, each in enumerate(self.arguments, 1) if each in self.overrides), default=None)
-        after = self.arguments[last:] if last else ()
-        return CommandLine((*self.arguments[:last], override, *after), self.home)
+        """The command line with one more override."""
+        return CommandLine((*self.arguments, override), self.home)
 
     def searching(self, folder: Path) -> "CommandLine":
         """The command line that makes Hydra look for configs in ``folder`` too, after the other folders."""
@@ -137,11 +151,6 @@ class CommandLine:
 def searching(folders: Iterable[Path]) -> str:
     """The override that makes Hydra look for configs in these folders too."""
     return f"{SEARCHPATH}=[{','.join(map(_place, folders))}]"
-
-
-def quoted(value: object) -> str:
-    """A value quoted so that Hydra takes it literally, with any characters of a folder's name."""
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _place(folder: Path) -> str:

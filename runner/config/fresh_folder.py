@@ -10,7 +10,9 @@ from typing import Any, NoReturn, cast
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
+from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.lookup import option_of
+from manyheads.runner.config.quoting import readable
 from manyheads.runner.errors import ConfigurationError, Ended, warn
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.files import fresh_folder
@@ -117,8 +119,8 @@ _BELOW = {RUN_DIR: Path("outputs"), SWEEP_DIR: Path("outputs/sweeps")}  # as in 
 
 def named_folder(overrides: Iterable[str], key: str = RUN_DIR) -> Path | None:
     """The folder that the overrides name, the last of several; None if they name none. key: RUN_DIR or SWEEP_DIR."""
-    named = [override.removeprefix(key) for override in overrides if override.startswith(key)]
-    return Path(named[-1].strip("'\"")) if named else None
+    named = typed_values(readable(override) for override in overrides if override.startswith(key))
+    return next((Path(str(folder)) for folder in named.values()), None)
 
 
 def new_folder(overrides: Iterable[str], key: str = RUN_DIR) -> Path:

@@ -23,6 +23,7 @@ from manyheads.runner.config.lookup import (
     read,
     unknown_key,
 )
+from manyheads.runner.config.quoting import remedy
 from manyheads.runner.errors import ConfigurationError, Ended, RunFailed, UnknownName
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
@@ -68,7 +69,12 @@ QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,
 
 
 def raised_by_hydra(error: Exception) -> bool:
-    """Whether Hydra raised an error, including the plain ValueErrors that it raises for some overrides."""
+    """Whether Hydra raised an error, including the plain ValueErrors that it raises for some overrides.
+
+    Errors of the system, such as a full disk, are no fault of the config although Hydra was writing.
+    """
+    if isinstance(error, OSError):
+        return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals["__name__"].startswith("hydra.")
 
@@ -83,8 +89,7 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
     if isinstance(error, OverrideParseException):
         if error.override and error.override.startswith("hydra.launcher.exclude"):
             return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}", key="hydra.launcher.exclude")
-        message = f"{error.override}: {lines[0]}. Overrides are written group=option or key=value."
-        return ConfigurationError(message, key=(error.override or "").partition("=")[0] or None)
+        return _unreadable(str(error.override), str(error).splitlines())
     if found := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
         group, name = found.groups()
         if group == "experiment" and name in options(group, folders):
@@ -105,6 +110,19 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
         listing = f"`{invocation.command('train')} --help` lists"
         return ConfigurationError(f"{text}: set each group to one of its options, which {listing}.")
     return ConfigurationError(text)
+
+
+def _unreadable(override: str, lines: list[str]) -> ConfigurationError:
+    """The error about an override that Hydra cannot parse. ``lines``: Hydra's message."""
+    reason, *rest = lines
+    where = ""
+    if reason.startswith("LexerNoViableAltException") and rest[0].endswith("^"):
+        at = len(rest[0]) - len(reason) + len(override) - 1
+        reason, where = f"Hydra cannot read {override[at : at + 1]!r}", f"\n{override}\n{'^':>{at + 1}}"
+    elif reason.startswith("Error parsing override"):
+        reason = rest[0]
+    message = f"{override}: {reason.strip().removesuffix('.')}. Overrides are written group=option or key=value."
+    return ConfigurationError(f"{message}{remedy(override)}{where}", key=override.partition("=")[0] or None)
 
 
 def _of_key(key: str, text: str, folders: Folders) -> ConfigurationError:

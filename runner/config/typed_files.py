@@ -13,8 +13,9 @@ from typing import NamedTuple
 from hydra.core.config_store import ConfigStore
 
 from manyheads.runner.config.code_files import KIND, NAMED, refuse_undefined
-from manyheads.runner.config.command_line import CommandLine, quoted
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import TARGET

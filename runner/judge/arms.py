@@ -16,6 +16,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.config.quoting import readable
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.question import Question
@@ -66,15 +67,15 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
     if either config is wrong, or if the change does not change what is computed.
     """
     added = [] if change is None else _words(change)
-    for word in (*overrides, *added):
-        key = OverridesParser.create().parse_override(word)
+    words = [readable(each) for each in (*overrides, *added)]
+    for word, key in zip(words, OverridesParser.create().parse_overrides(words), strict=True):
         if key.is_sweep_override():
             message = f"{word}: a judgement compares two configs. Give one value."
             raise ConfigurationError(message, key=key.key_or_group, value=key.value())
         if key.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
             message = f"{word}: a judgement starts its runs itself. Leave it out."
             raise ConfigurationError(message, key=key.key_or_group, value=key.value())
-        if word in added and key.key_or_group in ("seed", "trainer.evaluate_only", "checkpoint.resume"):
+        if word in map(readable, added) and key.key_or_group in ("seed", "trainer.evaluate_only", "checkpoint.resume"):
             raise ConfigurationError.at("--change", word, ": a judgement cannot compare that. Leave it out.")
     arms = Arms(_composed(overrides, config_dir), _composed([*overrides, *added], config_dir))
     for arm in (arms.base, arms.change):

@@ -24,7 +24,6 @@ def test_flags_and_overrides():
     ("arguments", "kind", "key"),
     [
         (("--nothing",), UnknownName, "--nothing"),
-        (("a=1", "--cfg", "job", "b=2"), UnknownName, "b=2"),
         (("--cfg", "jobs"), WrongValue, "--cfg/-c"),
         (("--config-dir",), ConfigurationError, "--config-dir/-cd"),
     ],
@@ -48,6 +47,19 @@ def test_what_hydra_cannot_parse_is_refused_with_its_usage(arguments, kind, key,
 )
 def test_the_primary_config(arguments, primary):
     assert line(*arguments).primary == primary
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "overrides"),
+    [
+        (("-m", "a=1", "--config-dir", "conf", "b=2"), ("-m", "--config-dir", "conf"), ("a=1", "b=2")),
+        (("a=1", "--cfg", "job", "b=2", "a=1"), ("--cfg", "job"), ("a=1", "b=2", "a=1")),
+        (("x=1", "-cn", "x=1", "y=2"), ("-cn", "x=1"), ("x=1", "y=2")),
+    ],
+)
+def test_overrides_may_stand_between_flags(arguments, flags, overrides):
+    assert line(*arguments).overrides == overrides
+    assert line(*arguments).arguments == (*flags, *overrides)  # in an order that Hydra itself can parse
 
 
 def test_where_hydra_is_told_to_look(monkeypatch, tmp_path):

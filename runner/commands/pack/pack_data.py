@@ -12,7 +12,7 @@ from manyheads.runner.commands.pack.answer import Packed, Settings, Written
 from manyheads.runner.commands.pack.destination import Destination, destination, refuse_existing
 from manyheads.runner.commands.pack.write_tar import write_tar
 from manyheads.runner.commands.pack.write_tokens import write_tokens
-from manyheads.runner.config.command_line import quoted
+from manyheads.runner.config.quoting import quoted
 from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.samples import ImageFiles, Samples, TokenBlocks
 from manyheads.runner.data.shards import index_file

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manyheads.runner.commands.reproduce.recorded import Past, evaluated, pairs
-from manyheads.runner.config.command_line import quoted
+from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.code_state import ROOT, checkout

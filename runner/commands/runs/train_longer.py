@@ -1,8 +1,9 @@
 """Continues a run in a new folder, with more epochs or any other change."""
 
 from manyheads.runner.commands.reproduce.rerun import Rerun
-from manyheads.runner.config.command_line import quoted, typed_values
+from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
+from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section

@@ -1,10 +1,11 @@
 """Runs one experiment, or with -m a sweep: compose, check, freeze, launch."""
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,12 +38,20 @@ def run_typed(arguments: Sequence[str], *, wants_answer: bool) -> "Result | Comp
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
     OmegaConf.register_new_resolver("command", invocation.command, replace=True)  # for the help
     try:
-        with explained(line):
+        with explained(line), _logged_at_once() if line.flags.info else nullcontext():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(origin.bind(start))()
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
         reason.answer = answer_of(origin) if wants_answer else None
         raise
     return answer_of(origin) if wants_answer else None
+
+
+@contextmanager
+def _logged_at_once() -> Iterator[None]:
+    """A context that prints at its end what was logged on stdout: logging reports a lost stdout once for each line."""
+    with redirect_stdout(io.StringIO()) as text:
+        yield
+    print(text.getvalue(), end="")
 
 
 def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
