@@ -1,6 +1,6 @@
 """task=segmentation: a class for each pixel; batches are (images, masks), masks (samples, height, width)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -13,13 +13,16 @@ from manyheads.runner.task.rank.task import Task, counted, logits_of, weights_of
 if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
 
+SHOWN = 5  # classes or values in a message
+
 
 class Segmentation(Task):
     """The loss is over the pixels of the global batch whose class is not ``ignore_index``.
 
     The model returns logits (samples, classes, height, width), or a dict with "out" and maybe "aux", an auxiliary
     head's, as torchvision's FCN, DeepLab and LR-ASPP do; "aux" adds ``aux_weight`` times its own loss while training.
-    Logits of another size than the masks are resized, bilinearly.
+    Logits of another size than the masks are resized, bilinearly. Masks may also be (samples, 1, height, width),
+    and floats if all are whole.
     """
 
     monitor = "miou"
@@ -41,10 +44,48 @@ class Segmentation(Task):
         loss.reduction, loss.ignore_index = "sum", ignore_index
         self.criterion, self.ignored, self.class_weights = loss, ignore_index, weights_of(loss)
         self.aux_weight, self.classes = aux_weight, data.num_classes
+        self.values: list[int] = []  # in the first batch's masks
         known: Any = {"num_classes": self.classes, "task": self}
         self.metrics = (
             PixelAccuracy("acc", label="pixel accuracy", short="acc", **known),
             IoU("miou", label="mIoU", **known),
+        )
+
+    def converted(self, batch: Any) -> Any:
+        images, masks, *rest = batch
+        if isinstance(masks, Tensor) and (masks.is_floating_point() or masks.ndim == 4):
+            masks = masks.squeeze(1) if masks.ndim == 4 else masks
+            if bool((unfit := masks != masks.round()).any()):
+                raise self._refused(f"contain {float(masks[unfit][0]):.4g}")
+            return images, masks.long(), *rest
+        return batch
+
+    def check(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        masks = batch[1].long()
+        self.values = masks.unique().tolist()
+        if unfit := [v for v in self.values if v != self.ignored and not 0 <= v < self.classes]:
+            samples = (masks == unfit[0]).flatten(1).any(1).nonzero().flatten().tolist()
+            where = f" (sample {ids[samples[0]]} of the data set)" if samples[0] < len(ids) else ""
+            raise self._refused(f"contain {unfit[0]}{where}")
+
+    def check_epoch(self, statistics: Mapping[str, Tensor]) -> str | None:
+        counts = statistics["confusion"].sum(1)
+        missing = (counts == 0).nonzero().flatten().tolist()
+        if self.classes > 1 and len(missing) >= self.classes - 1:
+            only = ", ".join(map(str, {*range(self.classes)} - {*missing})) or "none"
+            raise self._refused(f"have no pixel that counts but of class {only}, in all of an epoch")
+        if not missing:
+            return None
+        listed = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
+        return f"warning: no pixel of the training masks has class {listed}, of {self.classes} classes."
+
+    def _refused(self, what: str) -> ConfigurationError:
+        seen = f" The first batch has the values {', '.join(map(str, self.values[:SHOWN]))}." if self.values else ""
+        return ConfigurationError(
+            f"the masks {what}. Masks are class numbers, 0 to {self.classes - 1}, or {self.ignored} for pixels that "
+            f"are ignored (task.ignore_index).{seen} Let the data set return those: divide a file of 0 and 255 by 255, "
+            "and read masks by PILToTensor, since ToTensor divides everything by 255.",
+            key="task",
         )
 
     def count(self, batch: Any) -> float:

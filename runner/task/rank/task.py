@@ -61,6 +61,13 @@ class Task(nn.Module):
             low, high = self.bounds
             refuse_where(~((targets >= low) & (targets <= high)), targets, ids, self.refusal)
 
+    def check_epoch(self, statistics: Mapping[str, Tensor]) -> str | None:
+        """A sentence about what the first epoch of training shows of the targets; None if there is nothing to say.
+
+        ``statistics``: summed over it. Raises ConfigurationError for targets from which nothing can be learned.
+        """
+        return None
+
     def bounded(self, batch: Any) -> Tensor | None:
         """Those targets that must lie within ``bounds`` in every batch, with the samples first; None if none must.
 
