@@ -2,10 +2,8 @@
 
 import hashlib
 import os
-import pickletools
 import re
 import zipfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -13,6 +11,7 @@ from typing import IO
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.bombs import refuse_bombs, refuse_repetition
 from manyheads.runner.checkpoint.sharded.index import Damaged
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened, refuse_tensor_bombs
@@ -22,7 +21,6 @@ from manyheads.runner.run.data_files import no_link
 
 VERSION = 1
 _CODE = re.compile(r"GLOBAL ([\w.]+)")  # in an error of torch's unpickler
-PICKLES = 4  # of torch's format before 1.6: a number, the version, the machine, the content
 PARTS = ("model", "optimizer", "scheduler", "precision", "progress", "rng", "tables")
 
 
@@ -36,11 +34,12 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
         return _of_this_version(load_folder(Path(path), ranks), path)
     try:
         with open(path, "rb", opener=no_link) as file:
-            _refuse_archive_bombs(file)
-            _refuse_pickle_bombs(file)
+            refuse_bombs(file)
             source = f"/dev/fd/{file.fileno()}" if is_mapped else file  # mapping takes a path
             state = torch.load(source, map_location="cpu", weights_only=True, mmap=is_mapped or None)
-            refuse_tensor_bombs(state, os.fstat(file.fileno()).st_size)
+            size = os.fstat(file.fileno()).st_size
+            refuse_repetition(state, size)
+            refuse_tensor_bombs(state, size)
             if isinstance(state, dict) and "version" in state:  # one of ours
                 _compare_checksums(file)
     except FileNotFoundError:
@@ -103,39 +102,6 @@ def complete(path: str | Path, ranks: RankGroup | None = None) -> StateDict:
             "checkpoint.load."
         )
     return {**state, "source": str(path)}
-
-
-def _refuse_archive_bombs(file: IO[bytes]) -> None:
-    """Torch does not compress, so it did not write an archive whose content is larger than its file."""
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > os.fstat(file.fileno()).st_size:
-                raise Damaged("it would unpack to more than its own size")
-    file.seek(0)
-
-
-def _refuse_pickle_bombs(file: IO[bytes]) -> None:
-    """Torch lets a pickle call bytearray(n) and _codecs.encode, by which a few bytes can allocate any amount of memory.
-
-    Neither torch nor this project writes such calls.
-    """
-    for pickled in _pickles(file):
-        for operation, argument, _ in pickletools.genops(pickled):
-            if operation.name == "GLOBAL" and str(argument).endswith((" bytearray", " encode")):
-                raise Damaged(f"it calls {str(argument).replace(' ', '.')}")
-    file.seek(0)
-
-
-def _pickles(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            for name in archive.namelist():
-                if name.endswith(".pkl"):
-                    with archive.open(name) as part:
-                        yield part
-    else:
-        file.seek(0)
-        yield from [file] * PICKLES
 
 
 def _compare_checksums(file: IO[bytes]) -> None:
