@@ -11,6 +11,7 @@ from manyheads.launchers.nodes.rendezvous import Meeting
 from manyheads.launchers.nodes.wire import new_key, own_key
 from manyheads.runner.machine import addresses
 from manyheads.runner.run.files import remove
+from manyheads.runner.run.leaving import KEY
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -43,7 +44,7 @@ def let_go(machines: Gathering) -> Iterator[None]:
 
 def meet(own: str, folder: RunFolder) -> tuple[Meeting, Path]:
     """Listen on a free port of this machine; return the rendezvous and the file with the run's new key."""
-    key = folder.logs / "nodes.key"
+    key = folder.logs / KEY
     remove(key)  # left by an attempt that was killed
     return Meeting(own, 0, new_key(key)), key
 

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.leaving import may_leave
 
 NAME = "mirror.json"
 OBJECTS = "files"  # prefix of all objects but the marker
@@ -51,7 +52,7 @@ class Manifest:
             digest = about.pop("sha256")
             if about["format"] != FORMAT or digest != _digest(about) or len(about["files"]) > MOST_FILES:
                 raise ValueError
-            files = {path: _copy(path, *each) for path, each in about["files"].items()}
+            files = {path: _copy(path, *each) for path, each in about["files"].items() if may_leave(path)}
             return cls(str(about["run"]), files)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ConfigurationError(f"{of}: {NAME} is damaged, or was written by another version.") from None

@@ -13,12 +13,12 @@ from typing import IO, NamedTuple
 from manyheads.runner.checkpoint.mirror.manifest import NAME, OBJECTS, Copy, Manifest, is_object, object_name
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.leaving import may_leave
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.storage.storage import Storage
 from manyheads.runner.run.storage.wire import MissingObject, StorageError
 
 CHECKPOINTS = "checkpoints"
-HEARTBEAT = "logs/heartbeat"  # of the processes, not of the run
 MOST_OPEN = 512  # files of checkpoints
 
 
@@ -87,7 +87,7 @@ class Mirror:
         with Folder(self.folder.path) as held:
             found = [(path, status) for path, status in held.walk() if stat.S_ISREG(status.st_mode)]
         for path, status in sorted(found, key=lambda each: (each[0].parts[0] != CHECKPOINTS, each[0])):
-            if str(path) != HEARTBEAT and not any(part.endswith(".aside") for part in path.parts):
+            if may_leave(path):
                 yield str(path), status
 
     def _opened(self, stack: ExitStack) -> Iterator[tuple[str, IO[bytes], int]]:

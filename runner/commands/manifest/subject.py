@@ -7,6 +7,7 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import yaml_text
+from manyheads.runner.run.leaving import STATE
 
 PORT = 29400
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -44,7 +45,7 @@ class ManifestSubject:
         """The environment variables of each machine. All share one key, which the first writes into the run folder."""
         return {
             "MANYHEADS_CHECKED": self.checked,
-            "XDG_STATE_HOME": str(self.folder / "state"),
+            "XDG_STATE_HOME": str(self.folder / STATE),
             "PYTHONUNBUFFERED": "1",
         }
 

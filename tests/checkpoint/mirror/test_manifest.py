@@ -44,6 +44,14 @@ def test_what_would_lead_elsewhere_is_refused_although_its_digest_is_right(wrong
         Manifest.parse(wrong.content(), of="s3://b/x")
 
 
+@pytest.mark.parametrize(
+    "path", ["logs/nodes.key", "state/manyheads/key", "state/manyheads/trusted/0", "logs/heartbeat"]
+)
+def test_neither_keys_nor_what_is_trusted_come_back(path):
+    """They were stored by an earlier version, or by somebody who wants to be trusted."""
+    assert Manifest.parse(manifest(path).content(), of="s3://b/x").files == {}
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"[" * 10**5, json.dumps({"sha256": SHA}).encode()])
 def test_what_is_no_marker_is_refused(content):
     with pytest.raises(ConfigurationError, match="is damaged"):

@@ -33,7 +33,8 @@ FILES = {
 def folder(tmp_path) -> RunFolder:
     for path, content in FILES.items():
         write(tmp_path / "run", path, content)
-    write(tmp_path / "run", "logs/heartbeat", b"x")
+    for path in ("logs/heartbeat", "logs/nodes.key", "state/manyheads/key"):
+        write(tmp_path / "run", path, b"x")
     write(tmp_path / "run", "checkpoints/.last.pt.0123.aside", b"half")
     return RunFolder(tmp_path / "run")
 
