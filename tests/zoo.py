@@ -88,3 +88,34 @@ class Rootless(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         logits = self.head(images.flatten(1))
         return logits + torch.sqrt(logits * 0) * 0
+
+
+class Tied(nn.Module):
+    """A language model whose embedding is also its head."""
+
+    def __init__(self, *, num_classes: int, width: int = 12):
+        super().__init__()
+        self.embedding = nn.Embedding(num_classes, width)
+        self.body = nn.Linear(width, width)
+        self.head = nn.Linear(width, num_classes, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.body(self.embedding(tokens))))
+
+
+class Repeated(nn.Module):
+    """One block under three names, as in networks that share their layers."""
+
+    def __init__(self, *, num_classes: int, width: int = 12):
+        super().__init__()
+        block = nn.Sequential(nn.Linear(width, width), nn.Tanh())
+        self.embedding = nn.Embedding(num_classes, width)
+        self.blocks = nn.ModuleList([block, block, block])
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = self.embedding(tokens)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return self.head(hidden)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.loop.update import Update
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 class Average:
     """An average of the parameters that the optimizer has on this rank, elementwise, in fp32 or better.
 
-    Buffers are not averaged; those of the model are used. ``count``: how often weights have been averaged in;
-    ``is_evaluated``: whether evaluations, and therefore best.pt, use the average.
+    Buffers are not averaged; those of the model are used. Tied weights have one average, under each of their names.
+    ``count``: how often weights have been averaged in; ``is_evaluated``: whether evaluations, and therefore best.pt,
+    use the average.
     """
 
     is_evaluated = False
 
     def __init__(self, update: Update):
         self._update = update
+        tied = names_of(update.parallel.unwrap(update.model))
+        self._names = [(name, position) for position, first in enumerate(update.names) for name in tied[first]]
         self.begin()
 
     def begin(self) -> None:
@@ -59,7 +63,7 @@ class Average:
         """Replace the model's weights by the average."""
         update = self._update
         averaged = {name: weight.clone() for name, weight in update.own_weights().items()}
-        for name, mean in zip(update.names, self.tensors, strict=True):
+        for name, mean in self._named().items():
             update.parallel.own_part(averaged[name]).copy_(mean)
         update.put_own(averaged, "the average of the weights")
 
@@ -73,11 +77,15 @@ class Average:
         finally:
             self._update.put_own(last, "the weights before")
 
+    def _named(self) -> dict[str, Tensor]:
+        """The average of each parameter, by all of its names."""
+        return {name: self.tensors[position] for name, position in self._names}
+
     # -- checkpoints ---------------------------------------------------------------------------------
 
     def whole(self) -> dict[str, Tensor]:
         """The average of the whole model's weights, by name, complete on rank 0; all ranks call it."""
-        return self._update.parallel.gather_tensors(dict(zip(self._update.names, self.tensors, strict=True)))
+        return self._update.parallel.gather_tensors(self._named())
 
     def state_dict(self) -> StateDict:
         """The state for a checkpoint, complete on rank 0; all ranks call it."""
@@ -85,8 +93,7 @@ class Average:
 
     def shares(self) -> StateDict:
         """The state as in ``state_dict``, but with each rank holding a part of it."""
-        own = dict(zip(self._update.names, self.tensors, strict=True))
-        return {"weights": self._update.parallel.share_tensors(own), **self.about()}
+        return {"weights": self._update.parallel.share_tensors(self._named()), **self.about()}
 
     def about(self) -> StateDict:
         """The metadata of the average, the same on all ranks."""

@@ -214,4 +214,12 @@ FAULTS = (
         replacement="            return self._pass(batches)",
         tests=("tests/loop/test_verification.py::test_checking_changes_nothing",),
     ),
+    Fault(
+        name="tied weights are averaged once",
+        promise="tied weights are one",
+        file="runner/loop/average.py",
+        original="for name in tied[first]]",
+        replacement="for name in tied[first][:1]]",
+        tests=("tests/checkpoint/test_tied.py::test_every_name_has_the_average_wherever_it_is_evaluated_and_stored",),
+    ),
 )

@@ -1,0 +1,108 @@
+"""Tied weights: whatever averages, saves, loads, shards or exports weights treats all names of one alike."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
+from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.run.run_folder import RunFolder
+from tests import zoo
+from tests.in_process import attempt, rows, small
+from tests.loop.test_average import trained_with_all_weights
+from tests.parallel.models import Text
+from tests.parallel.together import train_together
+
+TEXT = (
+    *("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "+data.size=96"),
+    *("optimizer=adamw", "optimizer.lr=0.03", "data.batch_size=24", "precision=fp64", "logger=[]"),
+)
+MODELS = ("Tied", "Repeated")
+AVERAGES = {"ema": ("trainer.ema_decay=0.9", "trainer.epochs=1"), "swa": ("trainer.swa_start=1", "trainer.epochs=2")}
+
+
+def overrides(model, average, *more):
+    return (*TEXT, "model=custom", f"model._target_=tests.zoo.{model}", *AVERAGES[average], *more)
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-11, msg=name)
+
+
+@pytest.fixture(scope="module", params=[(model, average) for model in MODELS for average in AVERAGES], ids="-".join)
+def alone(request, tmp_path_factory):
+    """A run in one process, with the average of its weights, computed here by the formula."""
+    model, average = request.param
+    path = tmp_path_factory.mktemp("alone")
+    torch.manual_seed(1)
+    mean = {name: value.double() for name, value in getattr(zoo, model)(num_classes=13).state_dict().items()}
+    run, seen = trained_with_all_weights(path, *overrides(model, average))
+    if average == "ema":
+        for step in seen:
+            mean = {name: 0.9 * value + 0.1 * step[name] for name, value in mean.items()}
+    else:
+        mean = {name: (seen[3][name] + seen[7][name]) / 2 for name in mean}
+    return request.param, run.folder, mean
+
+
+def test_every_name_has_the_average_wherever_it_is_evaluated_and_stored(alone, tmp_path):
+    (model, average), folder, mean = alone
+    last = load(folder.last_checkpoint)
+    assert_same(last["average"]["weights"], mean)
+    stored = load(folder.best_checkpoint)["model"] if average == "ema" else last["model"]
+    assert_same(stored, mean)
+    net, data = getattr(zoo, model)(num_classes=13).double(), Text(split="val")
+    net.load_state_dict(mean)
+    tokens, labels = map(torch.stack, zip(*(data[index] for index in range(len(data))), strict=True))
+    by_formula = cross_entropy(net(tokens).flatten(0, 1), labels.flatten()).item()
+    if average == "ema":
+        assert float(rows(folder.epochs)[-1]["val_loss"]) == pytest.approx(by_formula)
+    path = folder.best_checkpoint if average == "ema" else folder.last_checkpoint
+    again = attempt(tmp_path, small(*overrides(model, "ema"), "trainer.evaluate_only=true", f"checkpoint.load={path}"))
+    again.evaluate()
+    assert again.folder.read_result()["metrics"]["val_loss"] == pytest.approx(by_formula)
+
+
+@pytest.mark.parametrize("format", ["sharded", "torch"])
+def test_conversions_keep_every_name(alone, tmp_path, format):
+    _, folder, mean = alone
+    content = real(load(convert(folder.last_checkpoint, format, tmp_path / f"weights{SUFFIXES[format]}")))
+    assert_same(content.get("model", content), load(folder.last_checkpoint)["model"])
+    if format == "sharded":
+        assert_same(content["average"]["weights"], mean)
+
+
+STRATEGIES = ("ddp", "fsdp", "zero1", "pipeline")
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    path = tmp_path_factory.mktemp("together")
+    cases = {
+        f"{model}-{strategy}-{format}": partial(
+            overrides, model, "ema", f"parallel={strategy}", f"checkpoint.format={format}"
+        )
+        for model, format, strategies in (("Tied", "sharded", STRATEGIES), ("Repeated", "single", STRATEGIES[:-1]))
+        for strategy in strategies
+    }
+    train_together(path, 2, cases)
+    return path
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("alone", [(model, "ema") for model in MODELS], indirect=True, ids="-".join)
+def test_under_strategies_it_is_the_average_of_one_process(alone, together):
+    (model, _), folder, mean = alone
+    runs = [run for run in sorted(together.glob(f"{model}-*")) if run.is_dir()]
+    assert len(runs) == {"Tied": 4, "Repeated": 3}[model]
+    for run in map(RunFolder, runs):
+        assert_same(real(load(run.last_checkpoint))["average"]["weights"], mean)
+        assert_same(real(load(run.best_checkpoint)["model"]), mean)
+        own, expected = (float(rows(each.epochs)[-1]["val_loss"]) for each in (run, folder))
+        assert own == pytest.approx(expected)
