@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from manyheads.launchers.sweep.plan import PlannedJob
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.console import Console
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -34,7 +34,7 @@ class Titles:
 
 def all_excluded() -> None:
     """Print that the sweep has no jobs left."""
-    Console(stderr=True, highlight=False).print("Every job was excluded: nothing is left to run.")
+    Console(stderr=True).print("Every job was excluded: nothing is left to run.")
 
 
 def job_starts(title: str, *, at: int, of: int) -> None:
@@ -66,15 +66,15 @@ def show_plan(planned: list[PlannedJob]) -> None:
     console = Console()
     console.print(table)
     for reason, number in reasons.items():
-        console.print(f"({number}) {reason}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"({number}) {reason}", soft_wrap=True)
     count = sum(each.entry.state == "pending" and not each.excluded for each in planned)
-    console.print(f"{count} of {len(planned)} jobs would run.", highlight=False)
+    console.print(f"{count} of {len(planned)} jobs would run.")
 
 
 def outcome(ledger: Ledger) -> None:
     """Print how many jobs ended in which state, and how to continue."""
     counts = Counter(entry.state for entry in ledger.entries())
-    total, console = sum(counts.values()), Console(stderr=True, highlight=False, soft_wrap=True)
+    total, console = sum(counts.values()), Console(stderr=True, soft_wrap=True)
     states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     console.print(f"\n{total} job{'s' * (total != 1)}: {states}", style="bold")
     if counts["skipped"] == total:

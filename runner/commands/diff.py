@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.reproduce.surroundings import differences
 from manyheads.runner.commands.runs.show_run import run_folder
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine.console import Console
 from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.run.answer import Answer
@@ -45,7 +45,7 @@ class RunDifference(Answer):
 
     def show(self) -> None:
         sections = {"config": self.config, "code and machine": self.origin, "results": self.results}
-        console = Console(highlight=False, markup=False, emoji=False)
+        console = Console()
         if same := [name for name, rows in sections.items() if not rows]:
             console.print(f"the same: {', '.join(same)}")
         for name, rows in sections.items():

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
 
 from manyheads.runner.commands.runs.find import OUTPUTS
 from manyheads.runner.commands.runs.run_summary import STATUSES, Summary, summaries
 from manyheads.runner.commands.runs.select import ordered, selected
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine.console import Console
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.progress import working
@@ -130,7 +130,7 @@ def show(lines: Sequence[Sequence[str]]) -> None:
     """Print lines in columns, titles first, without empty columns; on a terminal, long lines are cut off."""
     shown = [index for index in range(len(lines[0])) if any(each[index] for each in lines[1:])]
     widths = {index: max(cell_len(each[index]) for each in lines) for index in shown}
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Console()
     for each in lines:
         text = "  ".join(set_cell_size(each[index], widths[index]) for index in shown).rstrip()
         if console.is_terminal and cell_len(text) > console.width:

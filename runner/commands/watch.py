@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +20,7 @@ from manyheads.runner.commands.runs.run_view import COLUMNS, ENDED, Now, metric_
 from manyheads.runner.commands.runs.show_run import run_folder
 from manyheads.runner.commands.runs.terminal_curves import Curve, Plot
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine.console import Console
 from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
@@ -63,7 +64,7 @@ def watch(path: str | None) -> tuple[Path, bool]:
     """
     path = path or _newest()
     look = _looking_at(path)
-    console = Console(highlight=False)
+    console = Console()
     if not console.is_terminal:
         view, has_ended = look()
         console.print(view)

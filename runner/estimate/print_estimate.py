@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.estimate.findings import DeviceMemory, Estimate, Traffic
+from manyheads.runner.machine.console import Console
 
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 HELD = {
@@ -24,7 +24,7 @@ SENT = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "send", "rece
 
 def show(found: list[Estimate], device: DeviceMemory | None, *, console: Console | None = None) -> None:
     """Print the tables, refusals and notes. A table that is too wide is transposed."""
-    console = console or Console(highlight=False)
+    console = console or Console()
     known = [each for each in found if each.holds]
     for title, rows in (_held(known, device), _sent(known)) if known else ():
         if len(rows) > 1:

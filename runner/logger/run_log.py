@@ -5,9 +5,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from rich.console import Console
-
 from manyheads.runner.logger.terminal import Display, Terminal
+from manyheads.runner.machine.console import Console
 from manyheads.runner.run.data_files import no_link
 
 WIDTH = 120  # of tables
@@ -36,13 +35,10 @@ class Stamped(io.TextIOBase):
 def log_display(path: Path) -> Terminal:
     """The display that writes this log."""
     console = Console(
-        file=Stamped(path),  # type: ignore[arg-type]  # which rich only writes to
+        file=Stamped(path),  # which rich only writes to
         width=WIDTH,
         force_terminal=False,
         color_system=None,
-        highlight=False,
-        markup=False,
-        emoji=False,
         _environ={},  # settings of the user's terminal do not apply to a file
     )
     return Terminal(console)

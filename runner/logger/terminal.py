@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from manyheads.runner.machine.console import Console
 from manyheads.runner.wording import duration
 
 LIVE_SECONDS = 0.25
@@ -68,7 +68,7 @@ class Terminal(Display):
 
     def __init__(self, console: Console | None = None) -> None:
         # Folders may have brackets and colons.
-        self._console = console or Screen(highlight=False, markup=False, emoji=False)
+        self._console = console or Screen()
         # FORCE_COLOR, which notebooks and CI services set, asks for colors, and for no line that is overwritten.
         self._live = self._console.is_interactive and self._console.file.isatty()
         self._shown = time.monotonic()

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.console import Console
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parity.parity_causes import causes, unused_note
 from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, ParityOutcome
@@ -102,13 +102,13 @@ def announce(strategies: list[str], run: RunConfig, task: ParityTask) -> None:
     """Print the plan first, since a comparison may take a while."""
     steps = f"{task.steps} step{'s' if task.steps > 1 else ''}"
     text = f"{steps} of {run.model.name} on {run.data.name} by {', '.join(strategies)}, in {run.precision.name}"
-    Console(highlight=False).print(Text(text))
+    Console().print(Text(text))
 
 
 def show(outcomes: list[ParityOutcome], baseline: ParityFindings, task: ParityTask, path: Path, name: str) -> None:
     """Print the comparison. ``baseline``: its findings; ``path``: the folder of all runs; ``name``: the baseline's."""
-    console = Console(highlight=False)
-    Console(highlight=False, width=max(console.width, NARROWEST)).print(_table(outcomes, name))
+    console = Console()
+    Console(width=max(console.width, NARROWEST)).print(_table(outcomes, name))
     for outcome in outcomes:
         for line in _lines(outcome, baseline):
             console.print(Text(line))

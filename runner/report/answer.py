@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.machine.console import Console
 from manyheads.runner.report.columns import Column, file_columns, median, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.run_set import gather
@@ -111,7 +111,7 @@ MOST_ROWS, MOST_LINES = 200, 12
 
 def show(comparison: Comparison, *, console: Console | None = None) -> None:
     """Print the comparison. In a narrow window, columns are left out and named; a pipe gets all of them."""
-    console = console or Console(highlight=False)
+    console = console or Console()
     if not console.is_terminal:
         console.width = 10_000
     console.print(Text(f"{comparison.title}: {comparison.headline}"))

@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.console import Console
 from manyheads.runner.report.answer import ComparedRuns, show
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import file_columns, shown_columns
@@ -51,7 +51,7 @@ def report(
 
 def _follow(paths: list[str], *, baseline: str | None, to: str | None) -> str | None:
     """Write the files repeatedly while jobs run; returns their folder, if there was anything to write."""
-    console, announced = Console(highlight=False, stderr=True), False
+    console, announced = Console(stderr=True), False
     with console.status("waiting for a job") as status:
         while True:
             started = time.monotonic()

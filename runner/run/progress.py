@@ -88,7 +88,6 @@ class Work:
         os.write(2, f"{printable(self.what)}{count}, after {seconds:.0f} s{rest}\n".encode())
 
     def _draw(self, ended: Event) -> None:
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -97,6 +96,8 @@ class Work:
             TextColumn,
             TimeRemainingColumn,
         )
+
+        from manyheads.runner.machine.console import Console
 
         columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
         if self.total is not None:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from rich.console import Console
 from rich.table import Table
 
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.console import Console
 from manyheads.runner.run.answer import Answer
 
 
@@ -36,7 +36,7 @@ class ExaminedMachine(Answer):
     options: list[ExaminedOption]
 
     def show(self) -> None:
-        console = Console(highlight=False)
+        console = Console()
         machine = Table(title="This machine", title_justify="left", show_header=False)
         for name, text in self.machine.items():
             machine.add_row(name, text)
@@ -63,7 +63,7 @@ class ExplainedOptions(Answer):
     options: list[ExaminedOption]
 
     def show(self) -> None:
-        console = Console(highlight=False, markup=False)
+        console = Console()
         for each in self.options:
             if each.package is not None:
                 text = f"{each.words} is installed with {each.package}, and not imported until you choose it"
@@ -96,7 +96,7 @@ class ExaminedHosts(Answer):
         return ExitCode.DONE if self.can_run else ExitCode.NO
 
     def show(self) -> None:
-        console = Console(highlight=False, markup=False)
+        console = Console()
         lines = [
             f"{each.name}: {', '.join(f'{key} {value}' for key, value in each.found.items())}" for each in self.hosts
         ]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +23,7 @@ from manyheads.runner.commands.explain.limits import (
 )
 from manyheads.runner.config.candidates import Candidate
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.console import Console
 from manyheads.runner.option.rules import DATA
 from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
@@ -78,7 +78,7 @@ class Explanation(Answer):
         return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*candidates], base)
 
     def show(self) -> None:
-        console = Console(highlight=False)
+        console = Console()
         console.print(self._table())
         for line in self._lines():
             console.print(Text(line), soft_wrap=True)

@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-
 from manyheads.runner.commands.install_horovod.compile_horovod import (
     TOOLCHAIN,
     VERSION,
@@ -22,6 +20,7 @@ from manyheads.runner.commands.install_horovod.compile_horovod import (
     missing_for_mpi,
 )
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.machine.console import Console
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.parallel import horovod_installation
 from manyheads.runner.run.answer import Answer
@@ -74,7 +73,7 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
     ``mpi``: None to include MPI if it can be compiled here. Raises ConfigurationError if a tool is missing, RunFailed
     if building or installing fails.
     """
-    console = Console(highlight=False)
+    console = Console()
     if mpi is None:
         missing = None if is_installed(Features(mpi=True, nccl=nccl)) else missing_for_mpi()
         if missing:

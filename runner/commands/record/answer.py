@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands.record.evidence import CLOCKS, Contender, RecordEvidence, RecordTarget
 from manyheads.runner.commands.record.statistics import SIGNIFICANT, Spread, p_of_difference
 from manyheads.runner.errors import ExitCode
+from manyheads.runner.machine.console import Console
 from manyheads.runner.report.html_page import html_page
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
@@ -71,7 +71,7 @@ class RecordedRuns(Answer):
         return ExitCode.DONE if holds else ExitCode.NO
 
     def show(self) -> None:
-        console = Console(highlight=False)
+        console = Console()
         table = Table(title=str(self.target), title_justify="left")
         for number, name in enumerate(COLUMNS):
             table.add_column(name, justify="left" if number in (0, 2) else "right", overflow="fold")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Console
 from rich.text import Text
 
 from manyheads.runner.commands import A_RUN
@@ -24,6 +23,7 @@ from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTI
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.errors import ConfigurationError, ExitCode, not_allowed
+from manyheads.runner.machine.console import Console
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.node_records import unless_submitted
@@ -58,7 +58,7 @@ class Reproduced(Answer):
         return ExitCode.NO if self.verdict == DIFFERENT else ExitCode.DONE
 
     def show(self) -> None:
-        console = Console(highlight=False)
+        console = Console()
         text = Text.assemble((self.verdict, STYLES[self.verdict]), f": {self.reason}")
         console.print(text, soft_wrap=not console.is_terminal)
 

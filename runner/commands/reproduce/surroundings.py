@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.machine.console import Console
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import config_value, text_of
@@ -67,7 +67,7 @@ def differences(
 
 def show(found: list[Difference]) -> None:
     """Print the differences as a table."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = Console()
     if not found:
         console.print(
             "before     nothing differs: configuration, code, environment, data and devices are the recorded ones"

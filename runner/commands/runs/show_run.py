@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError, Failure, printable
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.predicted import Outcome, outcome
 from manyheads.runner.report.load_run import load_run
@@ -77,7 +77,7 @@ class RunPage(Answer):
         grid.add_column(overflow="fold")
         for name, text in self.about.items():
             grid.add_row(name, Text(printable(text)))
-        console = Console(highlight=False, markup=False, emoji=False)
+        console = Console()
         console.print(grid)
         for each in self.next:  # each on its own line, unwrapped, so that it can be copied
             console.print(f"{each.what}:", style="bold")

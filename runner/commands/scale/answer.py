@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from manyheads.runner.commands.scale.recorded import Checkpoints
 from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.estimate.print_estimate import readable
+from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.predicted import LEDGER, Record
 from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
@@ -92,7 +92,7 @@ class Scale(Answer):
         return ExitCode.NO if any(each.fits is False for each in self.rows) else ExitCode.DONE
 
     def show(self) -> None:
-        console = Console(highlight=False)
+        console = Console()
         console.print(self._table())
         for line in self._lines():
             console.print(Text(line), soft_wrap=True)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands.explain.limits import BUSY, milliseconds
 from manyheads.runner.commands.scale.simulator.network import Link
 from manyheads.runner.commands.scale.simulator.predict import Prediction
+from manyheads.runner.machine.console import Console
 from manyheads.runner.run.answer import Answer
 
 
@@ -79,7 +79,7 @@ class Validated(Answer):
                 f"{100 * each.error:+.1f} %",
                 "yes" if each.is_within else "no",
             )
-        console = Console(highlight=False)
+        console = Console()
         console.print(table)
         for line in self._lines():
             console.print(Text(line), soft_wrap=True)
