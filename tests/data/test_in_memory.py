@@ -12,7 +12,8 @@ from manyheads.runner.data.rank import in_memory as memory
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory, crop_flip, resize
 from manyheads.runner.data.rank.sampler import BatchIndices
-from manyheads.runner.data.rank.splits import Subset, Transformed
+from manyheads.runner.data.rank.splits import Subset
+from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.data.samples import Augmentation
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train

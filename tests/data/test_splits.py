@@ -18,7 +18,8 @@ from manyheads.runner.data.rank.build_data import build_data, build_dataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.rng import GENERATORS
 from manyheads.runner.data.rank.sampler import BatchIndices
-from manyheads.runner.data.rank.splits import Transformed, build_split
+from manyheads.runner.data.rank.splits import build_split
+from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.report.run_result import Result

@@ -1,18 +1,18 @@
 """Builds the data set of a split, as a rank loads it, from a data option, with wrappers that keep its attributes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.rank import torchvision as torchvision_files
+from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
-from manyheads.runner.data.rank.rng import GENERATORS
+from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import (
     Dataset,
@@ -111,65 +111,6 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
         )
     assert not isinstance(samples, TorchvisionFiles)
     return Subset(samples, partition.indices(len(samples), train=train))
-
-
-class DatasetWrapper:
-    """A wrapper with all attributes of ``dataset``, such as its classes and its collate_fn, unless it defines its own.
-
-    ``batch`` is never taken over, since that would bypass what the wrapper does to each sample.
-    """
-
-    def __init__(self, dataset: Dataset):
-        self.dataset = dataset
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("batch", "dataset"):
-            raise AttributeError(name)
-        return getattr(self.dataset, name)
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-
-class Transformed(DatasetWrapper):
-    """A data set of transformed (image, target); a target that is a mask of the image's size is transformed with it."""
-
-    def __init__(self, dataset: Dataset, transforms: Sequence[Callable[..., Any]]):
-        super().__init__(dataset)
-        self.transforms = transforms
-        if unfit := [each for each in transforms if not callable(each)]:
-            raise ConfigurationError(
-                f"data.transform: {unfit[0]!r} cannot be called. Give each a _target_.", key="data.transform"
-            )
-        own = getattr(dataset, "draws_from", GENERATORS)
-        self.draws_from = ("torch", *own) if all(map(_draws_from_torch, transforms)) else GENERATORS
-
-    def __getitem__(self, index: int) -> Any:
-        image, target, *rest = self.dataset[index]
-        if type(image) is Tensor:
-            image = image.contiguous()  # transforms may round differently in other memory formats, or call view
-        if not _is_mask(target, image):
-            for transform in self.transforms:
-                image = transform(image)
-            return image, target, *rest
-        from torchvision import tv_tensors  # it takes two seconds, and few runs need it
-
-        image, target = tv_tensors.Image(image), tv_tensors.Mask(target)
-        for transform in self.transforms:
-            image, target = transform(image, target)
-        return image.as_subclass(Tensor), target.as_subclass(Tensor), *rest
-
-
-def _is_mask(target: Any, image: Any) -> bool:
-    is_plane = isinstance(target, Tensor) and target.ndim == 2
-    return is_plane and isinstance(image, Tensor) and image.ndim == 3 and target.shape == image.shape[1:]
-
-
-def _draws_from_torch(transform: object) -> bool:
-    """Whether a transform draws from no generator but torch's, as torchvision's do, unless they call the user's own."""
-    kind = type(transform)
-    calls_others = hasattr(transform, "transforms") or kind.__name__ == "Lambda"
-    return kind.__module__.startswith("torchvision.transforms.v2.") and not calls_others
 
 
 class Subset(DatasetWrapper):

@@ -1,0 +1,23 @@
+"""The base class of data sets that change what another one returns."""
+
+from typing import Any
+
+from manyheads.runner.data.samples import Dataset
+
+
+class DatasetWrapper:
+    """A wrapper with all attributes of ``dataset``, such as its classes and its collate_fn, unless it defines its own.
+
+    ``batch`` is never taken over, since that would bypass what the wrapper does to each sample.
+    """
+
+    def __init__(self, dataset: Dataset):
+        self.dataset = dataset
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("batch", "dataset"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
