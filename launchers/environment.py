@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.launchers.launcher import Launcher
-from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.errors import warn
+from manyheads.runner.machine.user_folders import can_write, user_folder
 from manyheads.runner.run import scratch
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
@@ -17,39 +17,52 @@ NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
 PROJECT = [str(NAMES)] if NAMES.is_dir() else []
 
-NO_HOME = (
-    "you have no home folder, so libraries would look for settings and caches, which can run code, in the working "
-    "directory or in /tmp. Set HOME to a folder of your own."
-)
 RECORDED_CALLS = 2000  # per rank
 BRIEF_SPINS = 100  # a few microseconds; 1,000 are slower if all cores are busy, 0 if the next operation follows soon
 
 
 def environment(launcher: Launcher) -> dict[str, str]:
-    """Variables that every rank gets, the same under every launcher, so that comparisons are fair.
-
-    Raises ConfigurationError for a user without a home.
-    """
-    home, cache = os.path.expanduser("~"), user_folder("cache")
-    if cache is None or not os.path.isabs(home):
-        raise ConfigurationError(NO_HOME)
+    """Variables that every rank gets, the same under every launcher, so that comparisons are fair."""
     variables = {
         **common(),
+        **folders(),
         "OMP_NUM_THREADS": str(launcher.threads),
         "MKL_NUM_THREADS": str(launcher.threads),
         # The driver's order, not the fastest first, so that indices name the same GPUs if there are several kinds.
         "CUDA_DEVICE_ORDER": os.environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
         **waiting(launcher.wait_policy),
     }
-    # By default torch keeps compiled code in a folder in /tmp, which any user can create first.
-    compiled = str(cache / "manyheads" / "torchinductor")
-    variables["TORCHINDUCTOR_CACHE_DIR"] = os.environ.get("TORCHINDUCTOR_CACHE_DIR", compiled)
-    if "HOME" not in os.environ:
-        variables["HOME"] = home  # otherwise Open MPI loads libraries from the working directory's (null)/.openmpi
     if sys.platform == "linux" and not launcher.machines:  # nothing need listen on other interfaces
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             variables[name] = os.environ.get(name, "lo")
     return variables
+
+
+def folders() -> dict[str, str]:
+    """Variables that name where libraries keep settings and compiled code: fresh folders, if the user has none.
+
+    Otherwise they would look where somebody else can put code first: torch in a folder of a known name in /tmp, Open
+    MPI in (null)/.openmpi of the working directory, others in a folder ~ there.
+    """
+    home, cache = os.path.expanduser("~"), user_folder("cache")
+    if not os.path.isabs(home):
+        home = fresh_folder("home")
+        warn(f"you have no home folder; libraries keep their settings and caches in {home} until this command ends")
+    named = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    compiled = named or (str(cache / "manyheads" / "torchinductor") if cache else None)
+    if compiled is None or not can_write(Path(compiled)):
+        fresh = fresh_folder("torchinductor")
+        if compiled is not None:
+            warn(f"{compiled} can't be written; torch keeps compiled code in {fresh} until this command ends")
+        compiled = fresh
+    return {**({} if os.environ.get("HOME") == home else {"HOME": home}), "TORCHINDUCTOR_CACHE_DIR": compiled}
+
+
+def fresh_folder(name: str) -> str:
+    """A folder that only this user can enter, and that lives as long as this process. Raises OSError."""
+    folder = scratch.of_process() / name
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return str(folder)
 
 
 def common() -> dict[str, str]:

@@ -126,6 +126,7 @@ class Horovodrun(Launcher):
 
     def _command(self, job: Job, names: Iterable[str]) -> list[str]:
         options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]
+        options.append("--disable-cache")  # in the home, which may be read-only
         if self.machines:
             options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
         if self.network_interface:

@@ -13,11 +13,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from multiprocessing.util import Finalize
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,7 +57,7 @@ def begin() -> None:
     global _awaited, _read
     if _server._forkserver_pid is not None:
         return
-    _awaited = Settings(Path(tempfile.mkdtemp(dir=_own_scratch())))
+    _awaited = Settings(Path(tempfile.mkdtemp(dir=scratch.of_process())))
     variables = {**common(), WAITS_FOR: str(_awaited.folder)}
     _run(variables)
     _read = _matching(READ_AT_IMPORT, {**os.environ, **variables})
@@ -102,21 +101,10 @@ def _matching(pattern: re.Pattern[str], variables: Mapping[str, str]) -> Mapping
 def _run(variables: dict[str, str]) -> None:
     """Start multiprocessing's server with these variables, unless it runs."""
     resource_tracker.ensure_running()  # multiprocessing's own; starting it would unblock the signals again
-    _own_scratch()
+    scratch.of_process()  # where it keeps its sockets
     multiprocessing.set_forkserver_preload([PRELOAD])
     with variables_set(variables), blocked_signals(), without_main_reimport():
         forkserver.ensure_running()
-
-
-def _own_scratch() -> str:
-    """The scratch folder that multiprocessing keeps its sockets in: its own would remain if this process is killed."""
-    own: Any = multiprocessing.current_process()
-    if "tempdir" not in own._config:
-        stack = ExitStack()
-        own._config["tempdir"] = str(stack.enter_context(scratch.folder(scratch.for_sockets())))
-        Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, after what uses the folder
-    folder: str = own._config["tempdir"]
-    return folder
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from manyheads.launchers.agent_program import relay_stdout, run_agent
+from manyheads.launchers.environment import folders
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.remote_commands import RemoteCommand, remote_shell
@@ -91,7 +92,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
     which finds them in its program's output. ``meets_by_name``: that program needs a distinct name for each machine;
     ``starts_others``: it starts the ranks on all machines, with the ``ssh`` of ``requests``.
     """
-    variables = {**job.environment, **interfaces(order["address"]), PLACE: order["scratch"]}
+    variables = {**job.environment, **folders(), **interfaces(order["address"]), PLACE: order["scratch"]}
     if "run_part" in order:
         environment = {**without_place(os.environ), **variables}
         load(order["run_part"])(order, job, environment, own=own, note=partial(tell_restart, job.link))

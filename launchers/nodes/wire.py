@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.seal import keyed
+from manyheads.runner.run.seal import how_to_keep, keyed
 
 KEY_BYTES = 32
 MOST_BYTES = 1 << 20  # of one message
@@ -141,7 +141,7 @@ def own_key() -> bytes:
     """A key derived from the user's own key: the same on all machines that have it. Raises ConfigurationError."""
     if (code := keyed("the nodes of a run", None)) is None:
         raise ConfigurationError(
-            "there is no folder for your key, with which machines authenticate each other: set XDG_STATE_HOME."
+            f"there is no folder for your key, with which machines authenticate each other: {how_to_keep()}."
         )
     return bytes.fromhex(code)
 

@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined, TemplateError
 from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.slurm.allocation import OURS
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.user_folders import STATE
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.run.files import write_whole
@@ -19,7 +20,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 OWN = Path(__file__).with_name("batch.sh.j2")
 # Variables that must have the same values in the job as here, wherever a site's batch jobs get their environment.
-KEPT = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
+KEPT = (STATE, "XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
 
 def script(folder: RunFolder) -> Path:

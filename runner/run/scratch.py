@@ -4,6 +4,7 @@ A process keeps such a folder as long as it holds a lock on the folder's lock fi
 the process ends.
 """
 
+import multiprocessing
 import os
 import re
 import secrets
@@ -11,8 +12,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
+from typing import Any
 
 from manyheads.runner.run.files import lock_shared, try_lock
 
@@ -34,6 +37,19 @@ def for_sockets() -> str:
     places = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
     usable = (place for place in places if len(os.fsencode(place)) <= _SOCKET_PARENT and os.access(place, os.W_OK))
     return next(usable, places[0])
+
+
+def of_process() -> Path:
+    """This process's own folder until its end, which is also where multiprocessing keeps its sockets.
+
+    One that multiprocessing created itself would remain if this process is killed. Raises OSError.
+    """
+    own: Any = multiprocessing.current_process()
+    if "tempdir" not in own._config:
+        stack = ExitStack()
+        own._config["tempdir"] = str(stack.enter_context(folder(for_sockets())))
+        Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, after what uses the folder
+    return Path(own._config["tempdir"])
 
 
 @contextmanager

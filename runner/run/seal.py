@@ -4,7 +4,8 @@ Either way, digests cover everything in the folder that may run, together: of a 
 code and the directory that it was started from; of a sweep the arguments of its search. A run's own digests are in
 its ``seal.json``, with an HMAC-SHA256 by a secret key that never leaves the user's own folder: valid wherever that key
 exists, such as on all machines of a cluster, and wherever the folder is moved to. Digests that the user trusts are in
-the user's own folder, for one path.
+the user's own folder, for one path. Where no key can be kept, a run is the user's own for the process that recorded it,
+and for its children: the key is in their memory.
 """
 
 import hashlib
@@ -15,11 +16,12 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.errors import ConfigurationError, warn
+from manyheads.runner.machine.user_folders import STATE, create_state_folder, state_folder
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import write_whole
 
@@ -52,28 +54,33 @@ def is_own_place(folder: Path) -> bool:
 
 
 def record(folder: Path, parts: Mapping[str, bytes | str], *, anew: bool = False) -> None:
-    """Seal parts of a folder as this user's own; does nothing if no key can be created.
+    """Seal parts of a folder as this user's own: if no key can be created, for this process and its children alone.
 
     anew: nothing else in the folder stays the user's own, since another run starts there.
     """
     before = {} if anew else {**(_trusted(folder) or {}), **_recorded(folder)}
     covers = {**before, **digests(parts)}
-    if (code := keyed("seal", covers)) is not None:
-        write_whole(folder / NAME, json.dumps({"covers": covers, "seal": code}, indent=2) + "\n")
+    if (key := _key() or _new_key()) is None:
+        key = _key_in_memory()
+        warn(f"no key of yours can be kept here, so later commands will not know this run as yours: {how_to_keep()}")
+    code = _keyed(key, "seal", covers)
+    write_whole(folder / NAME, json.dumps({"covers": covers, "seal": code}, indent=2) + "\n")
 
 
 def trust(folder: Path, covers: Mapping[str, str] | None) -> None:
     """Trust the parts with these digests, in this folder; None: everything that is ever in it. Raises OSError."""
     path = _trusted_file(folder.resolve())
     if path is None:
-        raise OSError("there is no folder for the list of what you trust: set XDG_STATE_HOME")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        raise OSError(f"there is no folder for the list of what you trust: {how_to_keep()}")
+    create_state_folder(path.parent.parent)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     write_whole(path, json.dumps({"folder": str(folder.resolve()), "covers": covers}, indent=2) + "\n")
 
 
 def keyed(purpose: str, content: Any) -> str | None:
     """An HMAC over a value for one purpose; None if there is no key and none can be created."""
-    return _keyed(_key() or _new_key(), purpose, content)
+    key = _key() or _new_key()
+    return None if key is None else _keyed(key, purpose, content)
 
 
 def _recorded(folder: Path) -> dict[str, str]:
@@ -83,8 +90,8 @@ def _recorded(folder: Path) -> dict[str, str]:
         covers, code = found["covers"], found["seal"]
     except (OSError, ConfigurationError, ValueError, LookupError, TypeError, RecursionError):
         return {}
-    expected = _keyed(_key(), "seal", covers)
-    is_valid = expected is not None and isinstance(code, str) and hmac.compare_digest(code.encode(), expected.encode())
+    expected = (_keyed(key, "seal", covers) for key in (_key(), _key_in_memory()) if key)
+    is_valid = isinstance(code, str) and any(hmac.compare_digest(code.encode(), each.encode()) for each in expected)
     return covers if is_valid else {}
 
 
@@ -108,15 +115,36 @@ def _bytes(content: bytes | str) -> bytes:
     return content if isinstance(content, bytes) else content.encode(errors="surrogateescape")
 
 
-def _keyed(key: bytes | None, purpose: str, content: Any) -> str | None:
+def _keyed(key: bytes, purpose: str, content: Any) -> str:
     about = json.dumps(["manyheads 3", purpose, content], sort_keys=True).encode()
-    return None if key is None else hmac.new(key, about, hashlib.sha256).hexdigest()
+    return hmac.new(key, about, hashlib.sha256).hexdigest()
 
 
 def key_file() -> Path | None:
-    """The path of the user's key."""
-    folder = user_folder("state")
-    return None if folder is None else folder / "manyheads" / "key"
+    """The path of the user's key; None if no folder can hold it. Raises ConfigurationError as ``state_folder``."""
+    folder = state_folder()
+    return None if folder is None else folder / "key"
+
+
+def how_to_keep() -> str:
+    """What to do so that later commands find the key."""
+    return f"set {STATE} to a folder of yours that is kept, in a container to a mounted one"
+
+
+def how_it_is_known() -> str:
+    """By what a run is known as the user's own, and what to do so that later commands find it."""
+    key = key_file()
+    if key is None:
+        return f"Your own runs are known by your key, and no folder holds one: {how_to_keep()}."
+    return (
+        f"Your own runs are known by the key in {key.parent}: in a container, mount that folder, or set {STATE} to one "
+        "that is kept."
+    )
+
+
+def _key_in_memory() -> bytes:
+    """A key that only this process and its children have."""
+    return hmac.digest(bytes(current_process().authkey), b"manyheads", "sha256")
 
 
 def _key() -> bytes | None:
@@ -140,7 +168,7 @@ def _new_key() -> bytes | None:
     if path is None:
         return None
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_state_folder(path.parent)
         handle, aside = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
         try:
             with open(handle, "wb") as file:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.seal import how_it_is_known
 
 FILE = "manyheads.yaml"
 _TYPED = re.compile(r"\+{0,2}trust=(.*)", re.DOTALL)
@@ -37,8 +38,10 @@ class Trust:
         return any(name == package or name.startswith(f"{package}.") for package in self.packages)
 
     def how_to_own(self) -> str:
-        """The last sentence of an error: the command by which the user can take the config over."""
-        return "" if self.place is None else f" If it is your own, run once: {invocation.command('trust', self.place)}"
+        """The last sentences of an error: how own runs are known, and the command by which this becomes one's own."""
+        if self.place is None:
+            return ""
+        return f" {how_it_is_known()} If it is your own, run once: {invocation.command('trust', self.place)}"
 
     def is_own(self, key: str, value: Any) -> bool:
         return (key, value) in self.own
@@ -72,6 +75,9 @@ def of_file() -> list[str]:
     try:
         content = yaml_text.parse(path.read_text()) if path else None
     except (FileNotFoundError, NotADirectoryError):
+        return []
+    except PermissionError:  # a home of somebody else's, such as in a container
+        warn(f"{path} can't be read, so nothing in it is trusted")
         return []
     except (OSError, ValueError, yaml_text.Error) as error:
         raise ConfigurationError(f"{path} can't be read: {' '.join(str(error).split())}") from None

@@ -9,7 +9,8 @@ import pytest
 from manyheads.launchers.causes import recorded
 from manyheads.launchers.environment import environment, flight_recorder
 from manyheads.launchers.inline import Inline
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import warn
+from manyheads.runner.run import scratch
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config
 
@@ -36,21 +37,44 @@ def test_a_home_that_has_no_variable_is_named(monkeypatch):
     assert found()["HOME"] == pwd.getpwuid(os.getuid()).pw_dir
 
 
+def is_fresh(folder: str) -> bool:
+    """Whether only this user can enter it, and nobody else can have created it first."""
+    path = Path(folder)
+    return path.is_relative_to(scratch.of_process()) and path.stat().st_mode & 0o777 == 0o700 and not [*path.iterdir()]
+
+
 @pytest.mark.parametrize("home", [None, "relative"])
-def test_without_a_home_nothing_is_started(monkeypatch, home):
+def test_without_a_home_a_fresh_folder_takes_its_place(tmp_path, monkeypatch, capsys, home):
     """Each library would take the folder ~ of the working directory for it, or one in /tmp."""
 
     def unknown(uid: int) -> None:
         raise KeyError(uid)
 
+    warn.cache_clear()
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     monkeypatch.delenv("HOME") if home is None else monkeypatch.setenv("HOME", home)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    with pytest.raises(ConfigurationError, match="you have no home folder"):
-        found()
-    monkeypatch.setenv("XDG_CACHE_HOME", "/mine")
-    with pytest.raises(ConfigurationError, match="Set HOME"):
-        found()
+    variables = found()
+    assert variables == found()
+    assert is_fresh(variables["HOME"])
+    assert is_fresh(variables["TORCHINDUCTOR_CACHE_DIR"])
+    assert capsys.readouterr().err.startswith("warning: you have no home folder; libraries keep their settings and ")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert found()["TORCHINDUCTOR_CACHE_DIR"] == f"{tmp_path}/manyheads/torchinductor"
+    assert is_fresh(found()["HOME"])
+
+
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"])
+def test_where_the_cache_cannot_be_written_a_fresh_folder_takes_its_place(tmp_path, monkeypatch, capsys, variable):
+    warn.cache_clear()
+    for name in ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "file").touch()  # for root, too, not a folder
+    monkeypatch.setenv(variable, str(tmp_path / "file"))
+    variables = found()
+    assert is_fresh(variables["TORCHINDUCTOR_CACHE_DIR"])
+    assert "HOME" not in variables
+    assert capsys.readouterr().err.startswith(f"warning: {tmp_path}/file")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.judge.question import config_digest
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance import provenance
@@ -152,7 +153,8 @@ def test_a_damaged_key_is_none(folder):
 
 
 @pytest.mark.parametrize("blocked", ["", "manyheads", "manyheads/key"])
-def test_without_a_place_for_the_key_nothing_is_sealed(state, tmp_path, blocked):
+def test_without_a_place_for_the_key_a_run_is_ones_own_in_this_process_alone(state, tmp_path, capsys, blocked):
+    warn.cache_clear()
     path = state / blocked
     path.parent.mkdir(parents=True, exist_ok=True)
     if blocked.endswith("key"):
@@ -160,7 +162,54 @@ def test_without_a_place_for_the_key_nothing_is_sealed(state, tmp_path, blocked)
     else:
         path.write_text("not a folder")
     seal.record(tmp_path, CONFIG)
-    assert not (tmp_path / NAME).exists()
+    assert is_own(tmp_path, CONFIG)
+    assert not is_own(tmp_path, PARTS)
+    assert "set MANYHEADS_STATE to a folder of yours that is kept" in capsys.readouterr().err
+    assert seal.keyed("x", None) is None
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(seal.is_own, (tmp_path, CONFIG))  # a child, such as a job of a sweep
+    before = multiprocessing.current_process().authkey
+    try:
+        multiprocessing.current_process().authkey = os.urandom(32)  # as any other process has it
+        assert not is_own(tmp_path, CONFIG)
+    finally:
+        multiprocessing.current_process().authkey = before
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o277])
+def test_the_named_folder_is_the_users_alone(tmp_path, monkeypatch, umask):
+    monkeypatch.setenv("MANYHEADS_STATE", str(tmp_path / "kept"))
+    before = os.umask(umask)
+    try:
+        assert seal.keyed("x", None) is not None
+    finally:
+        os.umask(before)
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("rights", [0o770, 0o702, 0o777, 0o1777])
+def test_a_folder_that_others_may_write_to_is_refused(state, tmp_path, monkeypatch, capsys, rights):
+    """They could put what is trusted there."""
+    warn.cache_clear()
+    (state / "manyheads").mkdir(parents=True)
+    (state / "manyheads").chmod(rights)
+    seal.record(tmp_path, CONFIG)
+    assert [*(state / "manyheads").iterdir()] == []
+    assert "others may write to it" in capsys.readouterr().err
+    monkeypatch.setenv("MANYHEADS_STATE", str(state / "manyheads"))
+    with pytest.raises(
+        ConfigurationError, match=r"MANYHEADS_STATE=.*: others may write to it\. Name a folder inside it"
+    ):
+        seal.record(tmp_path, CONFIG)
+    monkeypatch.setenv("MANYHEADS_STATE", str(state / "manyheads" / "mine"))
+    assert seal.keyed("x", None) is not None
+
+
+def test_the_named_folder_must_be_absolute(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYHEADS_STATE", "kept")
+    with pytest.raises(ConfigurationError, match="MANYHEADS_STATE=kept is not allowed. Allowed: an absolute path"):
+        seal.record(tmp_path, CONFIG)
 
 
 def test_a_relative_place_is_none(monkeypatch, tmp_path):
