@@ -1,49 +1,65 @@
 """data=custom: a data set class of the user's own, from any importable package."""
 
 import inspect
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import call
+from manyheads.runner.option.locate import call, combined
+
+ABSENT = (ValueError, KeyError, AssertionError, NotImplementedError)  # what a class raises for a split that it lacks
 
 
 class Custom(Data):
     """Data of the user's class ``build``, called with split="train" and "val", and with "test" for trainer.test.
 
     The option's further keys are passed to it. uint8 images are scaled to 0..1, and normalized by the ``mean`` and
-    ``std`` that the training samples declare; float images are used unchanged.
+    ``std`` that the training samples declare; float images are used unchanged. ``splits``: those to build at
+    once; others are built when they are used.
     """
 
-    def __init__(self, build: Callable[..., Dataset], *, root: str | None, num_classes: int | None, **options: Any):
+    def __init__(
+        self,
+        build: Callable[..., Dataset],
+        splits: Sequence[str],
+        /,
+        *,
+        root: str | None,
+        num_classes: int | None,
+        **options: Any,
+    ):
         if root is not None and "root" in inspect.signature(build).parameters:
             options["root"] = root
-        self._target = target = f"{build.__module__}.{build.__qualname__}"
-        self._test = partial(call, "data", target, build, split="test", **options)
-        self._splits = {
-            train: call("data", target, build, split="train" if train else "val", **options) for train in (True, False)
-        }
-        self.mean, self.std = (_declared(self._splits[True], *each) for each in (("mean", 0.0), ("std", 1.0)))
-        classes = getattr(self._splits[True], "classes", None)
-        self.num_classes = num_classes or getattr(self._splits[True], "num_classes", None) or (classes and len(classes))
+        self._target = f"{build.__module__}.{build.__qualname__}"
+        self._build, self._options, self._splits = build, options, dict[str, Dataset]()
+        for split in splits:
+            self._of(split)
+        train = self._of("train")
+        self.mean, self.std = (_declared(train, *each) for each in (("mean", 0.0), ("std", 1.0)))
+        classes = getattr(train, "classes", None)
+        self.num_classes = num_classes or getattr(train, "num_classes", None) or (classes and len(classes))
 
     def split(self, *, train: bool) -> Dataset:
-        return self._splits[train]
+        return self._of("train" if train else "val")
 
     def test(self) -> Dataset:
-        try:
-            return self._test()
-        except ConfigurationError:
-            raise
-        except ValueError as error:
-            raise ConfigurationError.at(
-                "trainer.test",
-                True,
-                f': {self._target} has no samples for split="test": ValueError: {error}. {HOW_TO_TEST}',
-            ) from error
+        return self._of("test")
+
+    def _of(self, split: str) -> Dataset:
+        """The samples of a split. Raises ConfigurationError if the class says that it has none for an evaluation."""
+        if split not in self._splits:
+            options = combined("data", self._options, {"split": split})
+            try:
+                self._splits[split] = call("data", self._target, self._build, **options)
+            except ABSENT as error:
+                if split == "train" or isinstance(error, ConfigurationError):
+                    raise
+                key, value = ("trainer.test", True) if split == "test" else ("data.val_fraction", None)
+                says = f'{self._target} has no samples for split="{split}": {type(error).__name__}: {error}.'
+                raise ConfigurationError.at(key, value, f": {says} {HOW_TO_TEST}") from error
+        return self._splits[split]
 
 
 def _declared(dataset: Dataset, name: str, default: float) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType
 
 from manyheads.runner.errors import Interrupted
@@ -16,10 +17,44 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 Handler = Callable[[int, FrameType | None], None]
 
 
+class OwnHandler:
+    """A signal handler of this process alone: a child, such as those of multiprocessing.Pool, does not inherit it."""
+
+    def __init__(self, handler: Handler):
+        self._handler = handler
+        _forget_in_children()
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        self._handler(signum, frame)
+
+
+@cache
+def _forget_in_children() -> None:
+    """Have children of this process start with the usual handlers instead of those that are an ``OwnHandler``.
+
+    Signals are blocked until then, since Python forgets those that a handler receives in a child that has just begun.
+    """
+    before = threading.local()
+
+    def block() -> None:
+        before.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def restore() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before.mask)
+
+    def reset() -> None:
+        for signum, usual in zip(SIGNALS, (signal.default_int_handler, signal.SIG_DFL), strict=True):
+            if isinstance(signal.getsignal(signum), OwnHandler):
+                signal.signal(signum, usual)
+        restore()
+
+    os.register_at_fork(before=block, after_in_parent=restore, after_in_child=reset)
+
+
 @contextmanager
 def handled_by(handler: Handler) -> Iterator[None]:
-    """A context in which this handler receives both signals; the previous handlers are restored afterwards."""
-    before = {s: signal.signal(s, handler) for s in SIGNALS}
+    """A context in which this process receives both signals by the handler; the previous ones are restored."""
+    before = {s: signal.signal(s, OwnHandler(handler)) for s in SIGNALS}
     try:
         yield
     finally:

@@ -112,13 +112,20 @@ def _modules_like(name: str) -> str:
     return suggest([f"{package}{dot}{each}" for each in similar(last, (found.name for found in iter_modules(folders)))])
 
 
-def call(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> Any:
+def call(group: str, target: str, kind: Any, /, *arguments: Any, **options: Any) -> Any:
     """Call ``kind``. Raises ConfigurationError if its arguments don't fit."""
     refuse_unfit(group, target, kind, *arguments, **options)
     return kind(*arguments, **options)
 
 
-def refuse_unfit(group: str, target: str, kind: Any, *arguments: Any, **options: Any) -> None:
+def combined(group: str, options: Section, given: Section) -> dict[str, Any]:
+    """The keys of a section with what the run itself passes. Raises ConfigurationError for a key that is both."""
+    for key in options.keys() & given.keys():
+        raise ConfigurationError.at(f"{group}.{key}", options[key], f": the run itself passes {key}. Remove the key.")
+    return {**options, **given}
+
+
+def refuse_unfit(group: str, target: str, kind: Any, /, *arguments: Any, **options: Any) -> None:
     """Raises ConfigurationError for arguments that ``kind`` does not accept, without calling it."""
     try:
         signature(kind).bind(*arguments, **options)
@@ -143,12 +150,6 @@ def signature(kind: Any) -> inspect.Signature:
         return inspect.signature(kind)
     except ValueError:
         return inspect.signature(lambda *_, **__: None)
-
-
-def instantiate(group: str, section: Section, *arguments: Any, **options: Any) -> Any:
-    """The object that a section of the run config describes, and the objects below it."""
-    own = arguments_of(group, section)
-    return call(group, section["_target_"], locate(group, section["_target_"]), *arguments, **own, **options)
 
 
 def instantiate_named(group: str, section: Mapping[str, Section], kind: type) -> dict[str, Any]:

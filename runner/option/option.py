@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import TARGET, Section, arguments_of, call, locate
+from manyheads.runner.option.locate import TARGET, Section, arguments_of, call, combined, locate
 from manyheads.runner.option.rules import Rule, Tunable
 
 if TYPE_CHECKING:
@@ -69,9 +69,10 @@ class Option:
         """The keys that are arguments of the class, except ``name`` and ``without``; objects are instantiated."""
         return arguments_of(self.key, self.section, without=("name", *without))
 
-    def instantiate(self, *arguments: Any, **keywords: Any) -> Any:
+    def instantiate(self, /, *arguments: Any, **given: Any) -> Any:
         """An object of the class, called with these arguments and its keys. Raises ConfigurationError."""
-        return call(self.key, self.target, self.kind, *arguments, **self.arguments(), **keywords)
+        options = combined(self.key, self.arguments(), given)
+        return call(self.key, self.target, self.kind, *arguments, **options)
 
     def unavailable(self) -> str | None:
         """Why the option cannot run on this machine, and how to get it; None if it can."""

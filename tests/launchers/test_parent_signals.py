@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import LAUNCHERS, by, freeze, rows, strategies, survivors
 from tests.tail import tail, tailed
 
@@ -132,3 +133,21 @@ def test_ctrl_c_while_starting(tmp_path: Path, parent, way: tuple[str, ...]) -> 
     result = running.folder.read_result()
     assert (result["status"], result["steps"]) == ("interrupted", 0)
     assert survivors(running.folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "way", [("launcher=inline",), by("spawn"), tail(by("torchrun"))], ids=["inline", "spawn", "torchrun"]
+)
+def test_a_pool_of_the_data_set_that_ends_its_processes_ends_no_run(tmp_path: Path, run_command, way) -> None:
+    data = ("data=custom", "data._target_=tests.data.own_sets.Pooled", "data.batch_size=16", "data.num_workers=0")
+    given = (
+        "model=mlp",
+        "model.num_inputs=8",
+        "trainer.epochs=1",
+        "trainer.device=cpu",
+        f"hydra.run.dir={tmp_path / 'run'}",
+    )
+    done = run_command(*data, *given, *way, cwd=Path(__file__).parents[2])
+    assert done.code == 0, f"{done}"
+    assert RunFolder(tmp_path / "run").read_result()["status"] == "completed"

@@ -18,7 +18,7 @@ from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSample
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, TARGET, call, refuse_unfit, signature
+from manyheads.runner.option.locate import OPTION, TARGET, call, combined, refuse_unfit, signature
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.task.rank.task import Task
@@ -45,7 +45,8 @@ def build_data(option: DataOption) -> Data:
     options = option.arguments(*LOADING, *drawn, *TRANSFORMS)
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
-            data: Data = call("data", option.target, Custom, kind, **options)
+            splits = ("train", "val") if option.partition is None else ("train",)
+            data: Data = call("data", option.target, Custom, kind, splits, **options)
         except FileNotFoundError as error:
             raise ConfigurationError(_missing(option.target, error)) from error
     else:
@@ -64,7 +65,7 @@ def check_custom(option: DataOption) -> None:
     own = {key: value for key, value in option.section.items() if key not in others}
     if option.root is not None and "root" in signature(kind).parameters:
         own["root"] = option.root
-    refuse_unfit("data", option.target, kind, split="train", **own)
+    refuse_unfit("data", option.target, kind, **combined("data", own, {"split": "train"}))
 
 
 def build_dataset(data: Data, *, train: bool) -> Dataset:

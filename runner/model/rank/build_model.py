@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.model_option import ModelOption
-from manyheads.runner.option.locate import call, signature
+from manyheads.runner.option.locate import call, combined, signature
 
 DEFAULT = "DEFAULT"  # the recommended entry of every weights enum in torchvision
 FIT = "Set model= to the one it was trained with, or checkpoint.strict=false to load only the weights that fit."
@@ -106,7 +106,7 @@ def _made(option: ModelOption, data: Data, dtype: torch.dtype, *, given: dict[st
             options[key] = value
     if "num_inputs" in accepts and options.get("num_inputs") is None:
         options["num_inputs"] = _features(data)
-    model = call("model", option.target, kind, **options, **(given or {}))
+    model = call("model", option.target, kind, **combined("model", options, given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError.at("model._target_", option.target, " is not a torch.nn.Module. Choose a model class.")
     return model.to(dtype)  # before loading, so that double-precision weights keep their digits

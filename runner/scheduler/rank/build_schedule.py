@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import call, signature
+from manyheads.runner.option.locate import call, combined, signature
 from manyheads.runner.scheduler.rank.schedules import Schedule
 from manyheads.runner.scheduler.scheduler_option import SchedulerOption
 
@@ -32,7 +32,7 @@ def build_schedule(option: SchedulerOption, optimizer: Optimizer, **updates: int
         return OfTorch(optimizer, kind, options, interval=interval, **warmup, **updates)
     if "interval" in signature(kind).parameters:
         options["interval"] = interval
-    made = call("scheduler", target, kind, optimizer, **options, **updates)
+    made = call("scheduler", target, kind, optimizer, **combined("scheduler", options, updates))
     if not isinstance(made, Schedule):
         raise ConfigurationError.at(
             "scheduler._target_",
