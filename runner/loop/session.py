@@ -15,6 +15,7 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
+from manyheads.runner.loop.non_finite import data_named
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.results import result_of, summary, tested
 from manyheads.runner.loop.spikes import RollBack, Spike
@@ -70,7 +71,7 @@ class Session:
         data, trainer = self.run.data, self.run.trainer
         memory = memory_explained(data.batch_size // self.parallel.data_size, trainer.grad_accumulation)
         try:
-            with memory, diagnosed(self.update, (data.image_size, trainer.resize_from)):
+            with memory, diagnosed(self.update, (data.image_size, trainer.resize_from)), data_named(self.trainer):
                 yield
         except RollBack as back:
             self.wait_for_save()  # of the checkpoint to return to

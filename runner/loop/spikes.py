@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+from manyheads.runner.loop.non_finite import NotFinite
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
@@ -130,15 +131,19 @@ class Spikes:
     def _refuse(self, spike: Spike) -> None:
         """Raises FloatingPointError for a spike that ends the run."""
         if self._action == "error":
-            raise FloatingPointError(
-                f"{spike}. trainer.on_spike=skip skips such updates, rollback also returns to the last checkpoint; a "
-                "lower optimizer.lr, scheduler.warmup_epochs or trainer.clip_norm makes them rarer."
+            what, remedy = (
+                str(spike),
+                (
+                    "trainer.on_spike=skip skips such updates, rollback also returns to the last checkpoint; a "
+                    "lower optimizer.lr, scheduler.warmup_epochs or trainer.clip_norm makes them rarer."
+                ),
             )
-        if len(self._found) > MOST:
-            raise FloatingPointError(
-                f"{spike}, and it is the {len(self._found)}th within {self._window} updates: these are no outliers. "
-                "Lower optimizer.lr, raise trainer.spike_threshold, or set trainer.on_spike=null."
-            )
+        elif len(self._found) > MOST:
+            what = f"{spike}, and it is the {len(self._found)}th within {self._window} updates: these are no outliers"
+            remedy = "Lower optimizer.lr, raise trainer.spike_threshold, or set trainer.on_spike=null."
+        else:
+            return
+        raise NotFinite(what, remedy, range(spike.step, spike.step + (spike.reason == "nan")))
 
     # -- what a checkpoint holds ---------------------------------------------------------------------
 

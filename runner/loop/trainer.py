@@ -17,6 +17,7 @@ from manyheads.runner.loop.average import Average
 from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogRow, LogWindow, LogWindows
+from manyheads.runner.loop.non_finite import NotFinite
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.rank_times import RankTimes
 from manyheads.runner.loop.reporter import Reporter
@@ -251,8 +252,10 @@ class Trainer:
         windows, flags = self.windows.collect(self.stop.flags() | ending.flags(self.progress), whole=whole)
         self.stop.apply(flags)
         ending.apply(flags, self.progress)
+        last = self.progress.step - self.windows.updates - sum(window.updates for window in windows)
         for window in windows:
-            self._report(window)
+            last += window.updates
+            self._report(window, last)
         if warning := self.rank_times.add(self.windows.meter.by_rank):
             self.reporter.display.say(warning)
         if any(window.sums.corrupt for window in windows):  # on all ranks
@@ -270,16 +273,19 @@ class Trainer:
         seen = self.windows.taken.flush(self.update.parallel)
         self.reporter.taken.seen(self.progress.epoch, self.progress.step, seen)
 
-    def _report(self, window: LogWindow) -> None:
-        sums, lap, row, _ = window
+    def _report(self, window: LogWindow, last: int) -> None:
+        """Report a window that ends with update ``last``. Raises NotFinite."""
+        sums, lap, row, updates = window
         self.reporter.taken.add(self.progress.epoch, window)
         self.progress.count(sums, lap)
         if not math.isfinite(sums.whole_loss):
             step = self.progress.step if row is None else row.step
-            raise FloatingPointError(
+            raise NotFinite(
                 f"the loss became {sums.whole_loss} between step {max(0, step - self.settings.log_every)} and step "
-                f"{step}. Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; "
-                "trainer.detect_anomaly=true finds the operation, trainer.on_nan=skip skips such updates."
+                f"{step}",
+                "Lower optimizer.lr, add scheduler.warmup_epochs or trainer.clip_norm; "
+                "trainer.detect_anomaly=true finds the operation, trainer.on_nan=skip skips such updates.",
+                range(last - updates + 1, last + 1),
             )
         if row is not None:
             self.reporter.interval(self.progress, row)

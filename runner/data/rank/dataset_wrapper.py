@@ -1,5 +1,6 @@
 """The base class of data sets that change what another one returns."""
 
+import os
 from typing import Any
 
 from manyheads.runner.data.samples import Dataset
@@ -21,3 +22,13 @@ class DatasetWrapper:
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+
+def origin_of(dataset: Any, index: int) -> str:
+    """A sample in words: its number in the data set that the wrappers are around, and its file if that is known."""
+    while isinstance(dataset, DatasetWrapper):
+        index = int(dataset.chosen[index]) if "chosen" in vars(dataset) else index
+        dataset = dataset.dataset
+    paths = getattr(dataset, "paths", None)
+    path = paths[index] if paths is not None and index < len(paths) else None
+    return f"sample {index}" + (f" ({path})" if isinstance(path, (str, os.PathLike)) else "")

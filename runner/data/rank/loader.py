@@ -88,6 +88,11 @@ class Loader:
             return batches
         return [self.take(request) for request in requests]
 
+    def requests(self, update: int) -> list[BatchIndices]:
+        """What this rank requested for an update of the current epoch."""
+        assert isinstance(self.sampler, TrainingSampler)
+        return self.sampler.update(update, rank=self.sampler.rank, world_size=self.sampler.world_size)
+
     def take(self, request: BatchIndices) -> Batch:
         """Load one micro-batch, which need not belong to an epoch."""
         return self._enter(_sound(self.batches.fetch(request)))

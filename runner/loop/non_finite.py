@@ -1,0 +1,77 @@
+"""Names the samples whose NaN or infinity made a loss that is not a number."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.dataset_wrapper import origin_of
+from manyheads.runner.data.rank.loader import Loader
+from manyheads.runner.data.rank.sampler import BatchIndices
+
+if TYPE_CHECKING:
+    from manyheads.runner.loop.trainer import Trainer
+
+PARTS = {0: "input", 1: "target"}
+
+
+class NotFinite(FloatingPointError):
+    """A loss or gradients that are not finite, in all ranks. ``what``: the error; ``remedy``: if the data is finite.
+
+    ``steps``: the updates in question, counted from 1.
+    """
+
+    def __init__(self, what: str, remedy: str, steps: range):
+        super().__init__(f"{what}. {remedy}")
+        self.what, self.remedy, self.steps = what, remedy, steps
+
+
+@contextmanager
+def data_named(trainer: "Trainer") -> Iterator[None]:
+    """A context in which NotFinite is replaced by a FloatingPointError that names such data, on all ranks.
+
+    The updates' samples are read again.
+    """
+    try:
+        yield
+    except NotFinite as error:
+        progress, parallel = trainer.progress, trainer.update.parallel
+        before = progress.step - progress.epoch_step  # updates of earlier epochs
+        requests = (each for step in error.steps if step > before for each in trainer.train.requests(step - 1 - before))
+        own = non_finite(trainer.train, requests)
+        found = [own] if parallel.keeps_rows else [each for each in parallel.gather(own) if each is not None]
+        if not any(found):
+            raise
+        raise FloatingPointError(
+            f"{error.what}. The data is not finite: {found[0]}. Correct it or leave it out; if the model is meant to "
+            f"take such values: {error.remedy}"
+        ) from None
+
+
+def non_finite(loader: Loader, requests: Iterable[BatchIndices]) -> str | None:
+    """The first sample with NaN or infinity in these batches, in words; None if there is none."""
+    for request in requests:
+        batch = loader.batches.fetch(request)
+        for name, tensor in _named(batch.content) if isinstance(batch, Batch) else ():
+            if tensor.is_floating_point() and len(tensor) == len(batch.ids):
+                rows = (~tensor.isfinite()).flatten(1).any(1) if tensor.ndim > 1 else ~tensor.isfinite()
+                if bool(rows.any()):
+                    row = int(rows.nonzero()[0])
+                    values = tensor[row].flatten()
+                    value = float(values[~values.isfinite()][0])
+                    return f"the {name} of {origin_of(loader.batches.dataset, int(batch.ids[row]))} has {value}"
+    return None
+
+
+def _named(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a batch, each with its place in it."""
+    if isinstance(value, Tensor) and value.ndim:
+        yield name or PARTS[0], value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _named(item, f"{name} {key}".strip())
+    elif isinstance(value, (tuple, list)):
+        for number, item in enumerate(value):
+            yield from _named(item, f"{name} {number}" if name else PARTS.get(number, f"entry {number}"))
