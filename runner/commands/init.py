@@ -11,7 +11,7 @@ from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.trust.look import look
+from manyheads.runner.trust.look import look, screen
 from manyheads.runner.wording import is_confirmed, tell
 
 HELP = "in an existing repository: find models and data sets, and write an experiment for them"
@@ -101,7 +101,7 @@ def _write(drafted: Draft) -> None:
 def _trust(folder: Path, *, may_ask: bool) -> list[str]:
     """Show what is in the folder of configs, and ask whether the user trusts it. Return notes on what is left to do."""
     looks = look(folder)
-    for line in (line for each in looks for line in each.lines):
+    for line in screen(looks):
         tell(line)
     if may_ask and is_confirmed("Trust it as your own?"):
         for each in looks:

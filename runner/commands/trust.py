@@ -9,7 +9,7 @@ from typing import Annotated
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.trust.look import digest, look
+from manyheads.runner.trust.look import digest, look, screen
 from manyheads.runner.wording import is_confirmed, tell
 
 HELP = "trust a folder of configs, or somebody else's run or sweep, after showing what it could run"
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> Trusted:
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder. Name the folder of a project, of a run or of a sweep.")
     looks = look(folder)
-    lines, shown = [line for each in looks for line in each.lines], digest(looks)
+    lines, shown = screen(looks), digest(looks)
     for line in (*lines, f"digest {shown}"):
         tell(line)
     name = printable(looks[0].folder if looks[0].covers is None else folder)

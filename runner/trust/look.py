@@ -3,31 +3,55 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.option.locate import OPTION, TARGET
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import own_values, plain, untrusted
-from manyheads.runner.trust.plain_content import parse_config
+from manyheads.runner.trust.plain_content import RESOLVER, leads_to_hydra, parse_config, resolvers
 from manyheads.runner.trust.trust_store import Trust, own_project
+
+LINES, WIDTH = 20, 400  # of a screen, and characters of a line
+
+
+class Danger(IntEnum):
+    """What a finding could do, from harmless to any code: the order in which they are shown."""
+
+    NOTHING = 0
+    KEY = 1  # a path, a host, a command, ...
+    FOLDER = 2  # in which code is looked up
+    RECORDED = 3  # code that reproduce would run
+    RESOLVER = 4  # which reads environment variables
+    CODE = 5
+    ANYTHING = 6
+
+
+class Finding(NamedTuple):
+    """One line: where it was found, and what it is."""
+
+    danger: Danger
+    where: str
+    what: str
 
 
 @dataclass(frozen=True)
 class Look:
-    """A folder that was looked at. ``lines``: what to show of it.
+    """A folder that was looked at, and what was found in it.
 
     ``covers``: digests of everything in it that may run (``seal.digests``); None: everything that is ever in it.
     """
 
     folder: Path
-    lines: tuple[str, ...]
+    findings: tuple[Finding, ...]
     covers: dict[str, str] | None
 
     def trust(self) -> None:
@@ -35,9 +59,29 @@ class Look:
         seal.trust(self.folder, self.covers)
 
 
+def screen(looks: Sequence[Look]) -> list[str]:
+    """What was found, as lines for one screen, the most dangerous last; nothing in them can forge another line."""
+    where: dict[tuple[Danger, str], list[str]] = {}
+    for finding in (each for look in looks for each in look.findings):
+        where.setdefault((finding.danger, finding.what), []).append(finding.where)
+    found = sorted(where.items(), key=lambda each: each[0][0])
+    lines = [
+        _line(f"{places[0]}{f' and {len(places) - 1} others' if places[1:] else ''}: {what}")
+        for (_, what), places in found
+    ]
+    left = len(lines) - LINES
+    return lines if left <= 0 else [f"{left} less dangerous lines are not shown", *lines[left:]]
+
+
+def _line(text: str) -> str:
+    """A text as one line, with line breaks and all that steers a terminal escaped."""
+    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[: WIDTH + 1])
+    return text if len(text) <= WIDTH else f"{text[:WIDTH]}... (cut)"
+
+
 def digest(looks: Sequence[Look]) -> str:
     """The digest of all that was shown, which the user names to trust exactly that."""
-    return seal.digest_of([[str(each.folder), each.lines, each.covers] for each in looks])
+    return seal.digest_of([[str(each.folder), each.findings, each.covers] for each in looks])
 
 
 def look(path: Path) -> list[Look]:
@@ -57,50 +101,69 @@ def look(path: Path) -> list[Look]:
 def _look_at_run(run: RunFolder, folder: Folder) -> Look:
     with folder:
         parts: dict[str, bytes | str] = {}
-        found = []
+        found: list[Finding] = []
         for name, what in ((run.config.name, str(run)), (RunFolder.COMPOSED, f"{run}, as composed")):
             with suppress(FileNotFoundError):
                 content = parts[name] = folder.read(name)
-                found.append(f"{what}: {_listed(untrusted(_resolved(content, run.path / name), Trust()))}")
+                found += _in_config(what, _mapping(parse_config(content, run.path / name)), run.path / name)
         for name, content in run.copied_code().items():
             parts[name] = content
-            found.append(f"  reproduce would use {run.path / name}, which may differ from what it was copied from")
+            may = f"reproduce would use {run.path / name}, which may differ from what it was copied from"
+            found.append(Finding(Danger.RECORDED, str(run), may))
         provenance = _provenance(folder)
         parts |= {name: str(provenance.get(name)) for name in ("id", "commit", "directory")}
         if (directory := provenance.get("directory")) is not None:
-            found.append(f"  packages that it names would also be looked up in {directory}")
+            may = f"packages that it names would also be looked up in {directory}"
+            found.append(Finding(Danger.FOLDER, str(run), may))
         parts[run.code_diff.name] = b""
         with suppress(FileNotFoundError):
             diff = parts[run.code_diff.name] = folder.read(run.code_diff.name, most=MOST_TABLE_BYTES)
             files = [line[6:].decode(errors="replace") for line in diff.splitlines() if line.startswith(b"+++ b/")]
-            found.append(f"  reproduce --code would apply {run.code_diff}, which changes {', '.join(files)}")
+            may = f"reproduce --code would apply {run.code_diff}, which changes {', '.join(files)}"
+            found.append(Finding(Danger.RECORDED, str(run), may))
         if (commit := provenance.get("commit")) is not None:
-            found.append(f"  reproduce --code would run commit {commit}")
-        return Look(run.path, tuple(map(printable, found)), seal.digests(parts))
+            found.append(Finding(Danger.RECORDED, str(run), f"reproduce --code would run commit {commit}"))
+        return Look(run.path, tuple(found), seal.digests(parts))
+
+
+def _in_config(where: str, content: dict[str, Any], path: Path) -> Iterator[Finding]:
+    """What a complete config names that is not this project's own code, or plain. Raises ConfigurationError."""
+    kept = {key: value for key, value in content.items() if not leads_to_hydra(key)}
+    found = [Finding(Danger.ANYTHING, where, f"changes Hydra's own settings: {key}") for key in {*content} - {*kept}]
+    found += [Finding(Danger.RESOLVER, where, f"asks for {text}") for text in resolvers(content)]
+    found += [_named(where, *each) for each in untrusted(_resolved(kept, path), Trust())]
+    yield from found or [Finding(Danger.NOTHING, where, "names only this project's own code")]
+
+
+def _named(where: str, key: str, value: Any) -> Finding:
+    is_code = key.rpartition(".")[2] in (TARGET, OPTION)
+    return Finding(Danger.CODE if is_code else Danger.KEY, where, f"{key}={value}")
 
 
 def _look_at_sweep(ledger: Ledger) -> Look:
     """A sweep's own part: how it is planned again, which a search always is, and others if their jobs are missing."""
     sealed = ledger.sealed_part()
     arguments = ledger.arguments(sealed)
-    found = [f"{ledger.sweep}: resume would run: train {' '.join(arguments)}"] if arguments else []
-    return Look(ledger.sweep, tuple(map(printable, found)), seal.digests(sealed))
+    may = f"resume would run: train {' '.join(arguments)}"
+    found = [Finding(Danger.ANYTHING, str(ledger.sweep), may)] if arguments else []
+    return Look(ledger.sweep, tuple(found), seal.digests(sealed))
 
 
 def _look_at_configs(path: Path) -> Look:
     with Folder(path) as folder:
         found = list(_of_configs(folder))
-    found.append(f"every config in {path} may run any code and change Hydra's own settings")
-    return Look(path, tuple(map(printable, found)), None)
+    may = "every config in this folder may run any code and change Hydra's own settings"
+    return Look(path, (*found, Finding(Danger.ANYTHING, str(path), may)), None)
 
 
-def _of_configs(folder: Folder) -> Iterator[str]:
+def _of_configs(folder: Folder) -> Iterator[Finding]:
     for name, _ in folder.walk():
         if name.suffix == ".yaml":
+            where = str(folder.path / name)
             content = _mapping(parse_config(folder.read(name), folder.path / name))
-            found = list(own_values(content)) + [(key, "...") for key in content if key == "hydra"]
-            if found:
-                yield f"{folder.path / name}: {_listed(found)}"
+            yield from (_named(where, *each) for each in own_values(content))
+            yield from (Finding(Danger.RESOLVER, where, f"asks for {text}") for text in resolvers(content))
+            yield from (Finding(Danger.CODE, where, "hydra=...") for key in content if key == "hydra")
 
 
 def _provenance(folder: Folder) -> dict[str, Any]:
@@ -112,18 +175,22 @@ def _provenance(folder: Folder) -> dict[str, Any]:
         raise ConfigurationError(f"{printable(folder.path / 'provenance.json')} cannot be read: {error}.") from None
 
 
-def _resolved(content: bytes, path: Path) -> dict[str, Any]:
-    """A run config with its interpolations resolved, as far as that is possible. Raises ConfigurationError."""
-    values = _mapping(parse_config(content, path))
+def _resolved(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A config with its references to other keys resolved; no resolver is called. Raises ConfigurationError."""
     try:
-        return plain(OmegaConf.create(values))
+        return plain(OmegaConf.create(_without_resolvers(values)))
     except Exception as error:  # OmegaConf raises anything for what somebody wrote
         raise ConfigurationError(f"{printable(path)} cannot be read: {printable(error)}.") from None
 
 
+def _without_resolvers(value: Any) -> Any:
+    """The value with the calls of resolvers as plain texts."""
+    if isinstance(value, dict):
+        return {_without_resolvers(key): _without_resolvers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_resolvers(item) for item in value]
+    return value.replace("${", "$ {") if isinstance(value, str) and RESOLVER.search(value) else value
+
+
 def _mapping(content: Any) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
-
-
-def _listed(found: list[tuple[str, Any]]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in found) or "names only this project's own code"

@@ -15,7 +15,7 @@ from manyheads.runner.run import yaml_text
 from manyheads.runner.trust.check_trust import shown
 
 BYTES = 50_000  # limit of a file; a run config has 4,000
-_RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be built from other keys
+RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be built from other keys
 
 
 def parse_config(content: bytes, path: Path) -> Any:
@@ -34,19 +34,24 @@ def refuse_content(path: Path, content: Any) -> None:
     if content is not None and not isinstance(content, dict):
         raise ConfigurationError(f"{shown(path)} is not a config: it is not a mapping.")
     for key in content or {}:
-        if _leads_to_hydra(key):
+        if leads_to_hydra(key):
             _refuse(path, key)
     for value in _values(content):
         if isinstance(value, int) and abs(value) >= 2**64:
             raise ConfigurationError(f"{shown(path)} holds a number of more than 64 bits. Remove it.")
         if isinstance(value, str) and not value.replace("\n", "").replace("\t", "").isprintable():
             raise ConfigurationError(f"{shown(path)}: {shown(value)} has control characters. Remove them.")
-        if isinstance(value, str) and _RESOLVER.search(value):
+        if isinstance(value, str) and RESOLVER.search(value):
             raise ConfigurationError(
                 f"{shown(path)}: {shown(value)}: a config that you did not create on this machine cannot ask for "
                 "environment variables, or call any other resolver. Allowed: references to other keys, as ${seed}. "
                 "Type the value on the command line."
             )
+
+
+def resolvers(content: Any) -> list[str]:
+    """The texts that call resolvers, such as of environment variables."""
+    return [value for value in _values(content) if isinstance(value, str) and RESOLVER.search(value)]
 
 
 def _values(content: Any) -> Iterator[Any]:
@@ -62,7 +67,7 @@ def _values(content: Any) -> Iterator[Any]:
         yield content
 
 
-def _leads_to_hydra(name: Any) -> bool:
+def leads_to_hydra(name: Any) -> bool:
     """Whether a key, package or path has a part named hydra, in any case, since some file systems ignore case."""
     return "hydra" in re.split(r"[^\w-]+", str(name).lower())
 
