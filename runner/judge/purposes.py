@@ -11,7 +11,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.rows import EXACT, FACTS, STEPS
 from manyheads.runner.judge.runs import Purpose
 from manyheads.runner.judge.task import LOSSY_FILE, PaceTask, marked_seconds, write_task
-from manyheads.runner.judge.terms import FOUND, SIGNS, UNREACHED, Aim
+from manyheads.runner.judge.terms import FOUND, SIGNS, UNREACHED, VERSIONS, Aim
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.parity.parity_task import write_task as write_steps
 from manyheads.runner.precision.fp64 import FP64Option
@@ -19,6 +19,7 @@ from manyheads.runner.report.claims import direction
 from manyheads.runner.report.load_run import Columns, read_columns
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.score_versions import version_of
 
 STEPS_COMPARED = 5
 
@@ -57,23 +58,25 @@ def training(name: str, aims: Sequence[Aim]) -> Purpose:
 
     def read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:
         epochs = read_columns(folder.epochs)
-        signs, found, unreached = {}, {}, []
+        signs, found, versions, unreached = {}, {}, {}, []
         for aim in aims:
             metric = aim.text if aim.target is None else aim.target[0]
             signs[aim.text] = 1 if not aim.is_training and direction(result, metric) == "max" else -1
             value: float | None
             if aim.is_training:
                 value = sum(epochs["train_seconds"])
-            elif aim.target is None:
+            elif aim.target is None or result["metrics"][metric] is None:
                 value = result["metrics"][metric]
             elif (value := _seconds_to(aim.target[1], epochs, metric, sign=signs[aim.text])) is None:
                 unreached.append(aim.text)
                 value = UNREACHED * sum(epochs["train_seconds"])
-            if not math.isfinite(value):
-                raise ConfigurationError(f"{metric} is {value} after training.")
+            if value is None or not math.isfinite(value):
+                what = "has no value" if value is None else f"is {value}"
+                raise ConfigurationError(f"{metric} {what} after training. Set --on to another metric.", key="--on")
             found[aim.text] = value
+            versions[aim.text] = version_of(result.get("scores") or {}, metric)
         known = {key: result[key] for key in ("train_seconds", "weights_sha256")}
-        return {FOUND: found, SIGNS: signs, "unreached": unreached, **known}
+        return {FOUND: found, SIGNS: signs, VERSIONS: versions, "unreached": unreached, **known}
 
     return Purpose(name, TRAIN, lambda folder: None, read)
 

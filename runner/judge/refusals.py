@@ -14,6 +14,7 @@ from manyheads.runner.judge.numerics import (
 )
 from manyheads.runner.judge.question import Question
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, STEPS, RunRow
+from manyheads.runner.judge.terms import FOUND, VERSIONS
 
 
 def refusals(question: Question, rows: Sequence[RunRow]) -> tuple[str, ...]:
@@ -31,6 +32,7 @@ def refusals(question: Question, rows: Sequence[RunRow]) -> tuple[str, ...]:
                 "the change trains on other samples than base, although it changes no key of data. (A data set with "
                 "its own random generator must seed it.)"
             )
+    found += _of_versions(question, completed)
     if question.is_about_speed:
         found += [*_of_steps(question, rows), *_of_pace(question, completed)]
     return tuple(found)
@@ -45,6 +47,20 @@ def _of_machines(completed: Sequence[RunRow]) -> Iterator[str]:
             yield f"run {row.number} differs in versions, devices or code from run {completed[0].number}"
         elif row.code != first.code:
             yield f"run {row.number} has other code than run {first.number}: a file was edited meanwhile"
+
+
+def _of_versions(question: Question, completed: Sequence[RunRow]) -> Iterator[str]:
+    """Runs that measured an aim by another definition than the first one did."""
+    trained = [row for row in completed if FOUND in row.findings]
+    for aim in question.aims:
+        versions = [row.findings.get(VERSIONS, {}).get(aim.text, "1") for row in trained]
+        for row, version in zip(trained, versions, strict=True):
+            if version != versions[0]:
+                yield (
+                    f"{aim.text} has version {version} of its definition in run {row.number}, and version "
+                    f"{versions[0]} in run {trained[0].number}"
+                )
+                break
 
 
 def _of_data(facts: Sequence[RunRow]) -> Iterator[str]:

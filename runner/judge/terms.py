@@ -17,7 +17,8 @@ from manyheads.runner.option.rules import seconds
 SPEED = "speed"
 TRAINING = "seconds of training"
 TARGET = re.compile(r"seconds to (\w+)=(-?\d+(?:\.\d+)?)")
-FOUND, SIGNS = "found", "signs"  # keys of a training's findings: by aim its value, and its sign: -1 if lower is better
+# Keys of a training's findings: by aim its value, its sign, -1 if lower is better, and the version of its definition.
+FOUND, SIGNS, VERSIONS = "found", "signs", "versions"
 UNREACHED = 2.0  # a run that never reaches its target counts as this many times its seconds of training
 
 

@@ -25,6 +25,7 @@ from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.average import build_average
 from manyheads.runner.loop.determinism import set_deterministic
 from manyheads.runner.loop.header import header
+from manyheads.runner.loop.monitor import readers_of
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
@@ -128,6 +129,7 @@ def build(
         callbacks=callbacks,
         average=None if trainer.evaluate_only else build_average(trainer, update),
         taken=Taken(samples, marks=marks and not trainer.evaluate_only),
+        readers=readers_of(run, update.schedule),
     )
 
 

@@ -6,7 +6,7 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.clock import Lap
 from manyheads.runner.loop.meter import Sums
-from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.json_types import Numbers, ScoresJson
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Progress:
     best: Numbers | None = None
     evaluated: int = 0  # the update after which the last evaluation was
     evaluation_seconds: float = 0.0  # of evaluations within the current epoch
+    scores: ScoresJson = field(default_factory=ScoresJson)  # the description of what was measured
     record: float | None = None  # for trainer.patience: the best value of the monitored metric so far
     waited: int = 0  # evaluations in a row that did not improve it
     ended: str | None = None  # the key that ended the run before its last epoch

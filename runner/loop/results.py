@@ -139,6 +139,8 @@ def tested(state: TrainingState, folder: RunFolder) -> ResultJson:
     best = folder.best_checkpoint
     has_best = best.exists()
     last = {name: weight.clone() for name, weight in update.own_weights().items()} if has_best else {}
+    if not has_best:
+        trainer.reporter.display.say("there is no best.pt: the last weights are tested")
     if has_best:
         state.put(load(best, parallel)["model"], best)
     found = trainer.test.run("test")

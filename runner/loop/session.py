@@ -98,6 +98,7 @@ class Session:
             self.update.spikes.skipped |= skipped
         if state is not None or has_caught_up:
             trainer.reporter.display.say(f"resuming from step {trainer.progress.step}")
+        trainer.monitor.begin(trainer.progress, samples=trainer.evaluation.loader.samples)
         self.start()
         trainer.on_first_gradients = self._measure_gradients
         trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)

@@ -17,6 +17,7 @@ from manyheads.runner.loop.average import Average
 from manyheads.runner.loop.evaluation import Evaluation
 from manyheads.runner.loop.garbage import Garbage
 from manyheads.runner.loop.log_windows import LogRow, LogWindow, LogWindows
+from manyheads.runner.loop.monitor import Monitor
 from manyheads.runner.loop.non_finite import NotFinite
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.rank_times import RankTimes
@@ -35,7 +36,7 @@ class Trainer:
     """Trains one rank's model. ``stop``: whether, and by which signal, the run was stopped early.
 
     ``describe``: the content of model.json, known once batches have arrived; ``average``: of the weights, if any;
-    ``taken``: the record of which samples the updates took.
+    ``taken``: the record of which samples the updates took; ``readers``: what acts on the monitored number, in words.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         average: Average | None = None,
         taken: Taken | None = None,
+        readers: Sequence[str] = (),
     ):
         self.update, self.train, self.settings = update, train, settings
         self.describe = describe
@@ -60,6 +62,8 @@ class Trainer:
         self.average = average
         self.progress = Progress()
         self.stop = Stop(heartbeat)
+        heard = {"readers": readers, "say": reporter.display.say}
+        self.monitor = Monitor(update.scores, update.schedule, settings.ending, **heard)
         self.garbage = Garbage()
         taken = taken or Taken(0, marks=False)
         self.windows = LogWindows(update.parallel, update.scores, breakdown=update.breakdown, taken=taken)
@@ -177,7 +181,7 @@ class Trainer:
         slowest = torch.tensor([progress.seconds], dtype=torch.float64, device=parallel.device)
         seconds = parallel.reduce(slowest, "max").item()
         row, is_best = self.reporter.epoch(progress, seconds, measured)
-        self._judge(row)
+        self.monitor.evaluated(row, progress)
         for callback in self.callbacks:
             callback.on_epoch(row)
         progress.end_epoch(seconds, evaluation=measured.get("val_seconds") or 0.0)
@@ -189,18 +193,12 @@ class Trainer:
         if measured is None:
             return False
         row, is_best = self.reporter.evaluation(progress, measured)
-        self._judge(row)
+        self.monitor.evaluated(row, progress)
         progress.evaluated = progress.step
         self.note_seen()
         progress.evaluation_seconds += measured["val_seconds"] or 0.0
         save(best=is_best)
         return True
-
-    def _judge(self, row: Numbers) -> None:
-        """Pass the monitored metric to the schedule, and to early stopping."""
-        score, direction = row[self.update.scores.monitor], self.update.scores.direction
-        self.update.schedule.evaluated(score, direction)
-        self.settings.ending.evaluated(score, direction, self.progress)
 
     def evaluate(self) -> Numbers | None:
         """The val_ columns over the whole evaluation split; None if asked to stop meanwhile."""

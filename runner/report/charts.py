@@ -108,7 +108,8 @@ def _thin(values: Sequence[float], most: int) -> list[float]:
 
 def effects(comparison: Comparison, series: Series) -> list[Chart]:
     """A chart for each swept key that is not a backend or layout, and has several values among completed rows."""
-    rows = [row for row in comparison.completed if math.isfinite(row.measures.objective or math.nan)]
+    measured = comparison.completed if comparison.alike else []
+    rows = [row for row in measured if math.isfinite(row.measures.objective or math.nan)]
     keys = [key for key in comparison.swept if not is_layout(key) and len({row.values[key] for row in rows}) > 1]
     names = titles(comparison.swept)
     return [_effect(comparison, series, rows, key, names[key]) for key in keys]

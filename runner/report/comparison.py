@@ -11,7 +11,7 @@ from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, shortened
 from manyheads.runner.report.keys import swept_keys
-from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank
+from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank, unlike_columns, unmeasured
 from manyheads.runner.report.rows import ReportRow, make_rows
 from manyheads.runner.report.run_set import RunSet, SweepJob
 from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
@@ -33,6 +33,7 @@ class Comparison:
     """``headline``: how many jobs completed; ``notes``: differences and findings; ``reasons``: of failed jobs.
 
     ``races``: backends or layouts were swept, so speed is compared; otherwise rows are sorted by the objective.
+    ``alike``: whether all runs measured the objective by the same definition; otherwise it is not compared.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Comparison:
     reasons: list[str]
     active: bool = False  # jobs are still to run
     races: bool = True
+    alike: bool = True
 
     @property
     def completed(self) -> list[ReportRow]:
@@ -67,11 +69,16 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
     rows = make_rows(run_set, swept)
     objective = shown_objective(job.run for job in run_set.jobs)
     races = baseline is not None or compares_speed(rows, swept)
+    versions = unlike_columns(rows, objective)
     if races:
         rule = make_rule(rows, swept, baseline, strict=run_set.folder is not None)
         rows = compare_speed(rows, rule)
     rows, findings = agree(rows)
-    rows = sorted(rows, key=lambda row: row.group) if races else rank(rows, objective)
+    rows = (
+        sorted(rows, key=lambda row: row.group)
+        if races
+        else rank(rows, objective, alike=objective.column not in versions)
+    )
     speed = rule.caption if races and any(row.baseline for row in rows) else ""
     return Comparison(
         title=run_set.title,
@@ -84,6 +91,8 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
             *run_set.notes,
             *differences(rows, swept),
             *_loose(run_set, rows, swept),
+            *versions.values(),
+            *([] if races else unmeasured(rows, objective)),
             *_too_fast(rows),
             *doubts(rows, objective),
             *findings,
@@ -94,6 +103,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
         races=races,
+        alike=objective.column not in versions,
     )
 
 

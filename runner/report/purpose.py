@@ -11,11 +11,33 @@ from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.report.keys import varies
 from manyheads.runner.report.rows import ReportRow
-from manyheads.runner.report.shown_metric import ShownMetric, shown_value
+from manyheads.runner.report.shown_metric import LOSS, ShownMetric, shown_value
+from manyheads.runner.run.score_versions import unlike
+from manyheads.runner.wording import listed
 
 
-def rank(rows: Sequence[ReportRow], objective: ShownMetric) -> list[ReportRow]:
-    """The rows, best first, with the best one marked; unmeasured or incomplete ones come last."""
+def unlike_columns(rows: Sequence[ReportRow], objective: ShownMetric) -> dict[str, str]:
+    """The columns, objective or loss, that were not measured by one definition in all runs, each with a sentence."""
+    runs = {f"job {job.number}": job.run.result.get("scores") for row in rows for job in row.jobs}
+    columns = dict.fromkeys((objective.column, LOSS.column))
+    return {column: said for column in columns if (said := unlike(column, runs)) is not None}
+
+
+def unmeasured(rows: Sequence[ReportRow], objective: ShownMetric) -> list[str]:
+    """A sentence on completed rows that have no objective, if others have; else []."""
+    missing = [row.number for row in rows if row.state == "completed" and row.measures.objective is None]
+    if not missing or len(missing) == len(rows):
+        return []
+    return [f"Not ranked: {objective.column} has no value in job{'s' if len(missing) > 1 else ''} {listed(missing)}."]
+
+
+def rank(rows: Sequence[ReportRow], objective: ShownMetric, *, alike: bool = True) -> list[ReportRow]:
+    """The rows, best first, with the best one marked; unmeasured or incomplete ones come last.
+
+    ``alike``: whether their values can be compared; otherwise the order stays.
+    """
+    if not alike:
+        return list(rows)
     sign = -1 if objective.direction == "max" else 1
 
     def key(row: ReportRow) -> tuple[bool, bool, float]:

@@ -1,13 +1,14 @@
 """Builds the rows of a comparison: one per job, which combines its repeats, seeds and folds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from manyheads.runner.provenance.predicted import Outcome, outcome
 from manyheads.runner.report.keys import parsed, repeating_keys, short_label, value_of
 from manyheads.runner.report.measures import Measures, average, measure
 from manyheads.runner.report.run_set import FOLD, SEED, RunSet, SweepJob
 from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
+from manyheads.runner.run.score_versions import unlike
 
 # States of a job without a completed run, the first that applies counts.
 ORDER = ("running", "interrupted", "pruned", "failed", "skipped", "pending")
@@ -92,9 +93,20 @@ def _row(
         jobs=tuple(jobs),
         values={key: value_of(jobs[0], key) for key in keys},
         state="completed" if completed else next((state for state in ORDER if state in states), jobs[0].state),
-        measures=average([measure(job.run, metric, objective) for job in measured]),
+        measures=_averaged(measured, metric, objective),
         digest=_digest(completed),
     )
+
+
+def _averaged(jobs: list[SweepJob], metric: ShownMetric, objective: ShownMetric) -> Measures:
+    """The jobs' measurements, combined, without values of several definitions."""
+    found = average([measure(job.run, metric, objective) for job in jobs])
+    scores = {job.number: job.run.result.get("scores") for job in jobs}
+    if unlike(objective.column, scores):
+        found = replace(found, objective=None, objective_spread=None)
+    if unlike(metric.column, scores):
+        found = replace(found, metric=None, metric_spread=None, best_metric=None)
+    return found
 
 
 def _digest(completed: list[SweepJob]) -> str | None:

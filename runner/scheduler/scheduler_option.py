@@ -37,11 +37,10 @@ class PlateauOption(SchedulerOption):
 
     def check_run(self, run: RunConfig) -> None:
         """Raises ConfigurationError if there are no evaluations."""
-        monitor = run.checkpoint.monitor
-        if run.trainer.evaluate_every == 0 and not monitor.startswith("train_"):
+        if run.trainer.evaluate_every == 0:
             raise ConfigurationError.at(
                 "scheduler",
                 "plateau",
-                f": checkpoint.monitor={monitor} is never measured with trainer.evaluate_every=0. Set "
-                "that to 1, or checkpoint.monitor to train_loss.",
+                f": checkpoint.monitor={run.checkpoint.monitor} is never measured with trainer.evaluate_every=0. Set "
+                "trainer.evaluate_every=1.",
             )

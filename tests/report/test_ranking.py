@@ -112,3 +112,35 @@ def test_a_baseline_may_be_any_of_a_rows_jobs(sweep: Sweep):
         for seed in (0, 1):
             sweep.job(f"parallel={parallel}", f"seed={seed}", config={"seed": seed}, seconds=seconds)
     assert [row.speed_up for row in sweep.compared(baseline="3").rows] == [0.5, 1.0]
+
+
+def of_version(version: int | None, best: float | None) -> dict[str, object]:
+    about = {"label": "accuracy", "unit": "%", "direction": "max"} | ({} if version is None else {"version": version})
+    return scored(0.0, scores={"monitor": "val_acc1", "metrics": {"acc1": about}}) | {"best": {"val_acc1": best}}
+
+
+def test_values_of_two_definitions_are_not_ranked(sweep: Sweep):
+    for rate, version, best in ((0.1, None, 90.0), (0.2, 1, 91.0), (0.3, 2, 95.0)):
+        sweep.job(f"optimizer.lr={rate}", result=of_version(version, best))
+    comparison = sweep.compared()
+    assert [row.number for row in comparison.rows] == ["0", "1", "2"]
+    assert not any(row.is_best for row in comparison.rows)
+    assert (comparison.alike, comparison.caption) == (False, "")
+    said = (
+        "val_acc1 has several definitions: version 1 in job 0, job 1; version 2 in job 2. Its values are not compared."
+    )
+    assert said in comparison.notes
+
+
+def test_seeds_of_two_definitions_are_not_averaged(sweep: Sweep):
+    for seed, version in enumerate((1, 2)):
+        set_config(sweep.job("optimizer.lr=0.1", f"seed={seed}", result=of_version(version, 90.0)), {"seed": seed})
+    (row,) = sweep.compared().rows
+    assert (row.measures.runs, row.measures.objective, row.measures.metric) == (2, None, None)
+
+
+def test_a_row_without_the_objective_is_named(sweep: Sweep):
+    sweep.job("optimizer.lr=0.1", result=of_version(1, 90.0))
+    job = sweep.job("optimizer.lr=0.2", result={"best": None, "metrics": {}, "scores": {"monitor": "val_acc1"}})
+    (job / "epochs.csv").unlink()
+    assert "Not ranked: val_acc1 has no value in job 1." in sweep.compared().notes

@@ -45,6 +45,9 @@ class Plateau(Schedule):
         if self._bad > self._patience:
             self._factor, self._bad = max(self._least, self._factor * self._gamma), 0
 
+    def forget_best(self) -> None:
+        self._best, self._bad = None, 0
+
     def state_dict(self) -> StateDict:
         return {"factor": self._factor, "best": self._best, "bad": self._bad}
 

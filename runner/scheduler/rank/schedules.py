@@ -54,6 +54,14 @@ class Schedule:
         score: the same on every rank; direction: "max" or "min", whichever is better.
         """
 
+    @property
+    def reads_monitor(self) -> bool:
+        """Whether it depends on the monitored metric."""
+        return type(self).evaluated is not Schedule.evaluated
+
+    def forget_best(self) -> None:
+        """Forget values of the monitored metric, with which later ones cannot be compared."""
+
     def state_dict(self) -> StateDict:
         """State that does not follow from the update's number, for the checkpoint."""
         return {}

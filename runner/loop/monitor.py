@@ -1,0 +1,95 @@
+"""The monitored number: what acts on it, what becomes of it, and what is said or refused where it has no value."""
+
+from collections.abc import Callable, Sequence
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.train_settings import Ending
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.json_types import Numbers, ScoresJson
+from manyheads.runner.run.score_versions import unlike
+from manyheads.runner.scheduler.rank.schedules import Schedule
+from manyheads.runner.wording import listed
+
+
+def readers_of(run: RunConfig, schedule: Schedule) -> list[str]:
+    """What acts on the monitored number in this run, as it was set; empty if nothing does."""
+    trainer, checkpoint = run.trainer, run.checkpoint
+    acts = {
+        f"checkpoint.monitor={checkpoint.monitor}": checkpoint.monitor != "auto",
+        f"trainer.patience={trainer.patience}": trainer.patience is not None,
+        f"scheduler={run.scheduler.name}": schedule.reads_monitor,
+        "trainer.test=true": trainer.test and trainer.evaluate_every != 0 and checkpoint.every not in (0, "0"),
+    }
+    return [reader for reader, does in acts.items() if does]
+
+
+class Monitor:
+    """Passes the monitored number of each evaluation to the schedule and to early stopping.
+
+    ``readers``: what acts on it, in words; ``say``: prints a line, on rank 0.
+    """
+
+    def __init__(
+        self, scores: Scores, schedule: Schedule, ending: Ending, *, readers: Sequence[str], say: Callable[[str], None]
+    ):
+        self.scores, self.schedule, self.ending, self.readers, self.say = scores, schedule, ending, readers, say
+        self._was_said = False
+
+    def begin(self, progress: Progress, *, samples: int) -> None:
+        """Before training: with ``samples`` validation samples, and after ``progress``, which may be recorded.
+
+        Forgets a best value of another definition. Raises ConfigurationError if nothing can be measured, and something
+        acts on it.
+        """
+        if not samples and self.readers:
+            raise self._refusal("there are no validation samples", {})
+        now, column = self.scores.describe(), self.scores.monitor
+        recorded = progress.scores or (ScoresJson(monitor=column) if progress.step else now)  # an earlier release's
+        if (said := unlike(column, {"the checkpoint": recorded, "this run": now})) is not None:
+            self.say(f"{said} So the search for the best starts over.")
+        if said is not None or recorded.get("monitor") != column:
+            progress.record, progress.waited = None, 0
+            self.schedule.forget_best()
+        if said is not None:
+            progress.best = None
+        progress.scores = now
+
+    def evaluated(self, row: Numbers, progress: Progress) -> None:
+        """Receive the row of an epoch or an evaluation, the same on every rank; None for what was not measured.
+
+        Raises ConfigurationError if it was evaluated, and has no value that something acts on.
+        """
+        score, samples = row[self.scores.monitor], row.get("val_samples")
+        if score is None and samples is not None:
+            self._missing(row, samples, progress)
+        self.schedule.evaluated(score, self.scores.direction)
+        self.ending.evaluated(score, self.scores.direction, progress)
+
+    def _missing(self, row: Numbers, samples: float, progress: Progress) -> None:
+        reason = (
+            f"it cannot be computed from the model's outputs and the targets of these {samples:,.0f} validation samples"
+            if samples
+            else "no validation sample was evaluated"
+        )
+        refusal = self._refusal(reason, row)
+        if self.readers and progress.best is None:
+            raise refusal
+        if not self._was_said:
+            self.say(f"{refusal} Until then no epoch is the best, and there is no best.pt.")
+            self._was_said = True
+
+    def _refusal(self, reason: str, row: Numbers) -> ConfigurationError:
+        """The error about a monitored number without a value. ``row``: what has one can be monitored instead."""
+        monitor, known = self.scores.monitor, [name for name in self.scores.names("val") if row.get(name) is not None]
+        others = [reader for reader in self.readers if not reader.startswith("checkpoint.monitor")]
+        acts = f" {listed(others, len(others))} need{'' if len(others) > 1 else 's'} it." if others else ""
+        remedy = f"Set checkpoint.monitor={known[0]}" if known else "Set data.val_fraction=0.1"
+        remedy += f", or leave out {'them' if len(others) > 1 else others[0]}." if others else "."
+        return ConfigurationError.at(
+            "checkpoint.monitor",
+            monitor,
+            f" has no value: {reason}.{acts} {remedy}",
+            allowed=["auto", *known],
+        )

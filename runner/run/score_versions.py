@@ -1,0 +1,33 @@
+"""Versions of what is measured: values of two versions of one metric are never compared."""
+
+from collections.abc import Mapping
+
+from manyheads.runner.run.json_types import ScoresJson
+from manyheads.runner.wording import listed
+
+
+def version_of(scores: ScoresJson, column: str) -> str:
+    """The version of a column such as ``val_acc1`` in the ``scores`` of a result.json; 1 if none is recorded.
+
+    ``1`` or, if evaluations were made in another way, ``1 (evaluation 2)``.
+    """
+    split, _, name = column.partition("_")
+    metrics = scores.get("metrics") or {}
+    about = scores if name == "loss" else metrics.get(name) or {}
+    definition, evaluation = about.get("version") or 1, scores.get("evaluation") or 1
+    return f"{definition}" if evaluation == 1 or split == "train" else f"{definition} (evaluation {evaluation})"
+
+
+def unlike(column: str, runs: Mapping[str, ScoresJson | None]) -> str | None:
+    """A sentence if these runs, by name, measured a column in different versions; else None.
+
+    Runs without scores have measured nothing.
+    """
+    found: dict[str, list[str]] = {}
+    for name, scores in runs.items():
+        if scores:
+            found.setdefault(version_of(scores, column), []).append(name)
+    if len(found) < 2:
+        return None
+    told = "; ".join(f"version {version} in {listed(names)}" for version, names in sorted(found.items()))
+    return f"{column} has several definitions: {told}. Its values are not compared."

@@ -1,0 +1,123 @@
+"""A monitored number without a value is refused or reported, and never acted on silently."""
+
+import pytest
+import torch
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.monitor import Monitor, readers_of
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.train_settings import Ending
+from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.scheduler.rank.plateau import Plateau
+from manyheads.runner.scheduler.rank.schedules import Constant, Schedule
+from manyheads.runner.task.rank.task import Task
+from tests.in_process import small, train, typed
+
+NOWHERE = f"+metrics.gone._target_={__name__}.Gone"
+MONITORED = (NOWHERE, "checkpoint.monitor=val_gone")
+
+
+class Gone(Metric):
+    """A metric that has no value, whatever the data."""
+
+    def statistics(self, outputs, batch):
+        return {}
+
+    def value(self, sums):
+        return None
+
+
+class Judged(Task):
+    metrics = (Gone("gone"),)
+    monitor = "gone"
+
+
+class Listening(Schedule):
+    """A schedule of a user that acts on the monitored number."""
+
+    def evaluated(self, score, direction):
+        raise AssertionError("it has no value")
+
+
+def plateau(**keys):
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    common = {"updates_per_epoch": 1, "total_updates": 9, "gamma": 0.1, "patience": 1, "threshold": 0, "min_factor": 0}
+    return Plateau(optimizer, **common | keys)
+
+
+def monitor(readers, said, *, task=None, schedule=None):
+    ending = Ending(patience=3)
+    return Monitor(Scores(task or Judged()), schedule or plateau(), ending, readers=readers, say=said.append)
+
+
+@pytest.mark.parametrize("reader", ["trainer.patience=3", "scheduler=plateau", "trainer.test=true"])
+def test_what_acts_on_a_number_without_a_value_ends_the_run(reader):
+    row = {"val_gone": None, "val_loss": 1.0, "val_samples": 8}
+    with pytest.raises(ConfigurationError, match=r"=val_gone has no value: it cannot be computed .* these 8 ") as told:
+        monitor([reader], []).evaluated(row, Progress())
+    assert f"{reader} needs it. Set checkpoint.monitor=val_loss, or leave out {reader}." in str(told.value)
+
+
+def test_if_nothing_acts_on_it_that_is_said_once():
+    said: list[str] = []
+    watched, progress = monitor([], said), Progress()
+    watched.evaluated({"val_gone": None, "val_loss": None}, progress)  # not evaluated
+    assert not said
+    for _ in range(2):
+        watched.evaluated({"val_gone": None, "val_loss": 1.0, "val_samples": 8}, progress)
+    assert len(said) == 1
+    assert "val_gone has no value" in said[0]
+    assert "there is no best.pt" in said[0]
+
+
+def test_without_validation_samples_it_is_refused_before_training():
+    monitor([], []).begin(Progress(), samples=0)
+    with pytest.raises(ConfigurationError, match=r"val_gone has no value: there are no validation samples. trainer.pa"):
+        monitor(["trainer.patience=3"], []).begin(Progress(), samples=0)
+
+
+def test_a_best_value_of_another_definition_is_forgotten_once(monkeypatch):
+    said: list[str] = []
+    best = {"epoch": 1, "val_gone": 3.0, "val_loss": 1.0}
+    schedule = plateau()
+    schedule.evaluated(0.1, "max")
+    progress = Progress(step=4, best=best, record=3.0, waited=2)
+    monitor([], said, schedule=schedule).begin(progress, samples=8)  # of an earlier release, as version 1
+    assert (progress.best, progress.record, progress.waited, said) == (best, 3.0, 2, [])
+    monkeypatch.setattr(Gone, "version", 2)
+    monitor([], said, schedule=schedule).begin(progress, samples=8)
+    assert (progress.best, progress.record, progress.waited, schedule.state_dict()["best"]) == (None, None, 0, None)
+    assert said == [
+        "val_gone has several definitions: version 1 in the checkpoint; version 2 in this run. Its values are not "
+        "compared. So the search for the best starts over."
+    ]
+    monitor([], said).begin(progress, samples=8)
+    assert len(said) == 1
+
+
+def test_another_monitor_has_other_records():
+    progress = Progress(
+        step=4, record=0.3, waited=2, best={"epoch": 1, "val_gone": 3.0}, scores={"monitor": "val_loss"}
+    )
+    monitor([], []).begin(progress, samples=8)
+    assert (progress.record, progress.waited, progress.best) == (None, 0, {"epoch": 1, "val_gone": 3.0})
+
+
+def test_readers():
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    common = {"updates_per_epoch": 1, "total_updates": 9}
+    assert readers_of(typed(), Constant(optimizer, **common)) == []
+    run = typed("trainer.patience=2", "checkpoint.monitor=val_loss")
+    found = readers_of(run, Listening(optimizer, **common))
+    assert found == ["checkpoint.monitor=val_loss", "trainer.patience=2", "scheduler=cosine"]
+
+
+def test_a_run_is_refused_at_its_first_evaluation(tmp_path):
+    with pytest.raises(ConfigurationError, match="checkpoint.monitor=val_gone has no value"):
+        train(tmp_path, small(*MONITORED))
+
+
+def test_a_run_without_best_says_so(tmp_path, capsys):
+    train(tmp_path, small("trainer.test=true", "data.val_fraction=0.25", "checkpoint.every=0"))
+    assert "there is no best.pt: the last weights are tested" in capsys.readouterr().out
