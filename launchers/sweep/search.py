@@ -5,6 +5,7 @@ ended. So it continues as if it had not been interrupted, and there is no second
 """
 
 import logging
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume_sweep import finish
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
-from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, not_allowed
+from manyheads.runner.report.load_run import read_columns
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.json_types import ScoresJson
+from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.score_versions import unlike, version_of
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -45,6 +49,7 @@ class Search:
         self._space, self._fixed = create_params_from_overrides([*params, *arguments])
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
         self._monitor, self._direction = "", str(self._own.direction)
+        self._measured: dict[str, tuple[str, ScoresJson]] = {}  # by version, the first trial and what it measured
         self._trials: list[FrozenTrial] = []
         self._check()
 
@@ -87,6 +92,10 @@ class Search:
             raise ConfigurationError.at(
                 "hydra.sweeper.direction", self._direction, f" is not allowed. Allowed: {allowed}."
             )
+        for key in ("n_trials", "n_jobs"):
+            value = self._own[key]
+            if not (type(value) is int and value > 0):
+                raise not_allowed(f"hydra.sweeper.{key}", value, "an integer of at least 1")
         if not self._space:
             raise ConfigurationError(
                 "a search has nothing to vary. Give it a space, such as optimizer.lr=interval(0.001,0.1)."
@@ -118,19 +127,37 @@ class Search:
     def _learn(self, batch: range) -> None:
         """Learn the monitored metric and its better direction from the first completed job.
 
-        Raises ConfigurationError if there is a trial with an objective, and no direction for it.
+        Raises ConfigurationError if there is a trial with an objective, and no direction for it, and for a trial whose
+        values cannot be compared with those of others.
         """
         planned = jobs(self._ledger)
         first = [entries[0] for number in batch if (entries := planned.get(number))]
         completed = [entry for entry in first if entry.state == "completed"]
-        for folder in (RunFolder(self._ledger.sweep / entry.folder) for entry in completed if not self._monitor):
+        for entry in completed:
+            folder = RunFolder(self._ledger.sweep / entry.folder)
             if scores := (folder.read_result() or {}).get("scores"):
-                self._monitor = scores["monitor"]
+                self._monitor = self._monitor or scores["monitor"]
                 if self._direction == "auto":
                     self._direction = DIRECTIONS.get(scores["direction"], "auto")
+                self._refuse_unmeasured(entry, scores, folder)
         if completed and self._direction == "auto":
             rest = f": trial {completed[0].job} has no result that says whether larger is better. Set it to minimize or"
             raise ConfigurationError.at("hydra.sweeper.direction", "auto", f"{rest} maximize.")
+
+    def _refuse_unmeasured(self, entry: Entry, scores: ScoresJson, folder: RunFolder) -> None:
+        """Raises ConfigurationError for a completed trial without a value, or with one of another definition."""
+        version = version_of(scores, self._monitor)
+        self._measured.setdefault(version, (f"trial {entry.job}", scores))
+        if said := unlike(self._monitor, dict(self._measured.values())):
+            raise ConfigurationError(f"{said} Start a new search, in another folder.", key="hydra.sweep.dir")
+        if entry.objective is None:
+            rest = f" has no value in trial {entry.job}, so trials cannot be compared. Set it to another metric."
+            raise ConfigurationError.at("checkpoint.monitor", self._monitor, rest)
+        known = [name for name, values in read_columns(folder.epochs).items() if any(map(math.isfinite, values))]
+        if self._prunes and self._column not in (LOSS, *known):
+            allowed = ", ".join(("auto", LOSS, *known))
+            rest = f" has no value in trial {entry.job}. Allowed: {allowed}."
+            raise ConfigurationError.at("hydra.sweeper.prune_by", self._own.prune_by, rest)
 
     @property
     def _column(self) -> str:

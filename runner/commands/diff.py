@@ -20,6 +20,7 @@ from manyheads.runner.report.load_run import Run, load_run
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_types import Numbers, ProvenanceJson, right
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.score_versions import version_of
 
 HELP = "show what differs between two runs: config, code, machine, results"
 
@@ -106,6 +107,14 @@ def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
         yield from _row(name, before.result.get(name), after.result.get(name))
     first, second = ({**(run.result.get("metrics") or {}), **_best(run)} for run in (before, after))
     for key in dict.fromkeys((*first, *second)):
+        column = key.removeprefix("best ")
+        versions = [version_of(run.result.get("scores") or {}, column) for run in (before, after)]
+        if versions[0] != versions[1]:  # not the same number, so that equal values do not agree
+            texts = [
+                f"{_text(values.get(key))}, version {of}" for values, of in zip((first, second), versions, strict=True)
+            ]
+            yield DifferenceRow(f"{key} (not comparable)", *texts)
+            continue
         yield from _row(key, first.get(key), second.get(key))
     for name in ("samples_per_second", "train_seconds", "weights_sha256"):
         yield from _row(name, before.result.get(name), after.result.get(name))

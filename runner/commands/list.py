@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from manyheads.runner.commands.runs.find import OUTPUTS
 from manyheads.runner.commands.runs.run_summary import STATUSES, Summary, summaries
-from manyheads.runner.commands.runs.select import ordered, selected
+from manyheads.runner.commands.runs.select import ordered, selected, unlike_metrics
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine.console import Console
 from manyheads.runner.run.answer import Answer
@@ -67,10 +67,13 @@ class RunList(Answer):
     found: Annotated[int, "runs below the folders, matching or not"]
     filters: list[str]
     folders: list[str]
+    notes: Annotated[list[str], "on metrics that were measured by several definitions"] = field(default_factory=list)
 
     def show(self) -> None:
         if self.runs:
             show([TITLES, *map(line, self.runs)])
+            for note in self.notes:
+                print(printable(note))
             return
         of = f" of {self.found} matches {' '.join(map(printable, self.filters))}" if self.filters and self.found else ""
         print(f"no run{of or ' below ' + ', '.join(map(printable, self.folders))}")
@@ -105,7 +108,8 @@ def list_runs(words: Sequence[str], *, sort: str | None = None) -> RunList:
             found[run.folder.path] = run
             work.advance()
     runs = ordered(selected([*found.values()], filters), sort)
-    return RunList([*map(ListedRun.of, runs)], len(found), filters, [*map(str, folders)])
+    notes = unlike_metrics(runs, sort)
+    return RunList([*map(ListedRun.of, runs)], len(found), filters, [*map(str, folders)], notes)
 
 
 def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:

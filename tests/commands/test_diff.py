@@ -46,3 +46,12 @@ def test_what_others_wrote_is_data(tmp_path, capsys, provenance):
     out = capsys.readouterr().out
     assert "notes" in out
     assert "\x1b" not in out
+
+
+def test_values_of_two_definitions_are_not_comparable(tmp_path):
+    folders = [write_run(tmp_path / name) for name in "ab"]
+    result = folders[1].read_result()
+    result["scores"]["metrics"]["acc1"]["version"] = 2
+    folders[1].write_json(folders[1].result, result)
+    row, *_ = [each for each in difference(*map(str, folders)).results if each.what.startswith("val_")]
+    assert (row.what, row.first, row.second) == ("val_acc1 (not comparable)", "90, version 1", "90, version 2")

@@ -161,3 +161,13 @@ def test_a_thousand_runs_are_listed_at_the_speed_of_reading_their_files(outputs,
     allowed = 25 * min(plain() for _ in range(3))
     assert min(listing() for _ in range(3)) < allowed
     assert capsys.readouterr().out.count("\n") == 3 * (count + 1)
+
+
+def test_values_of_two_definitions_are_not_ranked(tmp_path):
+    folders = [write_run(tmp_path / f"{acc}", acc=acc) for acc in (95.0, 90.0, 80.0)]
+    result = folders[2].read_result()
+    result["scores"]["metrics"]["acc1"]["version"] = 2
+    folders[2].write_json(folders[2].result, result)
+    found = list_runs([str(tmp_path)], sort="val_acc1")
+    assert [run.value for run in found.runs] == [80.0, 95.0, 90.0]
+    assert [note.partition(":")[0] for note in found.notes] == ["val_acc1 has several definitions"]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from rich.text import Text
 
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.reproduce.recorded import Past, read_past
+from manyheads.runner.commands.reproduce.recorded import Past, read_past, unlike_scores
 from manyheads.runner.commands.reproduce.rerun import (
     Rerun,
     SecondRepetition,
@@ -136,6 +136,8 @@ def _checked(changed: PastConfig) -> RunConfig:
 
 def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> ReproductionVerdict:
     now = load_run(folder.path)
+    for note in unlike_scores(past.result, now.result).values():
+        print(note)
 
     def weights() -> ComparedValue | None:
         with working("comparing the weights"):

@@ -18,6 +18,7 @@ from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.score_versions import unlike
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[ComparedVa
     resumed: whether the new run resumed from a checkpoint of the recorded one, so that its first row may cover fewer
     updates.
     """
-    found = [*_of_steps(recorded.steps, now.steps, resumed), *_of_epochs(recorded, now.epochs)]
+    found = [*_of_steps(recorded, now, resumed), *_of_epochs(recorded, now)]
     measured = [pair for pair in found if not (math.isnan(pair.recorded) and math.isnan(pair.now))]
     return sorted(measured, key=lambda pair: pair.step)
 
@@ -116,12 +117,20 @@ def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[ComparedVa
 def evaluated(recorded: ResultJson, now: ResultJson) -> list[ComparedValue]:
     """The evaluation metrics in two runs' result.json."""
     found, samples = [], float(recorded["metrics"].get("val_samples") or math.nan)
-    for name in filter(is_score, recorded["metrics"]):
+    others = unlike_scores(recorded, now)
+    for name in (name for name in recorded["metrics"] if is_score(name) and name not in others):
         a, b = (content["metrics"].get(name) for content in (recorded, now))
         if a is not None and b is not None:
             compare = _comparison(samples if is_share(name, recorded) else None)
             found.append(ComparedValue(name, recorded["steps"], a, b, compare(a, b, 0.0)))
     return found
+
+
+def unlike_scores(recorded: ResultJson, now: ResultJson) -> dict[str, str]:
+    """The losses and metrics that the two runs measured by different definitions, each with a sentence."""
+    runs = {"the recorded run": recorded.get("scores") or {"version": 1}, "the repetition": now.get("scores")}
+    columns = [name for name in recorded.get("metrics") or {} if is_score(name) or name == "train_loss"]
+    return {name: said for name in columns if (said := unlike(name, runs)) is not None}
 
 
 def is_score(column: str) -> bool:
@@ -134,25 +143,29 @@ def farthest(found: Iterable[ComparedValue]) -> ComparedValue | None:
     return max(found, key=lambda pair: pair.relative, default=None)
 
 
-def _of_steps(recorded: Columns, now: Columns, resumed: bool) -> list[ComparedValue]:
+def _of_steps(past: Past, run: Run, resumed: bool) -> list[ComparedValue]:
     """Pairs from rows of steps.csv that cover the same updates: a row has means over those since the row before."""
+    recorded, now = past.steps, run.steps
     before, previous = _predecessors(recorded), _predecessors(now)
+    has_other_loss = "train_loss" in unlike_scores(past.result, run.result)
     alike = {
         step
         for step in previous
         if step in before and (previous[step] == before[step] or (resumed and previous[step] is None))
     }
-    return [pair for name in STEP_VALUES for pair in paired(name, recorded, now, steps=alike)]
+    names = [name for name in STEP_VALUES if name != "loss" or not has_other_loss]
+    return [pair for name in names for pair in paired(name, recorded, now, steps=alike)]
 
 
-def _of_epochs(recorded: Past, now: Columns) -> list[ComparedValue]:
+def _of_epochs(recorded: Past, now: Run) -> list[ComparedValue]:
     """Pairs from rows of epochs.csv that end at the same step."""
     table = recorded.epochs
     samples = min(table.get("val_samples", []), default=math.nan)
     pairs: list[ComparedValue] = []
-    for name in ("train_loss", *filter(is_score, table)):
+    others = unlike_scores(recorded.result, now.result)
+    for name in (name for name in ("train_loss", *filter(is_score, table)) if name not in others):
         compare = _comparison(samples if is_share(name, recorded.result) else None)
-        pairs += paired(name, table, now, compare=compare)
+        pairs += paired(name, table, now.epochs, compare=compare)
     return pairs
 
 

@@ -8,6 +8,7 @@ from manyheads.runner.commands.runs.run_summary import STATUSES, Summary
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
 from manyheads.runner.report.keys import text_of
+from manyheads.runner.run.score_versions import unlike, version_of
 
 COLUMNS: dict[str, Callable[[Summary], Any]] = {
     "folder": lambda run: str(run.folder.path),
@@ -40,13 +41,17 @@ def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
 def ordered(runs: Sequence[Summary], by: str | None) -> list[Summary]:
     """The runs ordered ``by`` a metric, the best first, or a column or a config key; by default the newest first.
 
-    Runs without a value come last. Raises ConfigurationError if no run has one.
+    Runs without a value come last, and values of an older definition after those of a newer one. Raises
+    ConfigurationError if no run has one.
     """
     by = by or "started"
     if by in COLUMNS:
         values = [COLUMNS[by](run) for run in runs]
     elif any(by in (run.result.get("metrics") or {}) for run in runs):
-        values = [_signed(run, by) for run in runs]
+        versions = {run.folder.path: version_of(run.result.get("scores") or {}, by) for run in runs}
+        ranked = sorted(runs, key=lambda run: _rank(_signed(run, by)))
+        newest_first = sorted(ranked, key=lambda run: versions[run.folder.path], reverse=True)
+        return sorted(newest_first, key=lambda run: _signed(run, by) is None)
     else:
         values = [run.value(by) for run in runs]
         if runs and all(value is None for value in values):
@@ -57,6 +62,13 @@ def ordered(runs: Sequence[Summary], by: str | None) -> list[Summary]:
             )
     pairs = sorted(zip(values, runs, strict=True), key=lambda pair: _rank(pair[0]))
     return [run for _, run in pairs]
+
+
+def unlike_metrics(runs: Sequence[Summary], by: str | None) -> list[str]:
+    """A sentence on each metric that these runs are judged or ordered ``by``, and measured by several definitions."""
+    scores = {str(run.folder): run.result.get("scores") for run in runs if run.result.get("metrics")}
+    columns = dict.fromkeys([*(run.metric.column for run in runs), *([by] if by else [])])
+    return [said for column in columns if (said := unlike(column, scores)) is not None]
 
 
 def _pair(text: str) -> tuple[str, str]:

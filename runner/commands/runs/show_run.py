@@ -24,6 +24,7 @@ from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.score_versions import version_of
 from manyheads.runner.run.slow_ranks import slow_in_words
 from manyheads.runner.wording import duration, size_in_words
 
@@ -186,13 +187,23 @@ def _origin(run: Summary, provenance: ProvenanceJson) -> Entries:
 def _metrics(result: ResultJson) -> Entries:
     for name, measured in (("best", result.get("best")), ("last", result.get("metrics"))):
         if measured:
-            yield name, "  ".join(f"{key} {value:.6g}" for key, value in measured.items() if value is not None)
+            shown = {key: value for key, value in measured.items() if value is not None}
+            yield name, "  ".join(f"{key} {value:.6g}{_version(result, key)}" for key, value in shown.items())
     if result.get("samples_per_second"):
         yield "speed", f"{result['samples_per_second']:,.0f} samples/s"
     if slow := result.get("slow_ranks"):
         yield "slow", slow_in_words(slow)
     if result.get("weights_sha256"):
         yield "weights", f"sha256 {result['weights_sha256']}"
+
+
+def _version(result: ResultJson, column: str) -> str:
+    """The version of a column's definition, in brackets, unless it is the first."""
+    version = version_of(result.get("scores") or {}, column)
+    is_measured = column.endswith("_loss") or column.partition("_")[2] in (result.get("scores") or {}).get(
+        "metrics", {}
+    )
+    return "" if version == "1" or not is_measured else f" (version {version})"
 
 
 def _predicted(found: Outcome | None) -> Entries:

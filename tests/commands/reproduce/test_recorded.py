@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.commands.reproduce.recorded import farthest, pairs, read_past
+from manyheads.runner.commands.reproduce.recorded import farthest, pairs, read_past, unlike_scores
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.provenance.provenance import FORMAT
 from manyheads.runner.report.rounding import departure, is_early
@@ -154,3 +154,16 @@ def test_when_rounding_could_not_have_done_it(step, relative, since, early):
     pair = next(p for p in found if p.step == step and p.what == "loss")
     pair = pair.__class__(**{**vars(pair), "relative": relative, "row": min(pair.row, 4)})
     assert is_early(pair, tolerance=1e-3, since=since) == early
+
+
+def test_values_of_another_definition_are_not_compared():
+    first, second = (tables([2.0], val_loss=[1.0], val_acc1=[acc], step=[10.0]) for acc in (50.0, 60.0))
+    for run, version in ((first, 1), (second, 2)):
+        run.result["metrics"] = {"val_acc1": 50.0, "val_samples": 100}
+        run.result["scores"] = {"metrics": {"acc1": {"version": version}}}
+    assert "val_acc1" not in {pair.what for pair in pairs(first, second)}
+    assert unlike_scores(first.result, second.result)["val_acc1"] == (
+        "val_acc1 has several definitions: version 1 in the recorded run; version 2 in the repetition. Its values are "
+        "not compared."
+    )
+    assert "val_acc1" in {pair.what for pair in pairs(first, first)}

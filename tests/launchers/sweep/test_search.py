@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -333,3 +334,51 @@ def test_a_direction_that_is_not_recorded_is_not_guessed(searched, monkeypatch):
     monkeypatch.setattr(RunFolder, "read_result", lambda self: {"scores": {}})
     with pytest.raises(ConfigurationError, match=r"direction=auto: trial 0 has no result that says whether larger"):
         searched("unknown", "median", n_jobs=1, fate={}, looks=lambda job, epoch: True)
+
+
+def _trial(sweep: Path, objective: float | None, version: int) -> Entry:
+    folder, entry = RunFolder(sweep / "0"), Entry(0, "0", ["optimizer.lr=0.1"])
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.epochs.write_text("epoch,step,val_acc1\n1,10,\n")
+    scores = {"monitor": "val_acc1", "direction": "max", "metrics": {"acc1": {"version": version}}}
+    folder.write_json(folder.result, {"status": "completed", "scores": scores})
+    return entry.now("completed", objective=objective)
+
+
+@pytest.mark.parametrize(
+    ("trials", "message"),
+    [
+        ([(None, 1)], "checkpoint.monitor=val_acc1 has no value in trial 0"),
+        ([(90.0, 1)], r"hydra.sweeper.prune_by=auto has no value in trial 0. Allowed: auto, loss, epoch, step"),
+        ([(90.0, 1), (91.0, 2)], "val_acc1 has several definitions: version 1 in trial 0; version 2 in trial 1"),
+    ],
+)
+def test_trials_that_cannot_be_compared_end_the_search(optuna, tmp_path, trials, message):
+    sweeper = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "pruner": PRUNERS["median"], "direction": "auto"}
+    sweeper |= {"prune_by": "auto", "n_trials": 2, "n_jobs": 1, "params": {"optimizer.lr": "interval(0.0,1.0)"}}
+    if len(trials) > 1:
+        sweeper["pruner"] = {"_target_": "optuna.pruners.NopPruner"}
+    config = OmegaConf.create({"hydra": {"sweeper": sweeper, "sweep": {"dir": str(tmp_path)}, "launcher": {}}})
+    search = Search(config, Trained(Ledger(tmp_path), {}, lambda *_: True), [])
+    search._monitor = "val_acc1"
+
+    def learn(number: int, objective: float | None, version: int) -> None:
+        entry, folder = replace(_trial(tmp_path, objective, version), job=number), RunFolder(tmp_path / "0")
+        search._refuse_unmeasured(entry, folder.read_result()["scores"], folder)
+
+    *compared, last = enumerate(trials)
+    for number, trial in compared:
+        learn(number, *trial)
+    with pytest.raises(ConfigurationError, match=message):
+        learn(last[0], *last[1])
+
+
+@pytest.mark.parametrize(("key", "value"), [("n_trials", 0), ("n_trials", -1), ("n_jobs", 0)])
+def test_a_search_without_trials_is_refused(optuna, tmp_path, key, value):
+    sweeper = {"sampler": {"_target_": "optuna.samplers.TPESampler"}, "pruner": PRUNERS["median"], "direction": "auto"}
+    sweeper |= {"prune_by": "auto", "n_trials": 2, "n_jobs": 1, "params": {"optimizer.lr": "interval(0.0,1.0)"}}
+    hydra = {"sweeper": sweeper | {key: value}, "sweep": {"dir": str(tmp_path)}, "launcher": {}}
+    with pytest.raises(
+        ConfigurationError, match=rf"hydra.sweeper.{key}={value} is not allowed. Allowed: an integer of"
+    ):
+        Search(OmegaConf.create({"hydra": hydra}), Trained(Ledger(tmp_path), {}, lambda *_: True), [])
