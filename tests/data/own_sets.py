@@ -3,7 +3,8 @@
 import multiprocessing
 
 import torch
-from torch.utils.data import Dataset
+from PIL import Image
+from torch.utils.data import Dataset, IterableDataset, default_collate
 
 
 class Rows(Dataset):
@@ -38,3 +39,43 @@ class Pooled(Rows):
         super().__init__(split, samples)
         with multiprocessing.get_context("fork").Pool(2) as pool:
             self.y = torch.tensor(pool.map(int, self.y.tolist()))
+
+
+class Formed(Rows):
+    """Samples of a ``form`` that is no pair of a tensor and a class number, or of which some are not."""
+
+    def __init__(self, split: str, form: str, samples: int = 64):
+        super().__init__(split, samples)
+        self.form = form
+
+    def __getitem__(self, index: int):
+        x, y = super().__getitem__(index)
+        return {
+            "none": None if index == 5 else (x, y),
+            "dict": {"x": x, "labels": y},
+            "alone": x,
+            "pil": (Image.new("L", (8, 8)), y),
+            "unequal": (x[: 8 - index % 2], y),
+            "types": (x, y if index % 2 else None),
+            "object": (x, object()),
+            "keys": {"x": x, str(index): y},
+        }[self.form]
+
+
+class Filtered(Rows):
+    """Every fifth sample is left out by its ``collate_fn``."""
+
+    def __getitem__(self, index: int):
+        return *super().__getitem__(index), index
+
+    @staticmethod
+    def collate_fn(samples: list):
+        return default_collate([each for each in samples if each[2] % 5])
+
+
+class Stream(IterableDataset):
+    def __init__(self, split: str):
+        self.rows = Rows(split)
+
+    def __iter__(self):
+        return iter(self.rows)

@@ -157,7 +157,7 @@ class Failing(Noise):
 
 
 def test_an_error_of_the_data_set_is_raised_with_its_traceback(load):
-    with pytest.raises(LookupError, match=r"(?s)in loader process 0.*in __getitem__.*no such sample"):
+    with pytest.raises(LookupError, match=r"(?s)in loader process 0: no such sample.*in __getitem__.*no such sample"):
         everything(load(Failing(split="train"), batch_size=4, num_workers=1).epoch(0))
 
 

@@ -1,5 +1,6 @@
 """Turns a request into a batch in host memory, in a loader process or in the rank itself."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from manyheads.runner.data.keys import alternating_keys, copy_keys, sample_keys
 from manyheads.runner.data.rank.mixing import Mix, Partners
 from manyheads.runner.data.rank.rng import GENERATORS, restored, seed_sample
 from manyheads.runner.data.rank.sampler import BatchIndices
+from manyheads.runner.data.rank.unfit_samples import is_filtered, is_none, not_stacked
 from manyheads.runner.data.samples import CorruptSample, Dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
@@ -85,6 +87,7 @@ class BatchDataset:
         self.uses_keys = getattr(dataset, "uses_keys", True) or not hasattr(dataset, "batch")
         self.generators = getattr(dataset, "draws_from", GENERATORS)
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
+        self.is_stacked = self.collate is default_collate
 
     def __getitem__(self, request: BatchIndices) -> Batch | ConfigurationError:
         """The batch for a request; a configuration error is returned, since raising it in a loader would garble it."""
@@ -128,23 +131,41 @@ class BatchDataset:
                 ids.append(index)
         if not samples and self.fill:
             sample = self._next_good(int(request.indices[-1]), request.epoch, "the only sample")
-            return Batch(self.collate([sample]), 0, 0.0, corrupt)
+            return Batch(self._collated([sample], request.indices[-1:]), 0, 0.0, corrupt)
         if not samples:
             return Batch(None, 0, 0.0, corrupt)
         count = min(request.count, len(samples))
-        batch = self._batch(request, self.collate(samples), count, np.array(ids))
+        batch = self._batch(request, self._collated(samples, ids), count, np.array(ids))
         batch.corrupt = corrupt
         return batch
+
+    def _collated(self, samples: list[Any], ids: Sequence[int]) -> Any:
+        """The samples as a batch. Raises ConfigurationError for what cannot be stacked, and for samples left out."""
+        if self.is_stacked:
+            try:
+                return self.collate(samples)
+            except (RuntimeError, TypeError, ValueError, KeyError) as error:
+                raise not_stacked(samples, ids, error) from error
+        content = self.collate(samples)
+        if (filtered := is_filtered(self.collate, content, ids)) is not None:
+            raise filtered
+        return content
 
     def _batch(self, request: BatchIndices, content: Any, count: int, ids: np.ndarray) -> Batch:
         return Batch(content, count, request.weight, ids=ids, epoch=request.epoch, mix=request.mix)
 
     def _read(self, index: int, key: int, corrupt: list[Unreadable]) -> Any | None:
         seed_sample(key, self.generators)
+        path = f"sample {index}"
         try:
-            return self.dataset[index]
+            if (sample := self.dataset[index]) is not None:
+                return sample
+            if self.on_corrupt == "error":
+                raise is_none(self.dataset, index)
+            corrupt.append(Unreadable(index, path, "it is None"))
+            return None
         except (CorruptSample, OSError) as error:
-            path = getattr(error, "path", f"sample {index}")
+            path = getattr(error, "path", path)
             reason = getattr(error, "reason", error)
             if self.on_corrupt == "error":
                 raise ConfigurationError(

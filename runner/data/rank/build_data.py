@@ -3,6 +3,8 @@
 import inspect
 from typing import Any, NamedTuple
 
+from torch.utils.data import IterableDataset
+
 from manyheads.runner.data.custom import Custom
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.global_batches import GlobalBatches
@@ -47,6 +49,7 @@ def build_data(option: DataOption) -> Data:
         try:
             splits = ("train", "val") if option.partition is None else ("train",)
             data: Data = call("data", option.target, Custom, kind, splits, **options)
+            _refuse_stream(option.target, data.split(train=True))
         except FileNotFoundError as error:
             raise ConfigurationError(_missing(option.target, error)) from error
     else:
@@ -54,6 +57,19 @@ def build_data(option: DataOption) -> Data:
         data = call("data", option.target, kind, **options, **named)
     data.without_classes = option.without_classes
     return data
+
+
+def _refuse_stream(target: str, samples: Any) -> None:
+    """Raises ConfigurationError for samples that have no numbers."""
+    if isinstance(samples, IterableDataset) or not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__")):
+        kind = "an IterableDataset" if isinstance(samples, IterableDataset) else f"a {type(samples).__name__}"
+        raise ConfigurationError.at(
+            "data._target_",
+            target,
+            f" gives {kind}, whose samples have no numbers by which ranks divide, shuffle and resume them. Give the "
+            "class __len__ and __getitem__; files that are read in sequence can be data=tar, data=parquet or "
+            "data=tokens.",
+        )
 
 
 def check_custom(option: DataOption) -> None:

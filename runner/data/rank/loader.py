@@ -12,6 +12,7 @@ from manyheads.runner.data.rank.input_transform import InputTransform, unless_im
 from manyheads.runner.data.rank.mixing import mixed
 from manyheads.runner.data.rank.prefetch import pinned, prefetch
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
+from manyheads.runner.data.rank.unfit_samples import refuse_unordered
 from manyheads.runner.data.rank.workers import Workers
 from manyheads.runner.data.read_ahead import read_ahead
 from manyheads.runner.errors import ConfigurationError
@@ -111,6 +112,8 @@ class Loader:
     def _enter(self, batch: Batch) -> Batch:
         if batch.content is None:
             return batch
+        if not self._is_checked:
+            refuse_unordered(self.task, batch.content)
         batch.content = self.task.converted(batch.content)
         if batch.count:
             batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))

@@ -33,7 +33,8 @@ class Transformed(DatasetWrapper):
         self.draws_from = ("torch", *own) if all(map(_draws_from_torch, transforms)) else GENERATORS
 
     def __getitem__(self, index: int) -> Any:
-        sample = self.dataset[index]
+        if (sample := self.dataset[index]) is None:
+            return None
         keys: Any = [*sample] if isinstance(sample, Mapping) else range(len(sample))
         images = (k for k in keys if _size(sample[k]) is not None)
         key = next(images, keys[0]) if isinstance(sample, Mapping) else 0

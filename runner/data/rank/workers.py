@@ -173,9 +173,10 @@ def _work(number: int, batches: BatchDataset, channel: Connection) -> None:
             batches.collate = filling.collate
         try:
             content = filling.pack(batches[pickle.loads(request)])
-        except Exception:
+        except Exception as error:
             filling = Filling(None)
-            content = filling.pack(ExceptionWrapper(where=f"in loader process {number}"))
+            cause = str(error).partition("\n")[0].rstrip(".")  # first, since the last line printed has no other
+            content = filling.pack(ExceptionWrapper(where=f"in loader process {number}: {cause}"))
         needs, handle = filling.needs + len(content), None
         if chosen not in slots or slots[chosen].size < needs:
             size = math.ceil(needs * HEADROOM / mmap.PAGESIZE) * mmap.PAGESIZE
