@@ -9,6 +9,7 @@ from torch import Tensor
 
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.reduction import refuse_other_reduction
 from manyheads.runner.metrics.metric import Collected, Metric
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.json_types import Numbers, ScoresJson
@@ -61,8 +62,9 @@ class Scores:
     """
 
     def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto", evaluation: int = 1):
-        self.task, self.is_mean, self.evaluation = task, task.reduction == "mean", evaluation
+        self.task, self.is_mean, self.evaluation = task, task.reduction != "sum", evaluation
         self.unchecked = True  # whether the next batch is the first of training or of an evaluation
+        self.proves_reduction = False  # whether what the loss returns is compared with what the task declares
         self.metrics = [*task.metrics, *added]
         self.collected = [metric for metric in self.metrics if isinstance(metric, Collected)]
         # Full names of each metric's statistics: a task's metrics share them; added ones share them if they are alike.
@@ -97,6 +99,9 @@ class Scores:
         if self.unchecked:
             self.unchecked = False
             self.task.check(outputs, batch.content, batch.own_ids.tolist())
+            if self.proves_reduction and batch.count and batch.partners is None:
+                self.proves_reduction = False
+                refuse_other_reduction(self.task, outputs, batch.content)
         if (partners := batch.partners) is None:
             return self.task.loss(outputs, batch.content)
         return self.task.mixed_loss(outputs, batch.content, partners.content, partners.share)
@@ -104,8 +109,15 @@ class Scores:
     def passed(self, loss: Tensor, outputs: Any, batch: Batch) -> ForwardResult:
         """The results of a forward pass. Raises ConfigurationError for a loss that is not a single number."""
         if loss.ndim:
-            what = f"a tensor of shape {tuple(loss.shape)} where a single number is needed"
-            raise ConfigurationError(f"loss: {what}. Set loss.reduction=mean.", key="loss")
+            remedy = "Set loss.reduction=mean."
+            if not hasattr(self.task, "criterion"):
+                owner = type(self.task).__name__
+                is_inside = self.task.inputs(batch.content) is batch.content
+                owner = "the model" if is_inside else f"{owner}.loss"
+                remedy = f"Let {owner} return the sum over the batch, or the mean, as its reduction declares."
+            raise ConfigurationError(
+                f"loss: a tensor of shape {tuple(loss.shape)} where a single number is needed. {remedy}", key="loss"
+            )
         observed = self.observe(outputs, batch.content) if batch.count else None
         scale = batch.counted if self.is_mean else 1
         if not batch.counted:  # a mean over nothing is not a number

@@ -85,6 +85,7 @@ class Session:
         trainer = self.trainer
         # What the model draws, as for dropout, differs between ranks that have different samples.
         seed_everything(seed + 1 + self.parallel.data_rank)
+        self.update.scores.proves_reduction = state is None
         self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
         forget_peaks(self.parallel.devices())  # those from choosing algorithms
         if state is not None:

@@ -128,7 +128,8 @@ def _of_parts(outcome: ParityOutcome) -> str:
     return (
         f"what the task {name} computes depends on how a batch is split. It may weight samples, skip some, or "
         "average over tokens: let the task's count(batch) return what it averages over, or divide by the number of "
-        "samples."
+        "samples. A loss that compares samples with one another, or divides sums over the batch, as contrastive and "
+        "dice losses do, always depends on that."
     )
 
 

@@ -14,7 +14,7 @@ from manyheads.runner.task.task_option import TaskOption
 if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
 
-REDUCTIONS = ("sum", "mean")
+REDUCTIONS = ("sum", "mean", "batch")
 
 
 def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothing: float) -> Task:
@@ -33,7 +33,7 @@ def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothi
         raise ConfigurationError.at("task._target_", target, " is not a manyheads Task. Derive the class from it.")
     if task.reduction not in REDUCTIONS:
         raise ConfigurationError.at(
-            "task._target_", target, f": its reduction is {task.reduction!r}. Allowed: sum, mean."
+            "task._target_", target, f": its reduction is {task.reduction!r}. Allowed: {', '.join(REDUCTIONS)}."
         )
     return task
 

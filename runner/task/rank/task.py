@@ -17,7 +17,8 @@ class Task(nn.Module):
     A batch is whatever the data set's collation returns: tensors in tuples, lists, dicts or data classes, nested as you
     like. All its tensors are on the device when a task sees it, except in ``count``, which is called earlier.
 
-    ``reduction``: whether ``loss`` returns the sum over what ``count`` counts, or the mean. ``metrics``: what is
+    ``reduction``: whether ``loss`` returns the "sum" over what ``count`` counts, the "mean", or a number of the whole
+    "batch", such as a contrastive or dice loss, which is treated as a mean. ``metrics``: what is
     measured, the first of which is shown during training; ``monitor``: the name of the one that selects the best
     checkpoint, or "loss". ``outputs``: "logits" if the model returns one per class, for later use of the trained model.
     ``counts_tokens``: whether ``count`` counts tokens, so that the speed is shown in tokens per second. ``version``: of
