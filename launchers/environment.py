@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import warn
-from manyheads.runner.machine.user_folders import can_write, user_folder
+from manyheads.runner.machine.user_folders import can_write, close_parents, others_may_write, user_folder
 from manyheads.runner.run import scratch
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
@@ -50,12 +50,23 @@ def folders() -> dict[str, str]:
         warn(f"you have no home folder; libraries keep their settings and caches in {home} until this command ends")
     named = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     compiled = named or (str(cache / "manyheads" / "torchinductor") if cache else None)
-    if compiled is None or not can_write(Path(compiled)):
+    if compiled is None or (why := _unusable(Path(compiled), is_named=bool(named))) is not None:
         fresh = fresh_folder("torchinductor")
         if compiled is not None:
-            warn(f"{compiled} can't be written; torch keeps compiled code in {fresh} until this command ends")
+            warn(f"{compiled} {why}; torch keeps compiled code in {fresh} until this command ends")
         compiled = fresh
     return {**({} if os.environ.get("HOME") == home else {"HOME": home}), "TORCHINDUCTOR_CACHE_DIR": compiled}
+
+
+def _unusable(compiled: Path, *, is_named: bool) -> str | None:
+    """Why compiled code cannot be kept in a folder; one that the user names may be anybody's."""
+    if not can_write(compiled):
+        return "can't be written"
+    if is_named:
+        return None
+    close_parents(compiled)
+    others = next((each for each in (compiled, compiled.parent) if others_may_write(each)), None)
+    return None if others is None else f"may hold others' code, since they may write to {others}: remove it"
 
 
 def fresh_folder(name: str) -> str:

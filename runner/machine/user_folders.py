@@ -13,6 +13,7 @@ from typing import Literal
 from manyheads.runner.errors import ConfigurationError, warn
 
 STATE = "MANYHEADS_STATE"
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def user_folder(kind: Literal["cache", "config", "state"]) -> Path | None:
@@ -43,7 +44,9 @@ def state_folder() -> Path | None:
     folder = Path(named) if named else base / "manyheads"  # type: ignore[operator, arg-type]
     if not folder.is_absolute():
         raise ConfigurationError.at(STATE, named, " is not allowed. Allowed: an absolute path.")
-    if not _others_may_write(folder):
+    if not named:
+        close_parents(folder)
+    if not others_may_write(folder):
         return folder
     if named:
         remedy = "Name a folder inside it, which is then created for you alone, or take their rights away."
@@ -52,25 +55,38 @@ def state_folder() -> Path | None:
     return None
 
 
-def create_state_folder(folder: Path) -> None:
-    """Create it, for this user alone whatever the umask. Raises OSError."""
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
-        folder.chmod(stat.S_IRWXU)
+def create_private(folder: Path) -> None:
+    """Create a folder and its missing parents, each for this user alone whatever the umask. Raises OSError."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.is_dir():
+            each.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+            each.chmod(stat.S_IRWXU)
 
 
-def _others_may_write(folder: Path) -> bool:
+def others_may_write(folder: Path) -> bool:
+    """Whether others may write to a folder or file, or have created it."""
     with suppress(OSError):
         status = folder.stat()
-        return bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)) or status.st_uid not in (os.getuid(), 0)
+        return bool(status.st_mode & _OTHERS) or status.st_uid not in (os.getuid(), 0)
     return False
 
 
+def close_parents(folder: Path) -> None:
+    """Take others' right to write from the user's folders between the home and this one, which they could replace."""
+    with suppress(RuntimeError, OSError):
+        home = Path.home()
+        inside = [each for each in folder.parents if each != home and each.is_relative_to(home)]
+        for each in inside:
+            status = each.stat()
+            if status.st_uid == os.getuid() and status.st_mode & _OTHERS:
+                each.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+                warn(f"others could write to {each}, and so replace {folder}: now only you can")
+
+
 def can_write(folder: Path) -> bool:
-    """Whether files can be written to a folder, which is created if it is missing. A full disk has no room for any."""
+    """Whether files can be written to a folder, created if it is missing. A full disk has no room for any."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_private(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(4096))
             file.flush()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, warn
-from manyheads.runner.machine.user_folders import STATE, create_state_folder, state_folder
+from manyheads.runner.machine.user_folders import STATE, create_private, others_may_write, state_folder
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import write_whole
 
@@ -72,8 +72,7 @@ def trust(folder: Path, covers: Mapping[str, str] | None) -> None:
     path = _trusted_file(folder.resolve())
     if path is None:
         raise OSError(f"there is no folder for the list of what you trust: {how_to_keep()}")
-    create_state_folder(path.parent.parent)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    create_private(path.parent)
     write_whole(path, json.dumps({"folder": str(folder.resolve()), "covers": covers}, indent=2) + "\n")
 
 
@@ -97,10 +96,12 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 def _trusted(folder: Path) -> dict[str, str] | None:
     """The digests that the user trusts in the folder at this path; None if everything there is trusted."""
-    path = _trusted_file(folder.resolve())
+    path = _trusted_file(place := folder.resolve())
     try:
-        found = {} if path is None else json.loads(read_bytes(path))
+        found = {} if path is None or others_may_write(path.parent) else json.loads(read_bytes(path))
     except (OSError, ValueError, ConfigurationError):
+        return {}
+    if found.get("folder") != str(place):  # a file that was renamed
         return {}
     covers: dict[str, str] | None = found.get("covers", {})
     return covers
@@ -168,7 +169,7 @@ def _new_key() -> bytes | None:
     if path is None:
         return None
     try:
-        create_state_folder(path.parent)
+        create_private(path.parent)
         handle, aside = tempfile.mkstemp(dir=path.parent)  # readable by its owner alone
         try:
             with open(handle, "wb") as file:

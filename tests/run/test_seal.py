@@ -206,6 +206,20 @@ def test_a_folder_that_others_may_write_to_is_refused(state, tmp_path, monkeypat
     assert seal.keyed("x", None) is not None
 
 
+def test_what_is_trusted_of_one_folder_is_not_of_another_whose_file_takes_its_name(state, tmp_path):
+    (tmp_path / "mine").mkdir()
+    seal.trust(tmp_path / "mine", None)
+    assert is_own_place(tmp_path / "mine")
+    (file,) = (state / "manyheads" / "trusted").iterdir()
+    (tmp_path / "theirs").mkdir()
+    seal.trust(tmp_path / "theirs", {})
+    (other,) = {*(state / "manyheads" / "trusted").iterdir()} - {file}
+    shutil.copy(file, other)
+    assert not is_own_place(tmp_path / "theirs")
+    file.parent.chmod(0o770)  # others may have written it
+    assert not is_own_place(tmp_path / "mine")
+
+
 def test_the_named_folder_must_be_absolute(tmp_path, monkeypatch):
     monkeypatch.setenv("MANYHEADS_STATE", "kept")
     with pytest.raises(ConfigurationError, match="MANYHEADS_STATE=kept is not allowed. Allowed: an absolute path"):

@@ -138,6 +138,11 @@ class TestThePath:
         launcher = Spawn(name="spawn", nproc_per_node=2, threads_per_rank=1, stall_timeout=600, warm=True)
         folder = Path(environment(launcher)["TORCHINDUCTOR_CACHE_DIR"])
         assert folder.is_relative_to(tmp_path / "cache")
+        assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
+        folder.chmod(0o775)  # by an earlier version: there may be another's code in it
+        fresh = Path(environment(launcher)["TORCHINDUCTOR_CACHE_DIR"])
+        assert not fresh.is_relative_to(tmp_path / "cache")
+        assert fresh.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.slow
