@@ -38,14 +38,15 @@ def is_copy(path: Path) -> bool:
 def _module(path: Path) -> ModuleType:
     """Import the file under its bare name, as files beside it do; under another one if that name is another module's.
 
-    Adds its folder to the import path, after everything that is installed.
+    Adds its folder to the import path, before everything that is installed, as Python does for a script; but after
+    Python's own modules, none of which a file hides.
     """
     if not path.is_file():
         raise FileNotFoundError(path)
     if is_copy(path):
         sys.pycache_prefix = os.devnull
     if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
+        sys.path.insert(_first_installed(), str(path.parent))
     if _is_found(path):
         return importlib.import_module(path.stem)
     name = re.sub(r"\W", "_", path.stem) + f"_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
@@ -61,6 +62,12 @@ def _module(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def _first_installed() -> int:
+    """Where the import path's folders of installed packages begin."""
+    places = (place for place, each in enumerate(sys.path) if Path(each).name in ("site-packages", "dist-packages"))
+    return next(places, len(sys.path))
 
 
 def _is_found(path: Path) -> bool:

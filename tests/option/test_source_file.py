@@ -1,7 +1,9 @@
 """Classes in files that are named by their paths."""
 
+import os
 import pickle
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +44,24 @@ def test_what_lies_beside_it_can_be_imported(tmp_path):
     net = load(f"{tmp_path}/my_net_of_this_test.py:Net")
     assert sys.modules["my_helper_of_this_test"].again.Net is net
     assert pickle.loads(pickle.dumps(net)) is net
-    assert sys.path[-1] == str(tmp_path)
+    place = sys.path.index(str(tmp_path))
+    assert Path(sys.path[place + 1]).name == "site-packages"
+    assert Path(os.__file__).parent in map(Path, sys.path[:place])
+
+
+@pytest.mark.parametrize("kind", ["module", "package"])
+def test_its_own_folder_comes_before_what_is_installed_but_not_before_python(tmp_path, monkeypatch, kind):
+    """``datasets`` is a common name for a folder of code, and a library."""
+    installed, own = tmp_path / "site-packages", tmp_path / "own"
+    for folder, content in ((installed, "theirs = 1"), (own, "class Mine: pass")):
+        name = "datasets_of_this_test" if folder == installed or kind == "package" else ""
+        (folder / name).mkdir(parents=True)
+        (folder / (f"{name}/__init__.py" if name else "datasets_of_this_test.py")).write_text(content)
+    (own / "wave.py").write_text("raise OSError('it hides a module of Python')")
+    (own / "port_of_this_test.py").write_text("import wave\nfrom datasets_of_this_test import Mine as Net\n")
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.setattr(sys, "path", sorted(sys.path, key=lambda each: "site-packages" in each))
+    assert load(f"{own}/port_of_this_test.py:Net").__name__ == "Mine"
 
 
 @pytest.mark.parametrize("stem", ["torch", "json", "__main__", "two words", "my.dots"])
