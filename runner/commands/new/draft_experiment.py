@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.runner.commands.new import SCHEMA, schema_of_files
-from manyheads.runner.commands.new.repository import FoundClass, Repository, explore
+from manyheads.runner.commands.new.repository import FoundClass, FoundOptimizer, Repository, explore
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
@@ -22,10 +22,11 @@ SPLIT = "manyheads_data.py"
 MOST_SHOWN = 12
 TODO = "# TODO: give each split its own samples; it is train, val or test"
 SETTINGS = (
-    "The script's settings are not read, except the class of its optimizer: set optimizer.lr, data.batch_size, "
-    "trainer.epochs, ..., also what it leaves at torch's defaults, which differ: optimizer.momentum=0 and "
-    "optimizer.weight_decay=0 for SGD, data.drop_last=false, and scheduler=constant without a schedule."
+    "The script's settings are not read, except its optimizer: set data.batch_size, trainer.epochs, ..., also what it "
+    "leaves at torch's defaults, which differ: data.drop_last=false, and scheduler=constant without a schedule."
 )
+# What a script leaves at torch's defaults, where those of the option are others.
+TORCHS_OWN: dict[str, Values] = {"SGD": {"momentum": 0, "weight_decay": 0}}
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,14 @@ def _draft(folder: Path, found: Repository, net: FoundClass, samples: FoundClass
             "_target_": target,
             "batch_size": 64,
         }
-    overrides = [{f"override /{group}": OWN} for group in groups]
+    overrides: list[Values] = [{f"override /{group}": OWN} for group in groups]
     if net.has_own_loss:
         overrides.append({"override /task": "own_loss"})
-    overrides.append({"override /optimizer": _optimizer(found.optimizers)})
+    option, keys, note = _optimizer(found.optimizers)
+    if option is not None:
+        overrides.append({"override /optimizer": option})
+        groups |= {"optimizer": keys} if keys else {}
+    notes += [note] if note is not None and found.scripts else []
     config = {"defaults": overrides, **groups, "trainer": {"epochs": 10}}
     remarks = "".join(f"# {line}\n" for line in textwrap.wrap(SETTINGS, 118)) if found.scripts else ""
     text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{remarks}{yaml_text.dump(config)}"
@@ -147,10 +152,29 @@ def _section(found: FoundClass, folder: Path, repository: Repository, *, without
     return section
 
 
-def _optimizer(found: set[str]) -> str:
-    """The option with the script's class of torch.optim; adamw if it has none, or several."""
-    known = {str(read_option("optimizer", each)["_target_"]): each for each in options("optimizer")}
-    return known.get(f"torch.optim.{next(iter(found))}", "adamw") if len(found) == 1 else "adamw"
+def _optimizer(found: list[FoundOptimizer]) -> tuple[str | None, Values, str | None]:
+    """The option of the script's optimizer, its keys as the script sets them, and what is left to say."""
+    names = sorted({each.name for each in found})
+    if len(names) != 1:
+        said = (
+            f"The scripts create several optimizers ({', '.join(names)})"
+            if names
+            else "No optimizer of torch was found"
+        )
+        return None, {}, f"{said}: set optimizer=, which is sgd by default, and its keys."
+    target = f"torch.optim.{names[0]}"
+    option = next((each for each in options("optimizer") if read_option("optimizer", each)["_target_"] == target), None)
+    keys: Values = {**TORCHS_OWN.get(names[0], {})} if option else {"_target_": target}
+    option = option or OWN
+    first = found[0]
+    if any(each != first for each in found):
+        return option, keys, f"The scripts create {names[0]} with different arguments: set optimizer.lr, ..."
+    keys |= {key: value for key, value in first.given.items() if key != "params"}
+    computed = [f"{key} ({printable(text)})" for key, text in first.others.items() if key != "params"]
+    if computed:
+        return option, keys, f"The script computes its optimizer's {', '.join(computed)}: set them under optimizer."
+    missing = f"The script leaves the learning rate of {names[0]} at torch's default: set optimizer.lr."
+    return option, keys, None if "lr" in keys else missing
 
 
 def _data(samples: FoundClass, folder: Path) -> tuple[str, dict[Path, str]]:

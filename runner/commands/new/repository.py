@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.data_files import read_text
@@ -15,7 +16,6 @@ MOST_FILES, MOST_BYTES = 2000, 2**20
 PASSED_OVER = {"outputs", "build", "dist", "node_modules", "site-packages", "__pycache__"}  # folders to skip
 MODELS = {"Module", "LightningModule", "PreTrainedModel"}
 DATA_SETS = {"Dataset", "IterableDataset"}
-OPTIM = {"torch.optim", "optim"}
 LABELS = {"targets", "target", "labels", "label"}  # arguments of a forward that computes its own loss
 
 
@@ -74,6 +74,14 @@ class FoundClass:
         return forward is not None and bool(LABELS & {each.arg for each in forward.args.args})
 
 
+class FoundOptimizer(NamedTuple):
+    """A call of a class of torch.optim. ``given``: its plain arguments; ``others``: the text of those that are not."""
+
+    name: str
+    given: dict[str, Plain]
+    others: dict[str, str]
+
+
 @dataclass
 class Repository:
     """Models and data sets found in a folder, the most likely ones first."""
@@ -82,7 +90,7 @@ class Repository:
     data_sets: list[FoundClass]
     configs: list[FoundClass]  # dataclasses, which models may take as arguments
     scripts: list[Path]  # training scripts
-    optimizers: set[str]  # the classes of torch.optim that they call
+    optimizers: list[FoundOptimizer]  # that they create
 
 
 def explore(folder: Path) -> Repository:
@@ -97,7 +105,8 @@ def explore(folder: Path) -> Repository:
     data_sets = [each for each in classes if each not in models and _is_data(each, by_name)]
     for kind in (models, data_sets):
         kind.sort(key=lambda each: (-each.uses, "test" in each.path.parts, str(each.path), each.node.lineno))
-    configs, optimizers = [each for each in classes if each.fields], {n for p in scripts for n in _optimizers(trees[p])}
+    configs = [each for each in classes if each.fields]
+    optimizers = [each for path in scripts for each in _optimizers(trees[path])]
     return Repository(models, data_sets, configs, scripts, optimizers)
 
 
@@ -156,16 +165,25 @@ def _trains(tree: ast.Module) -> bool:
     return any(isinstance(each, ast.Attribute) and each.attr == "backward" for each in calls)
 
 
-def _optimizers(tree: ast.Module) -> set[str]:
-    """The classes of torch.optim that the file calls, as torch.optim.SGD(...), optim.SGD(...) or SGD(...)."""
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "torch.optim")
-    own = {each.name for node in imports for each in node.names if each.asname is None}
-    called = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return {
-        name
-        for place, _, name in (each.rpartition(".") for each in called)
-        if place in OPTIM or (not place and name in own)
-    }
+def _optimizers(tree: ast.Module) -> Iterator[FoundOptimizer]:
+    """The calls of classes of torch.optim, as torch.optim.SGD(...), optim.SGD(...) or SGD(...)."""
+    modules, own = {"torch.optim"}, dict[str, str]()  # what is imported: names of the module, and of its classes
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {each.asname for each in node.names if each.name == "torch.optim" and each.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module == "torch":
+            modules |= {each.asname or each.name for each in node.names if each.name == "optim"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "torch.optim":
+            own |= {each.asname or each.name: each.name for each in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            place, _, name = ast.unparse(node.func).rpartition(".")
+            name = name if place in modules else own.get(name, "") if not place else ""
+            if name[:1].isupper():  # optim.step() is a call of a variable
+                given = _plain_values(node, ["params", "lr"])
+                written = {each.arg or "**": ast.unparse(each.value) for each in node.keywords}
+                written |= dict(zip(["lr"], map(ast.unparse, node.args[1:]), strict=False))
+                yield FoundOptimizer(name, given, {key: text for key, text in written.items() if key not in given})
 
 
 def _note_uses(tree: ast.Module, by_name: dict[str, FoundClass], *, is_script: bool) -> None:
@@ -190,5 +208,6 @@ def _plain_values(call: ast.Call, arguments: list[str]) -> dict[str, Plain]:
     for name, value in pairs:
         with suppress(ValueError):
             if name is not None:
-                values[name] = ast.literal_eval(value)
+                known = ast.literal_eval(value)
+                values[name] = list(known) if isinstance(known, tuple) else known
     return {name: value for name, value in values.items() if isinstance(value, (int, float, str, bool, list))}

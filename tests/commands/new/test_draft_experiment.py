@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 import yaml
@@ -95,31 +96,52 @@ def test_the_experiment(repository):
     assert (module, schema) == (repository / "manyheads_data.py", repository / "conf/schema.json")
     assert 'return Images(**options, train=split == "train")' in function
     assert "raise ValueError(split)" in function
-    assert "not read, except the class of its optimizer" in text
-    assert drafted.notes == (SETTINGS,)
+    assert "not read, except its optimizer" in text
+    assert drafted.notes == (
+        SETTINGS,
+        "No optimizer of torch was found: set optimizer=, which is sgd by default, and its keys.",
+    )
     assert not experiment.exists()
 
 
-@pytest.mark.parametrize(
-    ("lines", "option"),
-    [
-        ("torch.optim.SGD(p, lr=0.1)\ntorch.optim.lr_scheduler.StepLR(o, 1)", "sgd"),
-        ("from torch import optim\noptim.Adam(p)", "adam"),
-        ("from torch.optim import SGD\nSGD(p)\nown.Adam(p)", "sgd"),
-        ("torch.optim.RMSprop(p)", "adamw"),
-        ("torch.optim.SGD(p) if plain else torch.optim.Adam(p)", "adamw"),
-    ],
-)
-def test_the_class_of_the_optimizer_is_read(repository, lines, option):
+SGD = {"momentum": 0, "weight_decay": 0}
+OPTIMIZERS = {
+    "torch.optim.SGD(p, lr=0.1)\ntorch.optim.lr_scheduler.StepLR(o, 1)": ("sgd", {**SGD, "lr": 0.1}, None),
+    "import torch.optim as optim\noptim.SGD(p, 0.01, momentum=0.9)\noptim.step()\noptim.zero_grad()": (
+        *("sgd", {**SGD, "lr": 0.01, "momentum": 0.9}, None),
+    ),
+    "from torch import optim\noptim.AdamW(p, lr=3e-4, betas=(0.9, 0.95))": (
+        *("adamw", {"lr": 3e-4, "betas": [0.9, 0.95]}, None),
+    ),
+    "from torch.optim import SGD as S\nS(p, lr=0.1)\nown.Adam(p)": ("sgd", {**SGD, "lr": 0.1}, None),
+    "torch.optim.RMSprop(p, lr=0.1, alpha=0.9)": (
+        *("custom", {"_target_": "torch.optim.RMSprop", "lr": 0.1, "alpha": 0.9}, None),
+    ),
+    "torch.optim.Adam(p)": ("adam", None, "leaves the learning rate of Adam at torch's default: set optimizer.lr"),
+    "torch.optim.Adam(p, lr=args.lr, eps=1e-6)": ("adam", {"eps": 1e-6}, "computes its optimizer's lr (args.lr)"),
+    "torch.optim.Adam(p, lr=0.1)\ntorch.optim.Adam(q, lr=0.2)": ("adam", None, "with different arguments"),
+    "torch.optim.SGD(p) if plain else torch.optim.Adam(p)": (None, None, "create several optimizers (Adam, SGD)"),
+    "optim.step()": (None, None, "No optimizer of torch was found: set optimizer=, which is sgd by default"),
+}
+
+
+@pytest.mark.parametrize("lines", OPTIMIZERS)
+def test_the_optimizer_is_read_or_left_out_with_a_note(repository, lines):
+    option, keys, note = OPTIMIZERS[lines]
     (repository / "train.py").write_text(f"{TRAIN}{lines}\n")
-    config = yaml.safe_load(next(iter(drafted_for(repository, model="net.py:Net").files.values())))
-    assert config["defaults"][-1] == {"override /optimizer": option}
+    drafted = drafted_for(repository, model="net.py:Net")
+    config = yaml.safe_load(next(iter(drafted.files.values())))
+    chosen = [each["override /optimizer"] for each in config["defaults"] if "override /optimizer" in each]
+    assert chosen == [option] * (option is not None)
+    assert config.get("optimizer") == keys
+    assert [text for text in drafted.notes if "optim" in text and text != SETTINGS] == ([] if note is None else [ANY])
+    assert note is None or note in drafted.notes[1]
 
 
 def test_a_data_set_without_splits_is_noted(repository):
     (repository / "data.py").write_text(DATA.replace("train, ", ""))
     drafted = drafted_for(repository, model="net.py:Net")
-    assert drafted.notes[1].startswith("Every split has all samples")
+    assert any(each.startswith("Every split has all samples") for each in drafted.notes)
     assert "# TODO" in drafted.files[repository / "manyheads_data.py"]
 
 
