@@ -27,6 +27,7 @@ from manyheads.runner.config.lookup import (
     unknown_key,
 )
 from manyheads.runner.config.run_rules import RULES, rules_of
+from manyheads.runner.config.secret_values import leaves, refuse_secrets
 from manyheads.runner.errors import ConfigurationError, UnknownName, not_allowed
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.locate import OPTION, Section, targets
@@ -71,6 +72,7 @@ def check(composed: DictConfig, folders: Folders = OWN) -> Section:
     for group in ENTRIES:
         for name, entry in config[group].items():
             check_entry(group, name, entry, folders)
+    refuse_secrets(leaves(config))
     return config
 
 

@@ -13,6 +13,7 @@ MOST_LEVELS = 100  # of nested lists and mappings
 Error = yaml.YAMLError
 _FLOAT, _TIMESTAMP, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("float", "timestamp", "str"))
 _INDENTED = re.compile(rf"^[ \t?-]{{{MOST_LEVELS}}}", re.MULTILINE)
+_LONG_NUMBER = re.compile(r"(:[0-5]?[0-9]){100}")  # in base 60, which takes quadratic time
 # YAML 1.1 reads 1e-3 as text. Source: omegaconf._utils.get_yaml_loader, of OmegaConf 2.3.
 _NUMBER = re.compile(
     r"^(?:[-+]?[0-9]+(_[0-9]+)*\.[0-9_]*([eE][-+]?[0-9]+)?|[-+]?[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+)"
@@ -50,9 +51,11 @@ _Expanded.add_representer(
 def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
     """The content of a text that anybody may have written.
 
-    Raises ValueError for more than MOST_LEVELS levels, or MOST_VALUES values with aliases expanded, and otherwise what
-    YAML raises.
+    Raises ValueError for more than MOST_LEVELS levels, MOST_VALUES values with aliases expanded, or a number of many
+    parts, and otherwise what YAML raises.
     """
+    if _LONG_NUMBER.search(text):
+        raise ValueError("it holds a number of a hundred parts, 1:1:1...")
     if text.count("[") + text.count("{") > MOST_LEVELS or _INDENTED.search(text):  # else it cannot have more levels
         _refuse_deep(text, loader_class)
     loader = loader_class(text)

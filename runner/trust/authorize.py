@@ -25,6 +25,7 @@ from manyheads.runner.config.command_line import CommandLine, Source, choices, p
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.own_folders import packages
 from manyheads.runner.config.schema import check
+from manyheads.runner.config.secret_values import refuse_secrets
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
@@ -48,9 +49,10 @@ def trust_for(
     packages: those that the user typed; saved: the primary config if it is a complete run's, for which no other file of
     its folder is read, and whether it is the user's own; files: keys with the files that the user typed for them.
 
-    Raises ConfigurationError for other people's folders of configs, and for untrusted packages.
+    Raises ConfigurationError for other people's folders of configs, untrusted packages, and keys and passwords.
     """
     _refuse_ways_out(line, saved=saved is not None)
+    refuse_secrets(typed_values(line.overrides))
     foreign = [source for source in line.sources() if not _is_own(source, saved)]
     if not foreign:
         return None

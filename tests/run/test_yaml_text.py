@@ -55,6 +55,13 @@ def test_aliases_that_expand_without_end_are_refused() -> None:
         yaml_text.parse("a: &a [*a]")
 
 
+@pytest.mark.parametrize("end", ["", ".5"])
+def test_a_number_in_base_60_does_not_take_for_ever(end):
+    with pytest.raises(ValueError, match="a number of a hundred parts"):
+        yaml_text.parse("zz: " + ":".join(["1"] * 400_000) + end)
+    assert yaml_text.parse("zz: 1:1:1") == {"zz": 3661}
+
+
 DEEP = {
     "lists that end": "[" * 40000 + "]" * 40000,  # of which libyaml's stack was full
     "lists that do not": "a: " + "[" * 500_000,

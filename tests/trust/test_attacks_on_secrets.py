@@ -7,9 +7,12 @@ import time
 import psutil
 import pytest
 
+from manyheads.runner.config.secret_values import leaves, refuse_secrets
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.provenance import code_state
 from manyheads.runner.provenance.provenance import recorded_environment, without_secrets
 from tests.conftest import FAST, RUN
+from tests.in_process import config
 from tests.tail import tail
 
 
@@ -39,6 +42,39 @@ def test_variables_that_may_be_secret_are_not_recorded(name):
 )
 def test_passwords_on_the_command_line_are_masked(argument, shown):
     assert without_secrets(argument) == shown
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "+callbacks.tell={_target_:my_package.Tell,api_key:s3cret}",
+        "+callbacks.tell={_target_:my_package.Tell,url:'https://bob:s3cret@host/x'}",
+        "+model.hub_password=s3cret",
+        "+data.token=s3cret,s3cret2",
+        "+model.AccessKey=s3cret",
+    ],
+)
+def test_keys_and_passwords_are_not_recorded(command_here, here, typed):
+    for flags in ((), ("-m",)):
+        done = command_here("train", *flags, typed, f"hydra.run.dir={here}/run", f"hydra.sweep.dir={here}/sweep")
+        assert done.code == 2
+        assert "=*** looks like a key or a password" in done.err
+        assert "Keep it in the environment" in done.err
+        assert "s3cret" not in done.err + done.out
+        assert not (here / "run").exists()
+        assert not (here / "sweep").exists()
+
+
+@pytest.mark.parametrize(
+    "values", [{"end_token": "<end>", "keys": "a", "tokenizer": "x", "author": "me", "password": None, "token": 3}]
+)
+def test_what_only_sounds_like_one_is(values):
+    refuse_secrets(leaves({"data": values, "root": "s3://bucket/a@b"}))
+
+
+def test_one_from_the_environment_is_not_recorded_either():
+    with pytest.raises(ConfigurationError, match=r"model.api_key=\*\*\* looks like"):
+        config("+model.api_key=s3cret", "model=custom", "model._target_=torch.nn.Linear")
 
 
 @pytest.mark.parametrize(
