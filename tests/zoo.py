@@ -119,3 +119,45 @@ class Repeated(nn.Module):
         for block in self.blocks:
             hidden = block(hidden)
         return self.head(hidden)
+
+
+class Turned:
+    """Points of the plane (2,), and the same points turned by 90 degrees."""
+
+    def __init__(self, *, split: str, size: int = 64):
+        generator = torch.Generator().manual_seed(len(split))
+        self.points = torch.randn(size, 2, generator=generator)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        x, y = self.points[index]
+        return self.points[index], torch.stack([-y, x])
+
+
+class Spin(nn.Module):
+    """Turns points by a complex weight, after a complex buffer that turns by 45 degrees, and a real layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = nn.Parameter(torch.full((1,), 1 + 0.1j, dtype=torch.complex64))
+        self.register_buffer("eighth", torch.polar(torch.ones(1), torch.full((1,), torch.pi / 4)), persistent=False)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.scale = nn.Parameter(torch.ones(2))
+
+    def forward(self, points: Tensor) -> Tensor:
+        turned = torch.view_as_complex(points.contiguous()) * self.turn * self.eighth
+        return torch.view_as_real(turned) * self.scale
+
+
+class Bags(nn.Module):
+    """Classes of token sets, through an embedding with sparse gradients."""
+
+    def __init__(self, *, num_classes: int, sparse: bool = True):
+        super().__init__()
+        self.embedding = nn.EmbeddingBag(num_classes, 6, sparse=sparse)
+        self.head = nn.Linear(6, num_classes)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.embedding(tokens))

@@ -1,6 +1,7 @@
 """Turns a complete model on the CPU into an update: converted, placed, wrapped and compiled, with its optimizer."""
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -8,6 +9,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import compile_in_place, compile_units
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.sharpness import Sharpness
@@ -17,9 +19,10 @@ from manyheads.runner.loop.update import Update
 from manyheads.runner.metrics.metric import build_metrics
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
 from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests, frozen_norms
+from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 from manyheads.runner.parallel.rank.units import listed_units, recompute
 from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.scheduler.rank.build_schedule import build_schedule
@@ -80,6 +83,7 @@ def assemble(
 def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module) -> Wrapped:
     """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend."""
     trainer, section = run.trainer, run.parameters
+    refuse_gradients(run, parallel, precision, model)
     model = precision.convert(model)
     if trainer.channels_last:
         model = model.to(memory_format=torch.channels_last)
@@ -102,3 +106,26 @@ def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Mod
     updated = dict(zip(names, precision.parameters(optimizer), strict=True))
     keeps = section.freeze_batchnorm
     return Wrapped(model, optimizer, names, build_phases(own, optimizer, updated, rests, keeps_statistics=keeps))
+
+
+def refuse_gradients(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module) -> None:
+    """Raises ConfigurationError for gradients that a setting cannot compute with, and for a model without any."""
+    if not any(parameter.requires_grad for parameter in model.parameters()) and not run.trainer.evaluate_only:
+        raise ConfigurationError(
+            f"model._target_={run.model.target}: all of its parameters are frozen, so there is nothing to train. Set "
+            "parameters.freeze to fewer of them, or requires_grad in the model; trainer.evaluate_only=true only "
+            "evaluates it.",
+            key="parameters.freeze",
+        )
+    trainer = run.trainer
+    every: tuple[GradientKind, ...] = ("complex", "sparse")
+    settings: list[tuple[str, Any, tuple[GradientKind, ...], str]] = [
+        ("parallel", run.parallel.name, parallel.gradient_kinds, "parallel=ddp without compression, or single"),
+        ("precision", run.precision.name, precision.gradient_kinds, "precision=bf16 or fp32"),
+        ("trainer.clip_value", trainer.clip_value, every if trainer.clip_value == math.inf else (), "it to .inf"),
+        ("trainer.verify_every", trainer.verify_every, ("complex",) if trainer.verify_every else every, "it to 0"),
+    ]
+    for kind, name in unusual_gradients(model).items():
+        for key, value, kinds, remedy in settings:
+            if kind not in kinds:
+                raise ConfigurationError.at(key, value, f" does not support {name}, {WORDS[kind]}. Set {remedy}.")

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.callbacks.callback import Callback
+from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.data_option import Data
@@ -148,7 +149,7 @@ def build_task_and_loaders(run: RunConfig, parallel: Parallel, data: Data, dtype
     """The task, and the loaders for training and evaluation."""
     trainer = run.trainer
     task = build_task(run.task, data, loss=run.loss, label_smoothing=trainer.label_smoothing)
-    task = task.to(device=parallel.device, dtype=dtype)
+    task = converted(task, dtype).to(parallel.device)
     input_transform = InputTransform(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
     return task, build_loaders(run.data, trainer, data, task, parallel, input_transform, seed=run.seed)
 

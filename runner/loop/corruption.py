@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.errors import Kind
 from manyheads.runner.wording import listed
 
@@ -21,7 +22,7 @@ INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 def bits(tensor: Tensor) -> Tensor:
     """A tensor's bits as integers of the same width, in the same memory."""
-    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    tensor = as_real(tensor)
     return tensor.detach().view(INTEGERS[tensor.element_size()])
 
 

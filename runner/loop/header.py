@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
+from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
@@ -47,6 +49,7 @@ def header(
         "precision": f"{run.precision.name}, {precision.summary}",
         "batch": division(batch_size, trainer.grad_accumulation, parallel),
         "optimizer": f"{run.optimizer.name}, {run.optimizer.lr_in_words(batch_size)}; scheduler {run.scheduler.name}",
+        **unfused(built.model, run.optimizer.section.get("fused")),
         **({"length": length(settings, train.updates, stop_after=trainer.stop_after)} if trains else {}),
         **(averaging(trainer.ema_decay, trainer.swa_start) if trains else {}),
         **unused_speedups(run, convolves=convolves(built.model)),
@@ -132,6 +135,12 @@ def convolves(model: nn.Module) -> bool:
     """Whether more than half of the model's parameters belong to convolutions over images."""
     sizes = [(isinstance(each, nn.Conv2d), p.numel()) for each in model.modules() for p in each.parameters(False)]
     return 2 * sum(size for is_of_one, size in sizes if is_of_one) > sum(size for _, size in sizes)
+
+
+def unfused(model: nn.Module, fused: Any) -> dict[str, str]:
+    """Why ``optimizer.fused`` has no effect; empty if it has, or is not set."""
+    named = [f"{name}, {WORDS[kind]}" for kind, name in unusual_gradients(model).items()]
+    return {"not fused": f"no fused kernel updates {named[0]}"} if named and fused else {}
 
 
 def emulated(autocast: str | None, device: str) -> dict[str, str]:

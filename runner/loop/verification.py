@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
+from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, set_state
 from manyheads.runner.loop.corruption import (
@@ -181,5 +182,6 @@ def _note(digests: list[Tensor], parameter: Tensor) -> None:
 
 def _distance(one: Tensor, other: Tensor) -> float:
     """The norm of the difference, relative to the norm of one of them."""
-    norm = torch.linalg.vector_norm(one.double())
-    return float(torch.linalg.vector_norm((one - other).double()) / norm) if norm else float(other.any())
+    one, other = (as_real(each).double() for each in (one, other))
+    norm = torch.linalg.vector_norm(one)
+    return float(torch.linalg.vector_norm(one - other) / norm) if norm else float(other.any())

@@ -222,4 +222,12 @@ FAULTS = (
         replacement="for name in tied[first][:1]]",
         tests=("tests/checkpoint/test_tied.py::test_every_name_has_the_average_wherever_it_is_evaluated_and_stored",),
     ),
+    Fault(
+        name="complex weights are cast to real ones",
+        promise="keep their imaginary parts",
+        file="runner/checkpoint/rank/dtypes.py",
+        original="model = REAL[dtype](model)",
+        replacement="model = model.to(dtype)",
+        tests=("tests/checkpoint/test_dtypes.py::test_a_model_is_converted_without_losing_anything",),
+    ),
 )

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.bombs import refuse_bombs, refuse_repetition
+from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.sharded.index import Damaged
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened, refuse_tensor_bombs
@@ -122,5 +123,5 @@ def weights_sha256(weights: dict[str, Tensor]) -> str:
 
 
 def largest_entry(tensor: Tensor) -> float:
-    """The largest absolute value; inf or NaN if the tensor has one, 0 if it is empty."""
-    return float(tensor.to(torch.float64).abs().max()) if tensor.numel() else 0.0
+    """The largest absolute value, of a real or imaginary part; inf or NaN if the tensor has one, 0 if it is empty."""
+    return float(as_real(tensor).to(torch.float64).abs().max()) if tensor.numel() else 0.0

@@ -4,6 +4,7 @@ import math
 
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.rank.load import largest_entry, load
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.report.rounding import FLOOR, relative
@@ -23,13 +24,16 @@ def farthest_weight(recorded: RunFolder, now: RunFolder) -> tuple[str, float, fl
     if unlike := sorted(name for name, _ in set.symmetric_difference(*shapes)):
         return f"{unlike[0]}, which are only in one or of a different shape,", 0.0, 0.0, math.inf
     floor = FLOOR * max(map(largest_entry, before.values()), default=0.0)
-    found = ((name, *_compared(before[name].double(), after[name].double(), floor)) for name in before)
+    found = (
+        (name, *_compared(as_real(before[name]).double(), as_real(after[name]).double(), floor)) for name in before
+    )
     return max(found, key=lambda one: one[-1], default=None)
 
 
 def _compared(before: Tensor, after: Tensor, floor: float) -> tuple[float, float, float]:
     if not before.numel():
         return 0.0, 0.0, 0.0
+    before, after = before.double(), after.double()
     apart = (after - before).abs()
     at = apart.argmax()
     size = max(largest_entry(before), largest_entry(after), floor)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.checkpoint.rank.fit import Unfit, load_file, load_model
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.data.data_option import Data
@@ -109,7 +110,7 @@ def _made(option: ModelOption, data: Data, dtype: torch.dtype, *, given: dict[st
     model = call("model", option.target, kind, **combined("model", options, given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError.at("model._target_", option.target, " is not a torch.nn.Module. Choose a model class.")
-    return model.to(dtype)  # before loading, so that double-precision weights keep their digits
+    return converted(model, dtype)  # before loading, so that double-precision weights keep their digits
 
 
 def _features(data: Data) -> int:

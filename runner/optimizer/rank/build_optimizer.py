@@ -8,6 +8,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
+from manyheads.runner.optimizer.rank.gradient_kinds import refuse_unusual, unusual_gradients
 from manyheads.runner.optimizer.rank.parameter_groups import ParameterGroup, refuse_unknown
 
 
@@ -20,7 +21,8 @@ def build_optimizer(
     own settings. Raises ConfigurationError.
     """
     kind, options = option.kind, option.arguments("lr", "lr_scaling", "base_batch_size")
-    if not options.get("fused"):  # fused=False would turn off torch's own choice, foreach on GPUs
+    unusual = unusual_gradients(model)  # which no fused kernel takes
+    if unusual or not options.get("fused"):  # fused=False would turn off torch's own choice, foreach on GPUs
         options.pop("fused", None)
     if "betas" in options:
         options["betas"] = tuple(options["betas"])
@@ -34,6 +36,7 @@ def build_optimizer(
             ) from None
         raise ConfigurationError.at("optimizer._target_", option.target, f" rejects its arguments: {error}.") from None
     refuse_unknown(groups, optimizer.defaults, option.target)
+    refuse_unusual(unusual, optimizer, option.target)
     return optimizer
 
 

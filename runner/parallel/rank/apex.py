@@ -16,6 +16,7 @@ from manyheads.runner.parallel.rank.process_group import ProcessGroup
 class ApexDistributedDataParallel(ProcessGroup):
     """The options are DistributedDataParallel's own arguments. ``message_size``: the least elements of a bucket."""
 
+    gradient_kinds = ()
     is_replica = True
 
     def __init__(

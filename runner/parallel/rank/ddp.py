@@ -24,6 +24,7 @@ class DistributedDataParallel(Replicas):
     def __init__(self, *, compression: str, powersgd_rank: int = 1, powersgd_start: int = 1000, **options: Any):
         super().__init__(**options)
         self.compression = compression
+        self.gradient_kinds = ("complex", "sparse") if compression == "none" else ()
         self.powersgd: powerSGD_hook.PowerSGDState | None = None
         self.has_own_state = compression == "powersgd"
         if compression == "powersgd":

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.horovod import GROUP_MB
 from manyheads.runner.parallel.horovod_installation import OPEN_MPI_MEMORY
@@ -34,6 +35,7 @@ class Horovod(Parallel):
     chrome://tracing.
     """
 
+    gradient_kinds = ()
     is_replica = True
 
     def __init__(
@@ -98,7 +100,7 @@ class Horovod(Parallel):
         return super().place(model)
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
-        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        _broadcast(model.state_dict())
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if not named:
             raise ConfigurationError.at(
@@ -123,7 +125,7 @@ class Horovod(Parallel):
         return min(len(parameters), 1 + size // GROUP_BYTES)
 
     def restored(self, model: nn.Module, optimizer: Optimizer) -> None:
-        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        _broadcast(model.state_dict())
         if optimizer.state:  # without state, Horovod would create it by a step, which changes the weights
             hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
@@ -139,7 +141,7 @@ class Horovod(Parallel):
     # -- evaluation, metrics, checkpoints ------------------------------------------------------------
 
     def share_buffers(self, model: nn.Module) -> None:
-        hvd.broadcast_parameters(dict(model.named_buffers()), root_rank=0)
+        _broadcast(dict(model.named_buffers()))
 
     def reduce(self, values: Tensor, operation: Reduction = "sum") -> Tensor:
         # The name is a key of Horovod's cache, whose entries keep their shape.
@@ -148,6 +150,11 @@ class Horovod(Parallel):
 
     def gather(self, value: Any) -> list[Any]:
         return hvd.allgather_object(value, name="manyheads.gather")
+
+
+def _broadcast(tensors: dict[str, Tensor]) -> None:
+    """Give every rank the tensors of rank 0, in place. Horovod has no complex numbers."""
+    hvd.broadcast_parameters({name: as_real(tensor) for name, tensor in tensors.items()}, root_rank=0)
 
 
 def with_sync_batchnorm(module: nn.Module) -> nn.Module:

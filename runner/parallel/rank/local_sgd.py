@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.model_parallel.own_parts import SharedScaler
 from manyheads.runner.parallel.rank.process_group import Replicas
@@ -83,7 +84,8 @@ class LocalSGD(Replicas):
         if self._agrees or self._optimizer is None:
             return
         state = [value for own in self._optimizer.state.values() for value in own.values()]
-        moments = [value for value in state if isinstance(value, Tensor) and value.ndim and value.is_floating_point()]
+        tensors = [as_real(value) for value in state if isinstance(value, Tensor) and value.ndim]
+        moments = [value for value in tensors if value.is_floating_point()]
         self._average([*self._weights(), *moments])
         self._agrees = True
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
 
 Reduction = Literal["sum", "max"]
+GradientKind = Literal["complex", "sparse"]  # those that not everything can compute with
 
 
 class Parallel:
@@ -28,9 +29,10 @@ class Parallel:
     call it equally often, with a sample that does not count if it has none left. ``backward_steps``: whether the
     backward pass already changes weights, which rules out throw-away passes. ``shares_model``: whether
     ``gather_tensors`` returns the whole model only on the first rank. ``is_replica``: whether every rank has the same
-    weights and exchanged gradients, to the bit.
+    weights and exchanged gradients, to the bit. ``gradient_kinds``: which unusual ones it can exchange.
     """
 
+    gradient_kinds: tuple[GradientKind, ...] = ("complex", "sparse")
     evaluates_together = False
     backward_steps = False
     shares_model = False

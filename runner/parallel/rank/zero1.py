@@ -20,6 +20,8 @@ from manyheads.runner.parallel.rank.process_group import Replicas
 class Zero1(Replicas):
     """Each rank updates a part of the parameters, and sends them to the others."""
 
+    gradient_kinds = ("sparse",)  # its buckets have one dtype
+
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         self._sharded = ShardedOptimizer(optimizer, rank=self.rank)
         return self._sharded

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.rank.load import largest_entry, weights_sha256
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.loop.session import Session
@@ -40,6 +41,7 @@ def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
         a, b = (torch.zeros_like(other) if x is None else x for x in (a, b))
     if a.shape != b.shape:
         return math.inf
+    a, b = as_real(a), as_real(b)
     dtype = torch.float64 if a.is_floating_point() else a.dtype
     return relative(largest_entry(a.to(dtype) - b.to(dtype)), size)
 
@@ -54,15 +56,16 @@ def factor(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | Non
     if not square or not math.isfinite(square):
         return None
     ratio = sum(float(a @ b) for a, b in pairs) / square
-    scaled = {name: None if a is None else a.double() * ratio for name, a in baseline.items()}
-    if not math.isfinite(ratio) or ratio == 0 or max(differences(scaled, own).values()) > tolerance:
+    scaled = {name: None if a is None else as_real(a).double() * ratio for name, a in baseline.items()}
+    real = {name: None if b is None else as_real(b) for name, b in own.items()}
+    if not math.isfinite(ratio) or ratio == 0 or max(differences(scaled, real).values()) > tolerance:
         return None
     return ratio
 
 
 def _both(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> list[tuple[Tensor, Tensor]]:
     pairs = [(a, own.get(name)) for name, a in baseline.items()]
-    return [(a, b) for a, b in pairs if a is not None and b is not None]
+    return [(as_real(a), as_real(b)) for a, b in pairs if a is not None and b is not None]
 
 
 def digests(model: nn.Module) -> dict[str, dict[str, str]]:

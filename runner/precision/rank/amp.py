@@ -40,6 +40,10 @@ class AMP(Precision):
             enabled=self.half is torch.float16, init_scale=init_scale, growth_interval=growth_interval
         )
         self.skips_overflow = self.scaler.is_enabled()
+        self.gradient_kinds = (
+            *(() if self.scaler.is_enabled() else ("complex",)),
+            *(("sparse",) if level == "O1" else ()),
+        )
 
     @property
     def summary(self) -> str:

@@ -30,6 +30,7 @@ class Apex(Precision):
         master_weights: bool | None,
     ):
         super().__init__(parallel)
+        self.gradient_kinds = ("complex", "sparse") if opt_level == "O0" else ()
         self.level, self.products = opt_level, "fp32" if opt_level == "O0" else "half"
         self.options = {
             "loss_scale": loss_scale,

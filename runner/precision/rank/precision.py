@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
-from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 
 
 class Precision:
@@ -16,6 +17,7 @@ class Precision:
     dtype = torch.float32
     products = "fp32"  # what most of the work is computed in: fp32, tf32, fp64, or half, which is fp16 or bf16
     tf32 = False
+    gradient_kinds: tuple[GradientKind, ...] = ("complex", "sparse")  # which unusual ones it can compute with
     skips_overflow = False  # whether step() itself skips updates that are not finite
 
     def __init__(self, parallel: Parallel):
@@ -33,7 +35,7 @@ class Precision:
 
     def convert(self, model: nn.Module) -> nn.Module:
         """Convert the weights to the dtypes in which they are trained, on the CPU, before anything refers to them."""
-        return model.to(dtype=self.dtype)
+        return converted(model, self.dtype)
 
     def prepare(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
         """Change model and optimizer after the strategy's place and wrap_optimizer, before its wrap_model."""

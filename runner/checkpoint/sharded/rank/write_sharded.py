@@ -4,6 +4,7 @@ Until then no existing file is touched, so a killed process leaves the previous 
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -130,8 +131,8 @@ def whole_size(state: StateDict, ranks: RankGroup) -> int:
     """Size in bytes of all tensors of all ranks, counted once. A collective operation of all ranks."""
     shares: dict[str, RankShare] = {}
     parted(state, shares)
-    listed = ranks.gather({key: held(key, share) for key, share in shares.items()})
-    return sum(kind.size for kind in kinds(listed).values())
+    sizes = {key: math.prod(share.shape) * share.dtype.itemsize for key, share in shares.items()}
+    return sum({key: size for own in ranks.gather(sizes) for key, size in own.items()}.values())
 
 
 def written_by_all(save: Save, ranks: RankGroup) -> list[Written]:

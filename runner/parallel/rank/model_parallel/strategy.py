@@ -36,6 +36,7 @@ class ModelParallel(ProcessGroup):
     how the model is cut into stages, if it is.
     """
 
+    gradient_kinds = ()
     evaluates_together = True
     shares_model = True
 

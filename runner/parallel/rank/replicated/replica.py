@@ -32,6 +32,7 @@ class Replica(Parallel):
     ``patience``: seconds that an exchange may take, and by which a replica that hangs delays the others.
     """
 
+    gradient_kinds = ()
     keeps_rows = True
 
     def __init__(self, *, replica: int, replicas: int, patience: float, **inside: Any):
