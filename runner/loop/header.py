@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.config.checks import check_trainer
+from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.data.order import quality
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
@@ -39,16 +40,19 @@ def header(
     train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
     sizes = f"{train.samples:,} training and {evaluated(loaders.val)} validation samples"
+    interval = run.scheduler.section.get("interval")  # of torch's classes, which do not say it
+    scheduler = run.scheduler.name + (f", stepped once per {interval} (scheduler.interval)" if interval else "")
     trains = not trainer.evaluate_only
     return {
         **about(run.name, run.tags, run.notes),
         "model": f"{run.model.title}, {parameters:,} parameters",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
+        **validation(run.data, loaders),
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{run.precision.name}, {precision.summary}",
         "batch": division(batch_size, trainer.grad_accumulation, parallel),
-        "optimizer": f"{run.optimizer.name}, {run.optimizer.lr_in_words(batch_size)}; scheduler {run.scheduler.name}",
+        "optimizer": f"{run.optimizer.name}, {run.optimizer.lr_in_words(batch_size)}; scheduler {scheduler}",
         **unfused(built.model, run.optimizer.section.get("fused")),
         **({"length": length(settings, train.updates, stop_after=trainer.stop_after)} if trains else {}),
         **(averaging(trainer.ema_decay, trainer.swa_start) if trains else {}),
@@ -67,6 +71,17 @@ def evaluated(val: Loader) -> str:
         if used == val.samples
         else f"{used:,} (a random sample, drawn by data.split_seed) of {val.samples:,}"
     )
+
+
+def validation(data: DataOption, loaders: Loaders) -> dict[str, str]:
+    """What is unknown of validation samples that are drawn from those of a user's own class; empty for others."""
+    dataset = loaders.train.batches.dataset
+    if data.partition is None or data.target.startswith("manyheads.") or hasattr(dataset, "unaugmented"):
+        return {}
+    return {
+        "validation": "on training samples as the class returns them; if it augments them, give it a method "
+        "unaugmented(), which returns the same samples without augmentation"
+    }
 
 
 def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:

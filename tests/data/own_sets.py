@@ -1,6 +1,7 @@
 """Data sets as users write them, each with one property that a loader must take, or name."""
 
 import multiprocessing
+from copy import copy
 
 import torch
 from PIL import Image
@@ -79,3 +80,29 @@ class Stream(IterableDataset):
 
     def __iter__(self):
         return iter(self.rows)
+
+
+class Augmented(Rows):
+    """Training samples, of which augmentation leaves zeros; ``offers``: also without it. No validation samples."""
+
+    def __init__(self, split: str, offers: bool = True, samples: int = 64):
+        if split != "train":
+            raise KeyError(split)
+        super().__init__(split, samples)
+        self.is_augmented = True
+        if offers:
+            self.unaugmented = self._unaugmented
+
+    def __getitem__(self, index: int):
+        x, y = super().__getitem__(index)
+        return x * (not self.is_augmented), y
+
+    def _unaugmented(self) -> "Augmented":
+        view = copy(self)
+        view.is_augmented = False
+        return view
+
+
+class WronglyAugmented(Rows):
+    def unaugmented(self) -> Rows:
+        return Rows("train", 3)

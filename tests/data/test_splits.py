@@ -224,3 +224,34 @@ def test_all_generators_are_seeded_where_a_transform_may_draw_from_any():
     for other in (v2.Lambda(abs), v2.Compose([flip, abs]), v2.RandomApply([abs]), transforms.RandomChoice([flip]), abs):
         assert {*Transformed(images, [flip, other]).draws_from} == {*GENERATORS}
     assert {*Transformed(Noise(split="train", size=1), [flip]).draws_from} == {*GENERATORS}
+
+
+OWN = ("data=custom", "data.val_fraction=0.25", "data.num_workers=0")
+
+
+def test_a_class_of_ones_own_offers_its_validation_samples_without_augmentation(tmp_path, capsys):
+    given = (*OWN, "data._target_=tests.data.own_sets.Augmented", "model=mlp", "model.num_inputs=8", "trainer.epochs=1")
+    for offers in (True, False):
+        run = train(tmp_path / str(offers), small(*given, f"+data.offers={offers}".lower()))
+        drawn = run.trainer.evaluation.loader.batches.dataset
+        assert len(drawn) == 16
+        rows = torch.stack([drawn[number][0] for number in range(16)])
+        assert torch.equal(rows, drawn.x[drawn.chosen]) if offers else not rows.any()
+        assert not run.trainer.train.batches.dataset[0][0].any()
+        printed = " ".join(capsys.readouterr().out.split())
+        assert ("give it a method unaugmented(), which returns the same samples" in printed) is not offers
+
+
+def test_a_class_without_validation_samples_needs_them_drawn():
+    target = "data._target_=tests.data.own_sets.Augmented"
+    with pytest.raises(
+        ConfigurationError, match=r'no samples for split="val": KeyError: .val.\. Set data\.val_fraction'
+    ):
+        build_data(typed("data=custom", target).data)
+
+
+def test_a_view_of_other_samples_is_refused():
+    with pytest.raises(
+        ConfigurationError, match=r"WronglyAugmented.unaugmented must be a method that returns the same 64"
+    ):
+        splits(*OWN, "data._target_=tests.data.own_sets.WronglyAugmented")

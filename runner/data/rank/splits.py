@@ -110,7 +110,21 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
             key="data.val_fraction",
         )
     assert not isinstance(samples, TorchvisionFiles)
-    return Subset(samples, partition.indices(len(samples), train=train))
+    return Subset(samples if train else _unaugmented(samples), partition.indices(len(samples), train=train))
+
+
+def _unaugmented(samples: Dataset) -> Dataset:
+    """The user's training samples without augmentation, if their class offers that. Raises ConfigurationError."""
+    view = getattr(samples, "unaugmented", None)
+    if view is None:
+        return samples
+    if not callable(view) or len(found := view()) != len(samples):
+        raise ConfigurationError(
+            f"{type(samples).__name__}.unaugmented must be a method that returns the same {len(samples)} samples, in "
+            "the same order, without augmentation.",
+            key="data._target_",
+        )
+    return found
 
 
 class Subset(DatasetWrapper):
