@@ -66,7 +66,7 @@ def _plain(composed: DictConfig, key: Any, *, resolve: bool) -> Any:
 
 def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     """The error message; each of ``found`` is a key with a value that names code or controls a program."""
-    code = {key: value for key, value in found if key.rpartition(".")[2] in (TARGET, OPTION)}
+    code = {key: value for key, value in found if _names_code(key)}
     others = {key: value for key, value in found if key not in code}
     what = "it names code outside the allowed classes, which could run anything"
     may = "it sets what only you may: a path outside its folder, an address, a host, a command, or unknown arguments"
@@ -97,6 +97,11 @@ def _is_allowed(key: str, value: Any, trust: Trust) -> bool:
     if name == OPTION:
         return may_declare(group, value, trust) or trust.is_own(key, value)
     return trust.covers(value) or trust.is_own(key, value) or is_harmless(None if "." in group else group, value)
+
+
+def _names_code(key: str) -> bool:
+    """Whether a key names a class or a package, not another value."""
+    return key.rpartition(".")[2] in (TARGET, OPTION) or key.startswith(("hydra.", "--"))
 
 
 def _to_trust(key: str, value: Any) -> str:
