@@ -6,6 +6,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
+from manyheads.runner.data.left_out import NOTHING, LeftOut
 from manyheads.runner.errors import ConfigurationError
 
 SPLITS = ("train", "val", "test")
@@ -45,6 +46,19 @@ def below(root: Path, pattern: str) -> Files:
             "folder of them, and data.pattern to a pattern of their names, such as **/*.md.",
         )
     return found
+
+
+def unread(root: Path, files: Files) -> LeftOut:
+    """The files below ``root`` that are not among ``files``, except hidden ones."""
+    names = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    shown = (name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
+    return LeftOut.of({*shown} - files.keys())
+
+
+def beside_splits(files: Files) -> LeftOut:
+    """The files outside the folders of splits, which therefore are not taken as such, if there are some of both."""
+    tops = {name.partition("/")[0] for name in files}
+    return LeftOut.of(n for n in files if n.partition("/")[0] not in SPLITS) if {"train", "val"} <= tops else NOTHING
 
 
 def split_of(files: Files, split: str, *, val_fraction: float, test_fraction: float) -> Files:

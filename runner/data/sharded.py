@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.data.data_option import Data, DataOption, Listing
 from manyheads.runner.data.images_or_text import ImagesOrText
+from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.shard_names import chosen
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
 from manyheads.runner.data.shards.index import Index, Kind
@@ -78,6 +79,9 @@ class ShardedOption(BelowRoot, DataOption):
                 raise ConfigurationError.at(
                     f"data.{key}", self.section[key], f": {names[both[0]]} is among data.{split}_shards too."
                 )
+        unread = {*range(len(names))} - {number for chosen in shards.values() for number in chosen}
+        why = "match none of data.train_shards, data.val_shards and data.test_shards, and are not read."
+        LeftOut.of(names[number] for number in unread).warn("shards", why)
 
     @contextmanager
     def folder(self) -> Iterator[Folder]:

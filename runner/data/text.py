@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from manyheads.runner.data.corpus import Files, below, split_of, standard_library
+from manyheads.runner.data.corpus import Files, below, beside_splits, split_of, standard_library, unread
 from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.samples import TokenBlocks
@@ -37,7 +37,13 @@ class TextOption(DataOption):
                 self.val_fraction,
                 f" and data.test_fraction={self.test_fraction} leave nothing to train on. Lower one of them.",
             )
-        self.files()
+        files = self.files()
+        if self.pattern and (root := Path(self.root)).is_dir():
+            unread(root, files).warn(
+                "files", f"below {root} do not match data.pattern={self.pattern}, and are not read."
+            )
+            why = "lie beside train/ and val/, so all files are divided by a hash of their names, not by these folders."
+            beside_splits(files).warn("files", why)
 
     def files(self) -> Files:
         """The files of the text. Raises ConfigurationError."""

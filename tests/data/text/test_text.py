@@ -162,3 +162,27 @@ def test_a_pattern_does_not_leave_a_sent_folder(texts, tmp_path, monkeypatch):
     (tmp_path / "secret.txt").write_text("z z z z")
     with pytest.raises(ConfigurationError, match=r"secret\.txt points outside this folder"):
         [dataset(*section(texts, "data.pattern='../*.txt'"), train=train) for train in (True, False)]
+
+
+def test_files_that_are_not_read_are_counted_and_named(texts, capsys):
+    typed("data=text", *section(texts))
+    assert capsys.readouterr().err == ""
+    for name in ("README.md", "inner/notes.rst", ".git/config"):
+        (texts / name).parent.mkdir(exist_ok=True)
+        (texts / name).write_text("a")
+    typed("data=text", *section(texts))
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(
+        f"warning: 2 files (README.md, inner/notes.rst) below {texts} do not match data.pattern=**/*.txt"
+    )
+
+
+def test_a_file_beside_the_folders_of_splits_is_named_since_they_are_no_splits_then(texts, capsys):
+    for split in ("train", "val"):
+        (texts / split).mkdir()
+        (texts / split / "a.txt").write_text("a b c d e")
+    typed("data=text", *section(texts))
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith(
+        "warning: 20 files (0.txt, 1.txt, 10.txt, ...) lie beside train/ and val/, so all files are divided"
+    )
