@@ -17,6 +17,10 @@ CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that
 def check_trainer(run: RunConfig) -> None:
     """Raises ConfigurationError for training features that do not work with each other or with the strategy."""
     trainer = run.trainer
+    if trainer.epochs is None and trainer.max_steps is None:
+        raise ConfigurationError.at(
+            "trainer.epochs", None, " and trainer.max_steps=null: nothing says how long to train. Set one of them."
+        )
     _check_graphs(trainer)
     if math.isfinite(trainer.clip_norm) and math.isfinite(trainer.clip_value):
         raise ConfigurationError.at(
@@ -99,7 +103,7 @@ def _check_average(run: RunConfig) -> None:
             f": ranks of parallel={run.parallel.name} have weights of their own, so the average of one rank says "
             "nothing about the others. Set parallel=ddp.",
         )
-    if start is not None and start > run.trainer.epochs:
+    if start is not None and run.trainer.epochs is not None and start > run.trainer.epochs:
         raise ConfigurationError.at(
             "trainer.swa_start", start, f" is after the last of {run.trainer.epochs} epochs. Lower it."
         )

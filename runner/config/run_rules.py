@@ -10,6 +10,7 @@ from manyheads.runner.option.rules import (
     CLASS,
     COMPUTE,
     DURATION,
+    NULL,
     PATH,
     PLACE,
     TEXT,
@@ -34,6 +35,7 @@ SHARE = Rule(
     Kind.NUMBER,
 )
 MATCH = either(TEXT, Rule("", list_of(TEXT).accepts, {**list_of(TEXT).schema, "minItems": 1})).schema  # of patterns
+EPOCHS = r"([1-9]\d*) or max_steps"  # a default, which does not shorten a run whose number of updates is set
 LIMIT = either(whole(1), number(above=0, below=1))
 
 
@@ -98,7 +100,7 @@ RULES: dict[str, Rule] = {
             Kind.TEXT,  # an optimizer's settings for some of its parameters: its own keys
         )
     ),
-    "trainer.epochs": whole(1),
+    "trainer.epochs": either(whole(1), text("90 or max_steps", EPOCHS), NULL),
     "trainer.max_steps": whole(1),
     "trainer.stop_after": whole(1),
     "trainer.max_time": DURATION,

@@ -83,6 +83,9 @@ def register_options(saved: Section, *, chosen: set[str]) -> None:
             defaults.append({group: NAME} if group in kept else entry)
     rest = {key: value for key, value in saved.items() if key not in GROUPS}
     sections = {name: {**base[name], **saved.get(name, {})} for name in SECTIONS if name != "loss"}
+    epochs = sections["trainer"]["epochs"]
+    if "trainer.max_steps" in chosen and isinstance(epochs, int):  # another length is asked for
+        sections["trainer"]["epochs"] = f"{epochs} or max_steps"
     store.store(name=NAME, node={"defaults": defaults, **base, **rest, **sections, "hydra": base["hydra"]})
 
 

@@ -26,7 +26,7 @@ from manyheads.runner.config.lookup import (
     shown,
     unknown_key,
 )
-from manyheads.runner.config.run_rules import RULES, rules_of
+from manyheads.runner.config.run_rules import EPOCHS, RULES, rules_of
 from manyheads.runner.config.secret_values import leaves, refuse_secrets
 from manyheads.runner.errors import ConfigurationError, UnknownName, not_allowed
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
@@ -52,6 +52,8 @@ def check(composed: DictConfig, folders: Folders = OWN) -> Section:
     _check_values("", {key: config.setdefault(key, base[key]) for key in ("seed", *ABOUT)}, base, RULES)
     for name in SECTIONS:
         section = config[name] = _completed(name, config.get(name, {}), base[name])
+        if name == "trainer":
+            section = config[name] = {**section, "epochs": _settled_epochs(section)}
         _check_section(name, section, base[name], rules_of(name), open_keys=name == "loss")
     for group in GROUPS:
         option = option_of(group, config.get(group), folders)
@@ -119,9 +121,21 @@ def _resolved(composed: DictConfig) -> Section:
     if not any("${" in text or text == "???" for text in texts.values()):
         return config
     try:
-        return OmegaConf.to_container(without_hydra(composed), resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+        task = without_hydra(composed)
+        if OmegaConf.is_dict(task.get("trainer")):
+            with read_write(task):
+                task.trainer.epochs = _settled_epochs(task.trainer)  # before other keys refer to it
+        return OmegaConf.to_container(task, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None
+
+
+def _settled_epochs(trainer: Any) -> Any:
+    """The number of epochs, where a default such as "90 or max_steps" is null if the number of updates is set."""
+    epochs = trainer.get("epochs")
+    if (default := re.fullmatch(EPOCHS, str(epochs))) is None:
+        return epochs
+    return int(default[1]) if trainer.get("max_steps") is None else None
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -133,7 +133,8 @@ class Question:
         if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
             last = WARM_UP + updates
             trainer = {**config["trainer"], "evaluate_every": 0, "stop_after": last, "test": False}
-            trainer["epochs"] = max(trainer["epochs"], math.ceil(last / per_epoch))
+            if trainer["epochs"] is not None:
+                trainer["epochs"] = max(trainer["epochs"], math.ceil(last / per_epoch))
             if trainer["max_steps"] is not None:
                 trainer["max_steps"] = max(trainer["max_steps"], last)
             config["trainer"] = trainer

@@ -55,7 +55,7 @@ def assemble(
     """Build the update of a model that is complete and on the CPU, and the loop's settings."""
     trainer = run.trainer
     parallel.example = loaders.train.example
-    wrapped = wrap(run, parallel, precision, model)
+    wrapped = wrap(run, parallel, precision, model, epochs=trainer.epochs_in(loaders.train.updates))
     own = parallel.unwrap(wrapped.model)
     added = build_metrics(run.metrics, task, run.model.num_classes or data.num_classes)
     settings = TrainSettings.of(trainer, loaders.train.updates)
@@ -80,15 +80,18 @@ def assemble(
     return update, settings
 
 
-def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module) -> Wrapped:
-    """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend."""
+def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module, *, epochs: int) -> Wrapped:
+    """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend.
+
+    ``epochs``: in which the run ends.
+    """
     trainer, section = run.trainer, run.parameters
     refuse_gradients(run, parallel, precision, model)
     model = precision.convert(model)
     if trainer.channels_last:
         model = model.to(memory_format=torch.channels_last)
     groups = find_groups(model, section, lr=run.optimizer.lr)  # patterns refer to the complete model
-    rests = find_rests(model, section.freeze_epochs, epochs=trainer.epochs)
+    rests = find_rests(model, section.freeze_epochs, epochs=epochs)
     model = parallel.place(model)
     if patterns := trainer.recompute:
         recompute(listed_units(model, patterns, key="trainer.recompute"), key="trainer.recompute")

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.update import Update
 from manyheads.runner.option.sections import TrainerSection
 
@@ -176,8 +177,14 @@ class SWA(Average):
             norm.momentum = momentum
 
 
-def build_average(trainer: TrainerSection, update: Update) -> Average | None:
-    """The average that the config's trainer section asks for; None if it asks for none."""
+def build_average(trainer: TrainerSection, update: Update, *, epochs: int) -> Average | None:
+    """The average that the config's trainer section asks for; None if it asks for none.
+
+    Raises ConfigurationError if averaging would start after the last of these ``epochs``.
+    """
+    if trainer.swa_start is not None and trainer.swa_start > epochs:
+        rest = f" is after the last epoch: the run ends in epoch {epochs}. Lower it."
+        raise ConfigurationError.at("trainer.swa_start", trainer.swa_start, rest)
     if trainer.ema_decay is not None:
         return EMA(update, decay=trainer.ema_decay, every=trainer.ema_every, warmup=trainer.ema_warmup)
     return None if trainer.swa_start is None else SWA(update, start=trainer.swa_start)

@@ -101,8 +101,9 @@ def build(
         update, settings = assemble(run, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(run.callbacks, parallel)
         samples = loaders.train.samples
+        size = {"samples": samples, "epochs": settings.epochs}
         reporter = build_reporter(
-            run, parallel, update.scores, folder, state, samples=samples, utilization=known, is_silent=is_silent
+            run, parallel, update.scores, folder, state, **size, utilization=known, is_silent=is_silent
         )
         if trainer.verify_every and not trainer.evaluate_only:
             every, retries, say = trainer.verify_every, trainer.on_corruption == "retry", reporter.display.say
@@ -128,7 +129,7 @@ def build(
         heartbeat=heartbeat,
         describe=partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=built.pretrained),
         callbacks=callbacks,
-        average=None if trainer.evaluate_only else build_average(trainer, update),
+        average=None if trainer.evaluate_only else build_average(trainer, update, epochs=settings.epochs),
         taken=Taken(samples, marks=marks and not trainer.evaluate_only),
         readers=readers_of(run, update.schedule),
     )
@@ -169,12 +170,13 @@ def build_reporter(
     state: StateDict | None,
     *,
     samples: int,
+    epochs: int,
     utilization: Utilization | None = None,
     is_silent: bool = False,
 ) -> Reporter:
     """The rank's reporter. Only rank 0's writes and prints; for an evaluation there are no rows to write.
 
-    ``samples``: how many there are to train on.
+    ``samples``: how many there are to train on; ``epochs``: in which the run ends.
     """
     recorder, display = NullWriter(), Display()
     if parallel.records and not is_silent:
@@ -185,7 +187,7 @@ def build_reporter(
         recorder=Keeping(recorder) if parallel.keeps_rows else recorder,
         display=display,
         parallel=parallel,
-        epochs=run.trainer.epochs,
+        epochs=epochs,
         scores=scores,
         utilization=utilization,
         samples=samples,

@@ -19,6 +19,7 @@ from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
 from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
 
@@ -54,7 +55,7 @@ def header(
         "batch": division(batch_size, trainer.grad_accumulation, parallel),
         "optimizer": f"{run.optimizer.name}, {run.optimizer.lr_in_words(batch_size)}; scheduler {scheduler}",
         **unfused(built.model, run.optimizer.section.get("fused")),
-        **({"length": length(settings, train.updates, stop_after=trainer.stop_after)} if trains else {}),
+        **({"length": length(settings, train.updates, trainer)} if trains else {}),
         **(averaging(trainer.ema_decay, trainer.swa_start) if trains else {}),
         **unused_speedups(run, convolves=convolves(built.model)),
         **emulated(run.precision.autocast(on_gpus=run.on_gpus), trainer.device),
@@ -92,14 +93,16 @@ def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:
     return f"{batch_size} = {of} x {batch_size // (shares * accumulation)} samples x {micro_batches}"
 
 
-def length(settings: TrainSettings, updates: int, *, stop_after: int | None) -> str:
-    """How long the run will be, and which key says so. ``updates``: of an epoch; ``stop_after``: the trainer's."""
-    total, whole = settings.total_steps, settings.epochs * updates
+def length(settings: TrainSettings, updates: int, trainer: TrainerSection) -> str:
+    """How long the run will be, and which key says so. ``updates``: of an epoch."""
+    total, stop_after = settings.total_steps, trainer.stop_after
+    set_too = {key: limit for key in ("max_steps", "stop_after") if (limit := getattr(trainer, key)) is not None}
+    unreached = "".join(f"; trainer.{key}={limit} is not reached" for key, limit in set_too.items() if limit > total)
     if stop_after is not None and stop_after < total:
         return f"{counted(stop_after, 'update')} of {total:,} (trainer.stop_after)"
-    if total < whole:
-        return f"{counted(total, 'update')} (trainer.max_steps); an epoch has {updates:,}"
-    return f"{counted(total, 'update')} = {counted(settings.epochs, 'epoch')} x {updates:,} (trainer.epochs)"
+    if settings.limit == "max_steps":
+        return f"{counted(total, 'update')} (trainer.max_steps{unreached}); an epoch has {updates:,}"
+    return f"{counted(total, 'update')} = {counted(settings.epochs, 'epoch')} x {updates:,} (trainer.epochs{unreached})"
 
 
 def ordering(train: Loader, batch_size: int) -> dict[str, str]:

@@ -51,9 +51,9 @@ class Reporter:
         self._row_step = 0  # of the row of steps.csv before the next one
         self.corrupt: set[str] = set()  # paths of samples that could not be read
 
-    def start(self, progress: Progress, *, total: int, epochs: int) -> None:
-        """Training starts. ``total``: updates at which it ends; ``epochs``: number of epochs in which it ends."""
-        self.epochs, self._row_step = epochs, progress.step
+    def start(self, progress: Progress, *, total: int) -> None:
+        """Training starts. ``total``: updates at which it ends."""
+        self._row_step = progress.step
         self.taken.start(progress.step)
         self.display.start(done=progress.step, total=total)
 

@@ -119,7 +119,7 @@ def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict)
     progress.ended, progress.waited = None, 0
     waits_for_evaluation = progress.epoch_step == updates
     if progress.step >= trainer.settings.last_step and not waits_for_evaluation:
-        key, value = _limit(trainer.settings, updates)
+        key, value = _limit(trainer.settings)
         raise ConfigurationError(
             f"nothing is left to train: {source} is at epoch {progress.epoch}, step {progress.step}, and "
             f"{key}={value} ends there. Increase {key}."
@@ -129,13 +129,11 @@ def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict)
         progress.best = None
 
 
-def _limit(settings: TrainSettings, updates: int) -> tuple[str, int]:
+def _limit(settings: TrainSettings) -> tuple[str, int]:
     """The key that ends the run, and its value."""
     if settings.last_step < settings.total_steps:
         return "trainer.stop_after", settings.last_step
-    if settings.total_steps < settings.epochs * updates:
-        return "trainer.max_steps", settings.total_steps
-    return "trainer.epochs", settings.epochs
+    return f"trainer.{settings.limit}", settings.epochs if settings.limit == "epochs" else settings.total_steps
 
 
 class Rejoining(RunState):

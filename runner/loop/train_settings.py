@@ -76,9 +76,10 @@ class Stop:
 class TrainSettings:
     """The part of the run config's trainer section that the loop needs.
 
-    total_steps: length of the schedule; last_step: where the run ends, at the latest with the schedule; warm_up:
-    whether the first pass takes long, because it compiles the model or chooses a GPU's algorithms. evaluate_every: in
-    epochs; evaluate_steps: in updates, 0 to evaluate by epochs.
+    epochs: in which the schedule ends; total_steps: its length; limit: the key of trainer that decides both; last_step:
+    where the run ends, at the latest with the schedule; warm_up: whether the first pass takes long, because it compiles
+    the model or chooses a GPU's algorithms. evaluate_every: in epochs; evaluate_steps: in updates, 0 to evaluate by
+    epochs.
     """
 
     epochs: int
@@ -90,16 +91,17 @@ class TrainSettings:
     warm_up: bool = False
     evaluate_steps: int = 0
     ending: Ending = NEVER
+    limit: str = "epochs"
 
     @classmethod
     def of(cls, section: TrainerSection, updates: int) -> "TrainSettings":
         """The settings in the config's trainer section. ``updates``: of an epoch, also in the methods below."""
-        total = section.epochs * updates
-        total = min(total, section.max_steps or total)
+        total = section.steps_in(updates)
         steps = steps_of(section.evaluate_every) or 0
         return cls(
-            epochs=section.epochs,
+            epochs=section.epochs_in(updates),
             total_steps=total,
+            limit="epochs" if section.epochs and section.epochs * updates == total else "max_steps",
             last_step=min(total, section.stop_after or total),
             evaluate_every=0 if steps else int(section.evaluate_every),
             evaluate_steps=steps,
@@ -108,10 +110,6 @@ class TrainSettings:
             log_every=section.log_every,
             warm_up=section.device == "cuda" or section.compile != "none",
         )
-
-    def epochs_until_end(self, updates: int) -> int:
-        """In how many epochs the run ends; fewer than ``epochs`` if max_steps ends it earlier."""
-        return min(self.epochs, math.ceil(self.total_steps / max(1, updates)))
 
     def is_done(self, progress: Progress, updates: int) -> bool:
         """Whether nothing is left to train."""

@@ -62,8 +62,8 @@ class Trainer:
         self.average = average
         self.progress = Progress()
         self.stop = Stop(heartbeat)
-        heard = {"readers": readers, "say": reporter.display.say}
-        self.monitor = Monitor(update.scores, update.schedule, settings.ending, **heard)
+        say, ending = reporter.display.say, settings.ending
+        self.monitor = Monitor(update.scores, update.schedule, ending, readers=readers, say=say)
         self.garbage = Garbage()
         taken = taken or Taken(0, marks=False)
         self.windows = LogWindows(update.parallel, update.scores, breakdown=update.breakdown, taken=taken)
@@ -82,8 +82,7 @@ class Trainer:
         save: writes a checkpoint if one is due, when called with ``best``; due_after_step: whether one is, by a step's
         number.
         """
-        epochs = self.settings.epochs_until_end(self.train.updates)
-        self.reporter.start(self.progress, total=self.settings.last_step, epochs=epochs)
+        self.reporter.start(self.progress, total=self.settings.last_step)
         while not self.done and self.stop.signal is None:
             with self.garbage:
                 self.train_epoch(save, due_after_step)

@@ -1,5 +1,6 @@
 """The sections that every run config has, typed; conf/config.yaml has the default and the meaning of each key."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Self
@@ -43,7 +44,7 @@ class ParametersSection(FixedSection):
 class TrainerSection(FixedSection):
     """The training loop. ``device`` is "auto" until it is resolved, then "cuda" or "cpu"."""
 
-    epochs: int
+    epochs: int | None
     max_steps: int | None
     stop_after: int | None
     evaluate_only: bool
@@ -91,6 +92,15 @@ class TrainerSection(FixedSection):
     limit_test: float | None = None
     verify_every: int = 0
     on_corruption: str = "error"
+
+    def steps_in(self, updates: int) -> int:
+        """The updates of the whole run: of its epochs, of ``updates`` each, or max_steps, whichever is shorter."""
+        limits = (self.epochs and self.epochs * updates, self.max_steps)
+        return min(limit for limit in limits if limit is not None)
+
+    def epochs_in(self, updates: int) -> int:
+        """The number of epochs, of ``updates`` each, the last of which max_steps may cut short."""
+        return math.ceil(self.steps_in(updates) / max(1, updates))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 import pytest
 
+from manyheads.runner.config import saved
+from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.config.schema import check
 from manyheads.runner.errors import ConfigurationError
@@ -7,7 +9,8 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from tests.composing import composed
 from tests.in_process import completed_for_here as complete
-from tests.in_process import ranks
+from tests.in_process import config as frozen_config
+from tests.in_process import ranks, typed
 from tests.tail import tail
 
 
@@ -246,3 +249,48 @@ def test_the_fast_way_can_be_laid_over_another_experiment(order):
         *("bf16", True, "default"),
     )
     assert done["trainer"]["epochs"] == (90 if order == "fast" else 15)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "epochs"),
+    [
+        ((), 15),
+        (("data=synthetic",), 90),
+        (("trainer.max_steps=6000",), None),
+        (("data=synthetic", "trainer.max_steps=6000"), None),
+        (("trainer.max_steps=6000", "trainer.epochs=2"), 2),
+        (("experiment=debug",), 1),
+        (("data=synthetic", "trainer.max_steps=6000", "experiment=debug"), 1),
+    ],
+)
+def test_a_default_number_of_epochs_never_cuts_a_typed_number_of_updates(overrides, epochs):
+    trainer = typed(*overrides).trainer
+    assert trainer.epochs == epochs
+    if trainer.max_steps == 6000:
+        assert trainer.steps_in(40) == (6000 if epochs is None else 40 * epochs)
+        assert trainer.epochs_in(40) == (150 if epochs is None else epochs)
+
+
+def test_other_keys_may_refer_to_the_number_of_epochs():
+    scheduler = ("scheduler=custom", "scheduler._target_=torch.optim.lr_scheduler.CosineAnnealingLR")
+    run = typed("data=synthetic", *scheduler, "+scheduler.T_max=${trainer.epochs}")
+    assert run.scheduler.arguments()["T_max"] == 90
+
+
+def test_something_says_how_long_to_train():
+    with pytest.raises(
+        ConfigurationError, match="trainer.epochs=null and trainer.max_steps=null: nothing says how long"
+    ):
+        typed("trainer.epochs=null")
+
+
+def test_a_frozen_run_is_lengthened_by_its_number_of_updates():
+    """The frozen number of epochs, which its user may never have set, does not cut a number that is typed now."""
+    frozen = frozen_config("data=synthetic")
+    assert frozen["trainer"]["epochs"] == 90
+    for words, epochs in (({"trainer.max_steps=6000"}, None), ({"trainer.max_steps=6000", "trainer.epochs=3"}, 3)):
+        chosen = {word.partition("=")[0] for word in words}
+        longer, folders = saved.composed(frozen, sorted(words), chosen=chosen)
+        assert checked(longer, folders=folders).trainer.epochs == epochs
+    again, folders = saved.composed(frozen, [], chosen=set())
+    assert checked(again, folders=folders).written == frozen

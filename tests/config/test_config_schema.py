@@ -136,7 +136,7 @@ def test_keys_say_what_they_mean_and_which_option_they_need():
     found = file_schema()["properties"]
     assert found["trainer"]["properties"]["clip_norm"]["description"].startswith("largest gradient norm")
     assert found["parallel"]["properties"]["reshard"]["description"].startswith("Needs parallel=fsdp")
-    assert found["trainer"]["properties"]["epochs"]["default"] == 90
+    assert found["trainer"]["properties"]["epochs"]["default"] == "90 or max_steps"
 
 
 def test_every_commented_key_has_its_meaning():

@@ -64,7 +64,7 @@ def test_the_reference_has_every_option_and_its_keys():
     page = reference()
     assert [option for option in OPTIONS if f"### {'='.join(option)}\n" not in page] == []
     assert "| `parallel.bucket_cap_mb` | `25` | " in page
-    assert "| `trainer.epochs` | `90` |" in page
+    assert "| `trainer.epochs` | `90 or max_steps` |" in page
     assert "| `metrics.auroc.at_most` | `1024` | " in page
 
 

@@ -91,15 +91,22 @@ def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, inst
         ((), "4,050 updates = 90 epochs x 45 (trainer.epochs)"),
         (("trainer.epochs=1",), "45 updates = 1 epoch x 45 (trainer.epochs)"),
         (("trainer.max_steps=500",), "500 updates (trainer.max_steps); an epoch has 45"),
-        (("trainer.max_steps=5000",), "4,050 updates = 90 epochs x 45 (trainer.epochs)"),
+        (("trainer.max_steps=5000",), "5,000 updates (trainer.max_steps); an epoch has 45"),
+        (
+            ("trainer.max_steps=5000", "trainer.epochs=90"),
+            "4,050 updates = 90 epochs x 45 (trainer.epochs; trainer.max_steps=5000 is not reached)",
+        ),
         (("trainer.stop_after=1",), "1 update of 4,050 (trainer.stop_after)"),
         (("trainer.stop_after=5", "trainer.max_steps=9"), "5 updates of 9 (trainer.stop_after)"),
-        (("trainer.stop_after=9", "trainer.max_steps=5"), "5 updates (trainer.max_steps); an epoch has 45"),
+        (
+            ("trainer.stop_after=9", "trainer.max_steps=5"),
+            "5 updates (trainer.max_steps; trainer.stop_after=9 is not reached); an epoch has 45",
+        ),
     ],
 )
 def test_how_long_a_run_will_be(overrides, says):
     trainer = typed("data=synthetic", *overrides).trainer
-    assert length(TrainSettings.of(trainer, 45), 45, stop_after=trainer.stop_after) == says
+    assert length(TrainSettings.of(trainer, 45), 45, trainer) == says
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Kept(NullWriter):
 def reporter(*, monitor: str = "val_acc1", ranks: int = 1) -> Reporter:
     place = {"rank": 0, "local_rank": 0, "world_size": ranks, "device_type": "cpu"}
     scores = Scores(Classification(loss=torch.nn.CrossEntropyLoss(), reduction="auto"), monitor=monitor)
-    return Reporter(recorder=Kept(), display=Display(), parallel=Single(**place), epochs=3, scores=scores)
+    return Reporter(recorder=Kept(), display=Display(), parallel=Single(**place), epochs=2, scores=scores)
 
 
 def measured(**values: float) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_speed_is_in_what_the_loss_averages_over(tokens, pace, speed, line):
     reports.display, reports.scores.task.counts_tokens = Shown(), tokens
     sums = {**SUMS, "counted": 200.0}
     progress.interval, progress.sums = Sums(**sums, seconds=4.0), Sums(**sums)
-    reports.start(progress, total=30, epochs=2)
+    reports.start(progress, total=30)
     reports.interval(progress, LogRow(step=10, lr=0.1, norm=2.0, time=0.0))
     reports.epoch(progress, 5.0, {})
     assert reports.display.words["pace"] == pace

@@ -92,9 +92,10 @@ def _length(run: Run) -> tuple[int | None, int | None]:
     )
     steps = [0, *map(int, run.epochs.get("step", ()))]
     updates = steps[1] - steps[0] if len(steps) > 1 else 0
-    if not updates or not isinstance(epochs, int):
+    whole = epochs * updates if isinstance(epochs, int) else None
+    if not updates or (whole is None and most is None):
         return most, epochs if most is None and isinstance(epochs, int) else None
-    total = min(epochs * updates, most or epochs * updates)
+    total = min(limit for limit in (whole, most) if limit is not None)
     return total, math.ceil(total / updates)
 
 

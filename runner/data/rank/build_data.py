@@ -115,7 +115,7 @@ def build_loaders(
     if not batches.updates:
         raise _too_few(len(train), option.batch_size)
     share: dict[str, Any] = {"rank": parallel.data_rank, "world_size": parallel.data_size}
-    resizing = build_resizing(trainer, train, name=option.name)
+    resizing = build_resizing(trainer, train, name=option.name, epochs=trainer.epochs_in(batches.updates))
     order = TrainingSampler(
         build_order(option.order, len(train), seed=seed, block=option.order_block, window=option.order_window),
         batches,

@@ -34,11 +34,11 @@ class Resizing:
         return min(self.last, max(self.first, round(grown / self.step) * self.step))
 
 
-def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str) -> Resizing | None:
+def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str, epochs: int) -> Resizing | None:
     """Build what the config's section ``trainer`` asks for; None if images keep their size.
 
-    ``dataset``: the training samples; ``name``: of the data. Raises ConfigurationError if the samples' size cannot be
-    changed, or is already smaller.
+    ``dataset``: the training samples; ``name``: of the data; ``epochs``: in which the run ends. Raises
+    ConfigurationError if the samples' size cannot be changed, or is already smaller.
     """
     first = trainer.resize_from
     if first is None:
@@ -57,4 +57,4 @@ def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str) -> R
             first,
             f" is more than the {last} pixels of training images. Lower it, or set it to null.",
         )
-    return Resizing(first, last, trainer.resize_start, trainer.resize_end, trainer.resize_step, trainer.epochs)
+    return Resizing(first, last, trainer.resize_start, trainer.resize_end, trainer.resize_step, epochs)
