@@ -122,7 +122,7 @@ def _resolved(composed: DictConfig) -> Section:
         return config
     try:
         task = without_hydra(composed)
-        if OmegaConf.is_dict(task.get("trainer")):
+        if OmegaConf.is_dict(task.get("trainer")) and "epochs" in task.trainer:
             with read_write(task):
                 task.trainer.epochs = _settled_epochs(task.trainer)  # before other keys refer to it
         return OmegaConf.to_container(task, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
