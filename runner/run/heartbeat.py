@@ -75,10 +75,14 @@ class Heartbeat:
         """``path``: the file; None for memory that is not shared, for this number of ``ranks``."""
         self.path = path
         if path is None:
-            self._map = mmap.mmap(-1, _size(ranks))
+            shared = mmap.mmap(-1, _size(ranks))
         else:
             with open(path, "r+b", opener=no_link) as file:
-                self._map = mmap.mmap(file.fileno(), 0)
+                shared = mmap.mmap(file.fileno(), 0)
+        self._share(shared, rank)
+
+    def _share(self, shared: mmap.mmap, rank: int) -> None:
+        self._map = shared
         self.ranks = (len(self._map) - _WORD) // (_PER_RANK * _WORD + REPORT_BYTES)
         self._words = memoryview(self._map).cast("Q")
         self._rank = rank
@@ -92,15 +96,19 @@ class Heartbeat:
 
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
-        """Create the file. Raises an OSError that names it."""
+        """Create the file, for this user alone: the processes whose ids are in it are ended. Raises OSError."""
         make_folder(path.parent)
         remove(path)
+        heartbeat = cls(None, ranks=ranks)
         try:
-            with open(path, "xb", opener=no_link) as file:
+            with open(path, "x+b", opener=_private) as file:
                 file.write(bytes(_size(ranks)))
+                file.flush()
+                heartbeat._share(mmap.mmap(file.fileno(), 0), 0)  # not by its name, which may be another's by now
         except OSError as error:  # that of a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from error
-        return cls(path)
+        heartbeat.path = path
+        return heartbeat
 
     def unreachable(self) -> OSError | ConfigurationError | None:
         """Why no rank can open the file, such as in a folder that has become read-only; None if one can."""
@@ -217,6 +225,10 @@ def machine_folder(place: RankInfo) -> Path | None:
     """The run's folder on this machine alone, which only the user can enter; None for a run on one machine."""
     base = os.environ.get(PLACE)
     return None if base is None else Path(f"{base}{place.rank - place.local_rank}")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _size(ranks: int) -> int:

@@ -113,3 +113,20 @@ def test_the_earliest_failure_comes_first_and_one_without_a_time_last():
     reports = [{**FULL.to_json(), "rank": rank, "time": time} for rank, time in enumerate((None, 2.0, 1.0, "noon"))]
     assert [failure.rank for failure in failures_of(reports)] == [2, 1, 0, 3]
     assert failures_of([{"rank": 1, "time": 10.0}]) == []
+
+
+def test_nobody_else_may_write_process_ids_into_it(tmp_path):
+    """Whatever the umask; and the parent reads what it created, not what has taken its name."""
+    before = os.umask(0)
+    try:
+        heartbeat = Heartbeat.create(tmp_path / "logs" / "heartbeat", ranks=1)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "logs" / "heartbeat").stat().st_mode & 0o777 == 0o600
+    Heartbeat(tmp_path / "logs" / "heartbeat").enter()
+    assert heartbeat.pid(0) == os.getpid()
+    other = Heartbeat.create(tmp_path / "other", ranks=1)
+    os.replace(tmp_path / "other", tmp_path / "logs" / "heartbeat")
+    other.enter()
+    other.beat()
+    assert heartbeat.beats() == 0

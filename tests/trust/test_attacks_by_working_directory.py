@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.environment import environment
+from manyheads.launchers.environment import environment, folders
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.option.locate import find_in_own_folders, locate
 from manyheads.runner.parallel import horovod_installation
@@ -50,11 +50,15 @@ def test_a_run(run_command, hostile, launcher):
     assert not list(hostile.rglob("mark"))
 
 
-def test_libraries_do_not_take_it_for_the_users_home(run_here, here, monkeypatch):
+def test_libraries_do_not_take_it_for_the_users_home(here, monkeypatch):
     """As they take its folder ~ of a user without a home: for weights, which are pickles, and for Horovod's cache."""
+    monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", "home")
-    assert_refused(run_here(*FAST, "hydra.run.dir=out"), here, "Set HOME to a folder of your own")
-    assert not (here / "out").exists()
+    home = Path(folders()["HOME"])
+    assert home.is_absolute()
+    assert not home.is_relative_to(here)
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert not (here / "home").exists()
 
 
 @pytest.mark.processes
