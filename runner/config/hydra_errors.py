@@ -108,7 +108,12 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
         return ConfigurationError(message, key=group, value=name)
     if "Config group override must be" in text:
         listing = f"`{invocation.command('train')} --help` lists"
-        return ConfigurationError(f"{text}: set each group to one of its options, which {listing}.")
+        none = f"{' and '.join(f'{group}=[]' for group in NAMED)} leave out all entries"
+        return ConfigurationError(f"{text}: set each group to one of its options, which {listing}; {none}.")
+    if found := re.search(r"Could not delete '([^'@]+)'\. No match in the defaults list", text):
+        group = found.group(1)
+        how = f"Write {group}=[]." if group in NAMED else f"Write {group}=<another option>."
+        return ConfigurationError(f"~{group}: a group cannot be left out. {how}", key=group)
     return ConfigurationError(text)
 
 

@@ -58,7 +58,7 @@ def _is_match(value: Any) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    "seed": whole(0),
+    "seed": whole(0, 2**63 - 1),  # torch takes 64 bits, and ranks add to it
     "name": TEXT,
     "tags": list_of(TEXT),
     "notes": TEXT,

@@ -122,9 +122,10 @@ def _resolved(composed: DictConfig) -> Section:
         return config
     try:
         task = without_hydra(composed)
-        if OmegaConf.is_dict(task.get("trainer")) and "epochs" in task.trainer:
+        trainer = config.get("trainer")
+        if isinstance(trainer, dict) and _settled_epochs(trainer) != trainer.get("epochs"):
             with read_write(task):
-                task.trainer.epochs = _settled_epochs(task.trainer)  # before other keys refer to it
+                task.trainer.epochs = _settled_epochs(trainer)  # before other keys refer to it
         return OmegaConf.to_container(task, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise ConfigurationError(_missing_or(error)) from None

@@ -277,6 +277,21 @@ def test_other_keys_may_refer_to_the_number_of_epochs():
     assert run.scheduler.arguments()["T_max"] == 90
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.epochs=${oc.env:NOT_SET_HERE}", "trainer.epochs: .*NOT_SET_HERE"),
+        (
+            f"seed={2**64 - 1}",
+            "seed=18446744073709551615 is not allowed. Allowed: an integer from 0 to 92233720368547758",
+        ),
+    ],
+)
+def test_values_that_ranks_cannot_use_are_refused_before_any_starts(override, message):
+    with pytest.raises(ConfigurationError, match=message):
+        typed(override)
+
+
 def test_something_says_how_long_to_train():
     with pytest.raises(
         ConfigurationError, match="trainer.epochs=null and trainer.max_steps=null: nothing says how long"

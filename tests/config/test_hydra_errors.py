@@ -423,3 +423,12 @@ def test_every_refused_job_of_a_sweep_says_why_once(run_command, launcher):
     assert done.code == 2
     assert [done.err.count(f"error: trainer.epochs={value}") for value in ("0", '"many"')] == [1, 1]
     assert "Traceback" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [("~logger", "Write logger=[]."), ("callbacks=null", "callbacks=[]"), ("logger=null", "logger=[]")],
+)
+def test_what_cannot_be_left_out_says_how_it_is_emptied(override, remedy):
+    with pytest.raises(ConfigurationError, match=re.escape(remedy)), explained(CommandLine((override,))):
+        in_process.typed(override)

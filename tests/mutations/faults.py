@@ -230,4 +230,12 @@ FAULTS = (
         replacement="model = model.to(dtype)",
         tests=("tests/checkpoint/test_dtypes.py::test_a_model_is_converted_without_losing_anything",),
     ),
+    Fault(
+        name="a monitor that is None passes",
+        promise="nothing acts on a monitored number that has no value",
+        file="runner/loop/monitor.py",
+        original="if score is None and samples is not None:",
+        replacement="if False:",
+        tests=("tests/loop/test_monitor.py::test_what_acts_on_a_number_without_a_value_ends_the_run",),
+    ),
 )
