@@ -110,7 +110,7 @@ class OwnRank(Ranks):
 
 @contextmanager
 def stopping(heartbeat: Heartbeat) -> Iterator[None]:
-    """Handle SIGINT and SIGTERM: the first asks the loop to stop after the step, the second ends the run at once.
+    """Handle signals: the first asks the loop to stop after the step, the second ends the run at once.
 
     Before the first step nothing can be lost, so then the first signal ends the run at once.
     """

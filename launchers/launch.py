@@ -110,7 +110,7 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
             record(folder, plan.run, composed_from=composed_from)
     watched = events(folder, plan.run) if main == TRAIN else nullcontext()
     kept = f"resume it with: {invocation.command('resume', folder)}" if main == TRAIN else ""
-    with keeping("run", kept), received_signals() as signals, watched:
+    with keeping("run", kept), received_signals(hang_ups=not launcher.is_elsewhere) as signals, watched:
         if launcher.is_elsewhere:
             if main != TRAIN:
                 raise ConfigurationError.at("launcher", launcher.name, " can only train from here. Choose another.")

@@ -164,7 +164,7 @@ def _end() -> None:
 def fork(
     main: Callable[..., None], *arguments: Any, environment: Mapping[str, str], signals: Sequence[int] = ()
 ) -> BaseProcess:
-    """Fork a process that calls ``main(*arguments)``, with SIGINT and SIGTERM blocked until it can handle them.
+    """Fork a process that calls ``main(*arguments)``, with signals blocked until it can handle them.
 
     ``environment``: variables in addition to this process's own, from which the server's may differ. ``signals``: those
     that this process has received. Waits for the server's imports, which take many seconds on a busy machine. Raises

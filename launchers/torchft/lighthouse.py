@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from manyheads.launchers import warm_server as warm
 from manyheads.launchers.launcher import Job
 from manyheads.runner.machine import addresses
-from manyheads.runner.machine.process import SIGNALS, die_with_parent
+from manyheads.runner.machine.process import RECEIVED, die_with_parent, heard_signals
 from manyheads.runner.parallel.replicated import LIGHTHOUSE, PLACE
 from manyheads.runner.run.data_files import no_link
 
@@ -53,9 +53,9 @@ def _shine(bind: str, timeout: int, log: str) -> None:
     """Run torchft's lighthouse until this process ends."""
     die_with_parent()
     os.setpgid(0, 0)  # the terminal's Ctrl-C is for the parent alone
-    for signum in SIGNALS:
+    for signum in heard_signals():
         signal.signal(signum, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, RECEIVED)
     os.environ["RUST_LOG"] = "warn"
     descriptor = no_link(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, sys.stdout.fileno())

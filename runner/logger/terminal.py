@@ -7,13 +7,14 @@ import errno
 import os
 import time
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.cells import cell_len
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from manyheads.runner.machine.console import Console
+from manyheads.runner.machine.process import leave_hung_up_terminal
 from manyheads.runner.wording import duration
 
 LIVE_SECONDS = 0.25
@@ -26,7 +27,17 @@ DISPENSABLE = ("metric", "pace", "speed", "loss")  # what a narrow terminal omit
 
 
 class Screen(Console):
-    """A console on which a closed pipe is an error like any other, and does not exit the process."""
+    """A console on which a closed pipe is an error like any other, and does not exit the process.
+
+    Once its terminal has hung up it shows nothing, since the run continues, or is about to write a checkpoint.
+    """
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            super().__exit__(*error)
+        except OSError:
+            if not leave_hung_up_terminal():
+                raise
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from manyheads.runner.errors import Failure, printable
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.numa import near
-from manyheads.runner.machine.process import SIGNALS, OwnHandler, die_with_parent
+from manyheads.runner.machine.process import RECEIVED, die_with_parent, handle_signals
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import FINISHED, Heartbeat
@@ -39,9 +39,9 @@ def main(path: str, *, work: Work | None = None) -> NoReturn:
     os.environ |= dict(zip(NAMES[0], map(str, (rank, local_rank, world_size)), strict=True))  # for the user's code
     die_with_parent()
     heartbeat = Heartbeat.of_rank(RankInfo(rank, local_rank, world_size), folder.heartbeat)
-    for signum in SIGNALS:  # a cluster may signal the ranks themselves
-        signal.signal(signum, OwnHandler(lambda number, _: setattr(heartbeat, "stop_signal", number)))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the launcher may have blocked them
+    # A cluster may signal the ranks themselves.
+    handle_signals(lambda number, _: setattr(heartbeat, "stop_signal", number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, RECEIVED)  # the launcher may have blocked them
     code = 0
     try:
         _become_rank(folder, rank, world_size)

@@ -1,19 +1,23 @@
 """This process: the signals that it receives or blocks, its background threads, and that it ends with its parent."""
 
 import ctypes
+import errno
 import faulthandler
 import os
 import signal
 import sys
+import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
+from typing import Any
 
 from manyheads.runner.errors import Interrupted
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)  # by which a run is stopped, with a checkpoint
+RECEIVED = (*SIGNALS, signal.SIGHUP)  # the last, of a terminal that is closed, counts as SIGTERM
 Handler = Callable[[int, FrameType | None], None]
 
 
@@ -25,7 +29,9 @@ class OwnHandler:
         _forget_in_children()
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        self._handler(signum, frame)
+        if signum == signal.SIGHUP:
+            leave_hung_up_terminal()
+        self._handler(signal.SIGTERM if signum == signal.SIGHUP else signum, frame)
 
 
 @cache
@@ -37,13 +43,14 @@ def _forget_in_children() -> None:
     before = threading.local()
 
     def block() -> None:
-        before.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        before.mask = signal.pthread_sigmask(signal.SIG_BLOCK, RECEIVED)
 
     def restore() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before.mask)
 
     def reset() -> None:
-        for signum, usual in zip(SIGNALS, (signal.default_int_handler, signal.SIG_DFL), strict=True):
+        for signum in RECEIVED:
+            usual = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
             if isinstance(signal.getsignal(signum), OwnHandler):
                 signal.signal(signum, usual)
         restore()
@@ -51,10 +58,24 @@ def _forget_in_children() -> None:
     os.register_at_fork(before=block, after_in_parent=restore, after_in_child=reset)
 
 
+def heard_signals() -> list[signal.Signals]:
+    """RECEIVED, without SIGHUP if this process was started to ignore it, as by nohup."""
+    return [s for s in RECEIVED if s is not signal.SIGHUP or signal.getsignal(s) is not signal.SIG_IGN]
+
+
+def handle_signals(handler: Handler, *, hang_ups: bool = True) -> dict[signal.Signals, Any]:
+    """Let this handler receive the signals; returns the handlers before. ``hang_ups``: as for ``handled_by``."""
+    own = OwnHandler(handler)
+    return {s: signal.signal(s, own) for s in heard_signals() if hang_ups or s is not signal.SIGHUP}
+
+
 @contextmanager
-def handled_by(handler: Handler) -> Iterator[None]:
-    """A context in which this process receives both signals by the handler; the previous ones are restored."""
-    before = {s: signal.signal(s, OwnHandler(handler)) for s in SIGNALS}
+def handled_by(handler: Handler, *, hang_ups: bool = True) -> Iterator[None]:
+    """A context in which this handler receives the signals; the previous handlers are restored afterwards.
+
+    ``hang_ups``: whether it receives SIGHUP too, whose default is to end this process.
+    """
+    before = handle_signals(handler, hang_ups=hang_ups)
     try:
         yield
     finally:
@@ -92,12 +113,30 @@ def die_with_parent() -> None:
         os._exit(1)  # the parent ended before the call
 
 
+def leave_hung_up_terminal(descriptors: Sequence[int] = (1, 2)) -> bool:
+    """Let output go nowhere if its terminal has hung up, since each write would fail; returns whether any has."""
+    has_left = False
+    for descriptor in descriptors:
+        try:
+            termios.tcgetattr(descriptor)
+        except termios.error as error:
+            if error.args[0] == errno.EIO:  # ENOTTY of what is not a terminal
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+                has_left = True
+    return has_left
+
+
 LAST_SECONDS = 20.0  # that this process may take to end after a second signal
 
 
 @contextmanager
-def received_signals() -> Iterator[list[int]]:
-    """A context in which signals are collected in a list; after the second, this process has LAST_SECONDS to end."""
+def received_signals(*, hang_ups: bool = True) -> Iterator[list[int]]:
+    """A context in which signals are collected in a list; after the second, this process has LAST_SECONDS to end.
+
+    ``hang_ups``: as for ``handled_by``.
+    """
     received: list[int] = []
 
     def receive(signum: int, _: FrameType | None) -> None:
@@ -106,7 +145,7 @@ def received_signals() -> Iterator[list[int]]:
             end_within(LAST_SECONDS)
 
     try:
-        with handled_by(receive):
+        with handled_by(receive, hang_ups=hang_ups):
             yield received
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -131,7 +170,7 @@ def blocked_signals() -> Iterator[None]:
 
     Ctrl-C reaches every process of the terminal's process group, including those that are still importing.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, RECEIVED)
     try:
         yield
     finally:

@@ -85,7 +85,7 @@ class Program:
         return ProgramOutput(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
     def run(self, *, on_line: Callable[[str], None] | None = None, stdout: Stream = None, stderr: Stream = None) -> int:
-        """Run it to its end, and pass on SIGINT and SIGTERM; returns its exit code, as in ``ProgramOutput``.
+        """Run it to its end, and pass on signals that stop it; returns its exit code, as in ``ProgramOutput``.
 
         ``on_line``: gets its output, errors included, line by line, in place of ``stdout`` and ``stderr``. Raises
         Interrupted once it has ended, if there was a signal; signals reach the main thread alone.

@@ -1,8 +1,12 @@
-"""SIGINT and SIGTERM to the parent: all ranks stop after the same step, with a checkpoint."""
+"""SIGINT, SIGTERM and SIGHUP to the parent: all ranks stop after the same step, with a checkpoint."""
 
 import os
+import pty
 import re
+import select
 import signal
+import sys
+import time
 from itertools import product
 from pathlib import Path
 
@@ -11,10 +15,11 @@ import torch
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.run_folder import RunFolder
+from tests.conftest import RUN
 from tests.launchers.conftest import LAUNCHERS, by, freeze, rows, strategies, survivors
 from tests.tail import tail, tailed
 
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
 WAYS = [
     *[by(launcher) for launcher in LAUNCHERS],
     *[(f"parallel={strategy}",) for strategy in strategies() if strategy != "ddp"],
@@ -29,8 +34,12 @@ LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
 @pytest.mark.parametrize(
     ("way", "signum"),
     tailed(
-        [*product(WAYS, [signal.SIGINT]), *product([by("spawn"), by("horovodrun")], [signal.SIGTERM])],
-        always=[(by("spawn"), signal.SIGINT)],
+        [
+            *product(WAYS, [signal.SIGINT]),
+            *product([by("spawn"), by("horovodrun")], [signal.SIGTERM]),
+            *product([*map(by, LAUNCHERS), ("launcher=inline",)], [signal.SIGHUP]),
+        ],
+        always=[(by("spawn"), signal.SIGINT), (("launcher=inline",), signal.SIGHUP)],
     ),
     ids=str,
 )
@@ -43,11 +52,46 @@ def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], s
     assert "Traceback" not in output
     result = running.folder.read_result()
     assert result["status"] == "interrupted"
-    assert result["signal"] == signum
+    assert 128 + result["signal"] == CODES[signum]
     checkpoint = torch.load(running.folder.last_checkpoint, weights_only=True)
     assert checkpoint["progress"]["step"] == result["steps"] == int(rows(running.folder.steps)[-1]["step"])
     assert re.search(r"python -m runner resume", output)
     assert survivors(running.folder) == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("way", tailed([*map(by, LAUNCHERS), ("launcher=inline",)], always=[]), ids=" ".join)
+def test_below_nohup_a_closed_terminal_stops_nothing(tmp_path: Path, parent, way: tuple[str, ...]) -> None:
+    running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}", under=("nohup",))
+    running.wait_for_step(8)
+    for process in (running.process, *running.ranks()):
+        process.send_signal(signal.SIGHUP)
+    running.wait_for_step(24)
+    running.process.send_signal(signal.SIGINT)
+    assert running.end()[0] == 130
+    assert running.folder.read_result()["signal"] == signal.SIGINT
+
+
+@pytest.mark.processes
+@pytest.mark.tail
+@pytest.mark.parametrize("way", [by("spawn"), by("torchrun"), ("launcher=inline",)], ids=" ".join)
+def test_a_terminal_that_is_closed_costs_no_update(tmp_path: Path, way: tuple[str, ...]) -> None:
+    """As where a connection drops: whatever is printed from then on fails."""
+    folder = RunFolder(tmp_path)
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, str(RUN), *way, *LONG, f"hydra.run.dir={tmp_path}"])
+    deadline = time.monotonic() + 100
+    while not (folder.steps.exists() and len(rows(folder.steps)) > 2):
+        assert time.monotonic() < deadline
+        if select.select([terminal], [], [], 0.1)[0]:
+            os.read(terminal, 65536)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 143
+    assert folder.read_result()["status"] == "interrupted"
+    checkpoint = torch.load(folder.last_checkpoint, weights_only=True)
+    assert checkpoint["progress"]["step"] == folder.read_result()["steps"] >= 8
+    assert survivors(folder) == []
 
 
 @pytest.mark.processes

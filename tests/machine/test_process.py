@@ -1,13 +1,80 @@
-"""Signals of this process."""
+"""The signals that a process receives, and a terminal that hangs up."""
 
 import os
+import pty
 import signal
 import time
 from contextlib import suppress
 
 import pytest
 
-from manyheads.runner.machine.process import SIGNALS, handled_by
+from manyheads.runner.logger import terminal
+from manyheads.runner.logger.terminal import Screen
+from manyheads.runner.machine.process import SIGNALS, handled_by, leave_hung_up_terminal, received_signals
+
+
+@pytest.fixture
+def hung_up():
+    """A descriptor of a terminal that has hung up."""
+    master, slave = pty.openpty()
+    os.close(master)
+    yield slave
+    os.close(slave)
+
+
+@pytest.fixture(autouse=True)
+def _handler_stays():
+    """Whatever a test does with SIGHUP."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("sent", "received"),
+    [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGTERM), (signal.SIGHUP, signal.SIGTERM)],
+)
+def test_a_closed_terminal_counts_as_sigterm(sent, received):
+    with received_signals() as signals:
+        os.kill(os.getpid(), sent)
+    assert signals == [received]
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    """As below nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with received_signals() as signals:
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signals == []
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_where_a_run_continues_elsewhere_a_hang_up_ends_this_process():
+    with received_signals(hang_ups=False):
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_handlers_are_restored():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    with handled_by(lambda *_: None):
+        assert signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_output_to_a_terminal_that_hung_up_goes_nowhere(hung_up, tmp_path):
+    with open(tmp_path / "file", "wb") as file:
+        assert not leave_hung_up_terminal([file.fileno()])
+    with pytest.raises(OSError, match="Input/output error"):
+        os.write(hung_up, b"x")
+    assert leave_hung_up_terminal([hung_up])
+    assert os.write(hung_up, b"x") == 1
+
+
+def test_a_display_on_a_terminal_that_hung_up_shows_nothing(hung_up, monkeypatch):
+    monkeypatch.setattr(terminal, "leave_hung_up_terminal", lambda: leave_hung_up_terminal([hung_up]))
+    screen = Screen(file=os.fdopen(hung_up, "w", closefd=False))
+    screen.print("a line")
+    screen.print("another")
 
 
 @pytest.mark.parametrize("signum", SIGNALS)

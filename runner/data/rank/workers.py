@@ -28,7 +28,7 @@ from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.data.rank.slots import Filling, Slot, new_memory, unpack
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine.process import SIGNALS, die_with_parent
+from manyheads.runner.machine.process import die_with_parent, heard_signals
 from manyheads.runner.run.data_files import without_collector
 
 WAITING = 0.1  # fraction of the time that a rank may wait for batches before more processes are started
@@ -194,7 +194,7 @@ def _work(number: int, batches: BatchDataset, channel: Connection) -> None:
 
 def _enter() -> None:
     die_with_parent()
-    for each in SIGNALS:
+    for each in heard_signals():
         signal.signal(each, signal.SIG_DFL)  # the rank's own handlers only take note
     gc.freeze()  # never finalize the rank's objects here, such as a process group, whose threads this process lacks
     gc.enable()
