@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from manyheads import __version__
 from manyheads.runner import commands
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.respond import respond
 from manyheads.runner.run.answer import Answer
@@ -56,6 +57,10 @@ def main(typed: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> Answer | None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ConfigurationError("the working directory was deleted. Change to one that exists.") from None
     common = _common()
     typed, words = common.parse_known_args(words)
     if typed.progress is not None:

@@ -19,9 +19,12 @@ from manyheads.launchers.publishing.empty_folder import in_empty_folder
 from manyheads.launchers.publishing.points import EPOCHS, STEPS, TableRow, Tables
 from manyheads.launchers.publishing.publish_state import PublishState, masked, note_failure, one_publisher, state_file
 from manyheads.launchers.publishing.tracked_run import files, outcome, tracked_run
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.tracker import Tracker
 from manyheads.runner.option.locate import Section, instantiate_named
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.refused_run import was_refused_by_ranks
 from manyheads.runner.run.run_folder import RunFolder
 
 AT_ONCE = 200  # rows in one request
@@ -113,6 +116,7 @@ class Publisher:
 
 
 MAIN = "manyheads.launchers.publishing.publisher"
+BEGIN_SECONDS = 0.2  # between two looks whether the ranks have accepted the run
 EVERY_SECONDS = 2.0
 LONGEST_PAUSE = 60.0  # between two attempts to reach a tracker
 PATIENCE_SECONDS = 30.0  # for the rest, once the run is over
@@ -141,15 +145,23 @@ def tracker_of(name: str, section: Section) -> Tracker:
 
 
 def follow(publisher: Publisher) -> int:
-    """Publish new rows until the run is over, then the rest and the outcome; returns the exit code."""
+    """Publish new rows until the run is over, then the rest and the outcome; returns the exit code.
+
+    The tracker has nothing of a run that its ranks refuse.
+    """
     pause = 0.0
     while not _is_over(pause):
+        if not _has_begun(publisher.folder):
+            pause = BEGIN_SECONDS
+            continue
         try:
             publisher.catch_up()
             pause = EVERY_SECONDS
         except Exception as error:  # of any kind: the run continues, and publishing is retried
             log.warning("%s", masked(error))
             pause = min(LONGEST_PAUSE, max(EVERY_SECONDS, 2 * pause))
+    if was_refused_by_ranks(publisher.folder):
+        return 0
     threading.Thread(target=_end_soon, daemon=True).start()
     try:
         publisher.finish(is_running=False)
@@ -157,6 +169,14 @@ def follow(publisher: Publisher) -> int:
         log.warning("%s", masked(error))
         return 1
     return 0
+
+
+def _has_begun(folder: RunFolder) -> bool:
+    """Whether the ranks have accepted the run; True if they, or their heartbeats, are on other machines."""
+    try:
+        return Heartbeat(folder.heartbeat).beats() > 0
+    except (OSError, ConfigurationError, ValueError):
+        return not was_refused_by_ranks(folder)
 
 
 def _is_over(seconds: float) -> bool:

@@ -17,6 +17,7 @@ from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.program import PIPE, Process, Program
+from manyheads.runner.run.refused_run import was_refused_by_ranks
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def _say(folder: RunFolder, name: str, process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     state = PublishState.read(state_file(folder, name))
+    if state.run is None and was_refused_by_ranks(folder):
+        return
     if code == 0 and state.error is None:
         print(f"published to {name}{f': {state.url}' if state.url else ''}")
         return

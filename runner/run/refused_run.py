@@ -5,7 +5,7 @@ from itertools import takewhile
 from pathlib import Path
 from stat import S_ISDIR
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run import seal
 from manyheads.runner.run.files import matching, remove, remove_if_empty
 from manyheads.runner.run.folder import Folder
@@ -14,7 +14,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 def clear_refused(folder: RunFolder) -> None:
     """Remove what a refused run left, also one that its ranks refused before the first update; others stay."""
-    if folder.config.exists() and not _was_refused_by_ranks(folder):
+    if folder.config.exists() and not was_refused_by_ranks(folder):
         return
     if folder.config.exists():
         _remove_frozen(folder)
@@ -27,10 +27,11 @@ def clear_refused(folder: RunFolder) -> None:
         remove_if_empty(parent)
 
 
-def _was_refused_by_ranks(folder: RunFolder) -> bool:
+def was_refused_by_ranks(folder: RunFolder) -> bool:
+    """Whether the run has ended before its first update, by a mistake of the user that a rank has found."""
     result = folder.read_result() or {}
-    error = result.get("error") or {}
-    is_refusal = error.get("type") == ConfigurationError.__name__ and result.get("steps") == 0
+    failure = Failure.from_json(result.get("error"))
+    is_refusal = failure is not None and failure.kind is Kind.MISTAKE and result.get("steps") == 0
     return is_refusal and not folder.last_checkpoint.exists()
 
 

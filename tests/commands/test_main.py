@@ -7,6 +7,7 @@ import tempfile
 
 import pytest
 
+from manyheads.runner.app import main
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import execute, held
@@ -101,3 +102,12 @@ def test_a_run_that_is_running_is_refused(command, finished_run, tmp_path):
         holder.stdin.close()
     assert done.code == 2
     assert done.err == "error: copy is being run by another process. Wait for it, or end it.\n"
+
+
+@pytest.mark.parametrize("words", [["train"], ["train", "seed=-1"], ["list"], ["resume", "outputs/first"]])
+def test_a_working_directory_that_was_deleted_is_named(tmp_path, monkeypatch, capsys, words):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(words) == 2
+    assert capsys.readouterr().err == "error: the working directory was deleted. Change to one that exists.\n"

@@ -60,12 +60,12 @@ def test_stops_with_a_checkpoint(tmp_path: Path, parent, way: tuple[str, ...], s
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("way", tailed([*map(by, LAUNCHERS), ("launcher=inline",)], always=[]), ids=" ".join)
+@pytest.mark.tail
+@pytest.mark.parametrize("way", [*map(by, LAUNCHERS), ("launcher=inline",)], ids=" ".join)
 def test_below_nohup_a_closed_terminal_stops_nothing(tmp_path: Path, parent, way: tuple[str, ...]) -> None:
     running = parent(tmp_path, *way, *LONG, f"hydra.run.dir={tmp_path}", under=("nohup",))
     running.wait_for_step(8)
-    for process in (running.process, *running.ranks()):
-        process.send_signal(signal.SIGHUP)
+    running.process.send_signal(signal.SIGHUP)
     running.wait_for_step(24)
     running.process.send_signal(signal.SIGINT)
     assert running.end()[0] == 130

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from manyheads.runner.errors import MISTAKES
 from manyheads.runner.run.refused_run import clear_refused
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -46,8 +47,10 @@ def refused_by_ranks(path: Path, **result: Any) -> RunFolder:
     return folder
 
 
-def test_removes_a_run_that_its_ranks_refused(tmp_path):
-    clear_refused(refused_by_ranks(tmp_path / "run"))
+@pytest.mark.parametrize("name", MISTAKES)
+def test_removes_a_run_that_its_ranks_refused(tmp_path, name):
+    error = {"type": name, "kind": "ConfigurationError", "message": "no such class"}
+    clear_refused(refused_by_ranks(tmp_path / "run", error=error))
     assert names(tmp_path) == []
 
 
@@ -75,3 +78,13 @@ def test_keeps_a_run(tmp_path):
     folder.write_config(CONFIG)
     clear_refused(folder)
     assert names(folder.path) == [".hydra", "run.log", "run.yaml", "seal.json"]
+
+
+@pytest.mark.processes
+def test_a_refused_run_that_is_its_own_working_directory_leaves_nothing_either(tmp_path, run_command):
+    refused = ("model=custom", "model._target_=collections.OrderedDict")
+    done = run_command("hydra.job.chdir=true", *refused, "trainer.device=cpu")
+    assert done.code == 2
+    assert "error: model._target_=collections.OrderedDict is not a torch.nn.Module." in done.err
+    assert "Traceback" not in done.err
+    assert names(tmp_path) == []

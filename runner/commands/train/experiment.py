@@ -108,6 +108,7 @@ def _job() -> Iterator[RunFolder]:
             raise
         from manyheads.runner.run.refused_run import clear_refused  # few runs need it
 
+        os.chdir(HydraConfig.get().runtime.cwd)  # with hydra.job.chdir=true it is the folder that is removed
         clear_refused(folder)
         raise Ended(error.exit_code, error) from error
     except OSError as error:

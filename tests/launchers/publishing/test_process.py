@@ -11,6 +11,7 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.publishing import publishers as parents
 from manyheads.launchers.publishing.publish_state import PublishState, state_file
 from manyheads.launchers.publishing.publisher import MAIN
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import curve, only, runs, wait_for
@@ -99,6 +100,16 @@ def test_a_wrong_tracker_is_told_and_the_run_completes(tmp_path, place, capfd):
     said = capfd.readouterr().err
     assert "logger.kept" in said
     assert "rejects its arguments" in said
+
+
+@pytest.mark.processes
+def test_the_tracker_has_nothing_of_a_run_that_its_ranks_refuse(tmp_path, place, capfd):
+    folder = planned(tmp_path / "run", place, *QUICK, "model=custom", "model._target_=collections.OrderedDict")
+    with pytest.raises(ConfigurationError, match="OrderedDict is not a torch.nn.Module"):
+        launch(prepare(folder))
+    assert runs(place) == []
+    assert "kept" not in "".join(capfd.readouterr())
+    assert not processes(folder)
 
 
 @pytest.mark.processes
