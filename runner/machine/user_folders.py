@@ -41,7 +41,7 @@ def state_folder() -> Path | None:
     base = None if named else user_folder("state")
     if not named and base is None:
         return None
-    folder = Path(named) if named else base / "manyheads"  # type: ignore[operator, arg-type]
+    folder = Path(named) if named else base / "manyheads"  # type: ignore[operator]
     if not folder.is_absolute():
         raise ConfigurationError.at(STATE, named, " is not allowed. Allowed: an absolute path.")
     if not named:
