@@ -14,11 +14,11 @@ from typing import NoReturn
 
 from manyheads import __version__
 from manyheads.runner import commands
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.machine import invocation
 from manyheads.runner.respond import respond
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.wording import refused_arguments
+from manyheads.runner.wording import nearest, refused_arguments
 
 COMPLETION = ("-sc", "--shell-completion")
 
@@ -71,6 +71,9 @@ def _run(words: list[str]) -> Answer | None:
     parser.add_argument("--version", action="version", version=f"manyheads {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="command")
     known = commands.names()
+    if words and not words[0].startswith("-") and words[0] not in known:
+        parser.print_usage(sys.stderr)
+        raise _no_such_command(words[0], list(known))
     for name in words[:1] if known.keys() & words[:1] else known:  # a single command does not import the others
         module = commands.module_of(name)
         if words[:1] == [name] and hasattr(module, "take"):  # it parses its arguments itself
@@ -86,6 +89,15 @@ def _run(words: list[str]) -> Answer | None:
         arguments.overrides += rest
     arguments.json = typed.json
     return arguments.run(arguments)
+
+
+INSTEAD = {"sweep": "train -m", "search": "train -m hydra/sweeper=search", "run": "train", "test": "evaluate"}
+
+
+def _no_such_command(name: str, known: list[str]) -> UnknownName:
+    hint = f" Use `{invocation.command(*INSTEAD[name].split())}`." if name in INSTEAD else nearest(name, known)
+    message = f"{name}: there is no such command.{hint} Allowed: {', '.join(known)}."
+    return UnknownName(message, key="command", value=name, allowed=known)
 
 
 def _common() -> Parser:

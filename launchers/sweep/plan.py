@@ -1,5 +1,6 @@
 """All jobs of a sweep, composed and frozen before the first one starts, so that later edits do not affect them."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted
 from manyheads.runner.trust.trust_store import Trust
+
+MOST_BYTES = 255  # of a file's name, on all common disks
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,10 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
         path = Path(str(composed.hydra.sweep.dir)).absolute() / subdir
     finally:
         HydraConfig.instance().cfg = before
+    if too_long := [part for part in path.parts if len(os.fsencode(part)) > MOST_BYTES]:
+        rest = f": the name of a folder has at most {MOST_BYTES} bytes, and this one {len(os.fsencode(too_long[0]))}. "
+        how = "Leave it out, or keys of it with hydra.job.config.override_dirname.exclude_keys=[...]."
+        raise ConfigurationError.at("hydra.sweep.subdir", subdir, f"{rest}{how}")
     with read_write(composed.hydra.sweep), read_write(composed.hydra.runtime), open_dict(composed.hydra.runtime):
         composed.hydra.sweep.subdir = subdir
         composed.hydra.runtime.output_dir = str(path)

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 
-from manyheads.runner.config.lookup import CONF, Folders, package_folder
+from manyheads.runner.config.lookup import CONF, Folders, known_keys, package_folder
 from manyheads.runner.config.quoting import quoted, readable
+from manyheads.runner.errors import UnknownName
 from manyheads.runner.wording import refused_arguments
 
 SEARCHPATH = "hydra.searchpath"
@@ -51,8 +52,9 @@ class CommandLine:
         parser.error = refuse  # type: ignore[method-assign]
         words = [_Word(each) for each in self.arguments]
         flags, rest = parser.parse_known_args(words)
-        if any(each.startswith("-") for each in rest):
-            refuse(f"unrecognized arguments: {' '.join(rest)}")
+        if flag := next((each for each in rest if each.startswith("-")), None):
+            parser.print_usage(sys.stderr)
+            raise _no_such_flag(flag, *self.arguments[self.arguments.index(flag) + 1 :][:1])
         typed = {id(each) for each in (*flags.overrides, *rest)}
         if rest:
             words.sort(key=lambda word: id(word) in typed)
@@ -146,6 +148,16 @@ class CommandLine:
         """The command line with another primary config."""
         flags = ("--config-path", str(folder), "--config-name", name)  # if a flag is given twice, the last one counts
         return CommandLine((*self.arguments, *flags), self.home)
+
+
+def _no_such_flag(flag: str, after: str = "") -> UnknownName:
+    """The error for a flag that Hydra does not have. ``after``: the argument that follows it."""
+    name, equals, value = flag.lstrip("-").partition("=")
+    key = name.replace("-", "_")
+    value = value if equals else ("<value>" if not after or "=" in after or after.startswith("-") else after)
+    keys = [key] if key in known_keys() else [each for each in known_keys() if each.rpartition(".")[2] == key][:1]
+    how = f"Keys are set without dashes: {keys[0]}={value}" if keys else "--help lists them."
+    return UnknownName(f"{flag}: there is no such flag. {how}", key=flag.partition("=")[0])
 
 
 def searching(folders: Iterable[Path]) -> str:

@@ -2,13 +2,16 @@
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from manyheads.runner.config.broken_plugin import broken_plugin
+from manyheads.runner.config.code_files import KIND
+from manyheads.runner.config.code_files import NAMED as NAMED_CLASS
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import as_typed
 from manyheads.runner.config.lookup import (
@@ -40,7 +43,7 @@ def explained(line: CommandLine) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
-            raise explain(error, line.folders) from error
+            raise explain(error, line.folders, line.overrides) from error
         raise
 
 
@@ -75,15 +78,20 @@ def raised_by_hydra(error: Exception) -> bool:
     """
     if isinstance(error, OSError):
         return False
+    if broken_plugin(error) is not None:
+        return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals["__name__"].startswith("hydra.")
 
 
-def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
+def explain(error: Exception, folders: Folders = OWN, overrides: Sequence[str] = ()) -> ConfigurationError:
     """The error with Hydra's message in one paragraph, and the nearest names of options and keys.
 
-    ``folders``: where Hydra looked for configs. Raises ConfigurationError as ``refuse_without_package`` does.
+    ``folders``: where Hydra looked for configs; ``overrides``: what it composed. Raises ConfigurationError as
+    ``refuse_without_package`` does.
     """
+    if (plugin := broken_plugin(error)) is not None:
+        return plugin
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = " ".join(lines)
     if isinstance(error, OverrideParseException):
@@ -97,7 +105,7 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
         if group in (*GROUPS, *NAMED, "experiment"):
             return no_such_option(group, name, folders)
     if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
-        return _of_key(found.group(1) or found.group(2), text, folders)
+        return _of_key(found.group(1) or found.group(2), text, folders, overrides)
     if found := re.search(r"Could not append to config\. An item is already at '([^']+)'.*: '\+(\+[^=]+=.*)'$", text):
         key, typed = found.groups()
         message = f"{typed}: {key} is already set. Write +{typed}, which sets a key whether or not it is already set."
@@ -114,6 +122,8 @@ def explain(error: Exception, folders: Folders = OWN) -> ConfigurationError:
         group = found.group(1)
         how = f"Write {group}=[]." if group in NAMED else f"Write {group}=<another option>."
         return ConfigurationError(f"~{group}: a group cannot be left out. {how}", key=group)
+    if isinstance(cause := error.__cause__, OmegaConfBaseException):  # Hydra prints it below its own message
+        text = f"{text.removesuffix('.')}: {str(cause).partition(chr(10))[0].removesuffix('.')}."
     return ConfigurationError(text)
 
 
@@ -130,8 +140,12 @@ def _unreadable(override: str, lines: list[str]) -> ConfigurationError:
     return ConfigurationError(f"{message}{remedy(override)}{where}", key=override.partition("=")[0] or None)
 
 
-def _of_key(key: str, text: str, folders: Folders) -> ConfigurationError:
+def _of_key(key: str, text: str, folders: Folders, overrides: Sequence[str]) -> ConfigurationError:
     """The error about a key that does not exist. ``text``: Hydra's message. Raises as ``explain`` does."""
+    group, typed = key.partition(".")[0], [each for each in overrides if each.partition("=")[0] == key]
+    if typed and any(re.match(rf"{group}=({KIND}$|.*{NAMED_CLASS}'?$)", each) for each in overrides):
+        message = f"{typed[0]}: {group} has no such key yet. Write +{typed[0]}, which passes it to your class."
+        return UnknownName(message, key=key)
     if "@experiment." in key and (experiment := re.search(r"In 'experiment/([^']+)'", text)):
         refuse_without_package(experiment[1], folders)
     if key == "experiment":

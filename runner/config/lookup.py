@@ -13,10 +13,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.code_files import absolute, project_of
+from manyheads.runner.config.code_files import KIND, absolute, project_of
 from manyheads.runner.errors import ConfigurationError, UnknownName, printable
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.locate import TARGET, Section
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.seal import is_own_place
 from manyheads.runner.trust.trust_store import conf_of
@@ -29,6 +29,7 @@ NAMED = ("logger", "metrics", "callbacks")  # mappings from names to sections wi
 
 Folders = tuple[Path, ...]
 OWN: Folders = (CONF,)
+LIBRARIES = {"optimizer": "torch.optim", "scheduler": "torch.optim.lr_scheduler"}  # where people know classes from
 
 
 def searched(sources: Iterable[Mapping[str, str]]) -> Folders:
@@ -157,9 +158,22 @@ def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> UnknownName:
     """The error for a name that is not an option of the group."""
     known = options(group, folders)
-    hint = _unread(group, name) or nearest(name, known)
+    hint = _unread(group, name) or _class_of(group, name) or nearest(name, known)
     message = f"{group}={name}: there is no such option.{hint} Allowed: {', '.join(known)}."
     return UnknownName(message, key=group, value=name, allowed=known)
+
+
+def _class_of(group: str, name: str) -> str:
+    """A sentence on how to choose a class, if that is what the name of an option looks like; else empty."""
+    if KIND not in options(group):
+        return ""
+    if name.endswith(".py"):
+        return f" Name the class in it, too: {group}={name}:<class>."
+    library = LIBRARIES.get(group)
+    target = name if re.fullmatch(r"\w+(\.\w+)+", name) else f"{library}.{name}"
+    if target != name and (library is None or not re.fullmatch(r"[A-Z]\w*", name) or similar(name, options(group))):
+        return ""
+    return f" A class is chosen with {group}={KIND} {group}.{TARGET}={target}."
 
 
 def _unread(group: str, name: str) -> str:

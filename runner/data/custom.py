@@ -7,9 +7,17 @@ from typing import Any
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import call, combined
+from manyheads.runner.option.locate import call, combined, signature
 
 ABSENT = (ValueError, KeyError, AssertionError, NotImplementedError)  # what a class raises for a split that it lacks
+
+
+def refuse_without_split(target: str, build: Callable[..., Any]) -> None:
+    """Raises ConfigurationError for a class, or a function, without the argument ``split``."""
+    known = signature(build).parameters.values()
+    if not any(each.name == "split" or each.kind is each.VAR_KEYWORD for each in known):
+        rest = " does not take split. It is created with split='train' and with split='val': add that argument."
+        raise ConfigurationError.at("data._target_", target, rest)
 
 
 class Custom(Data):
@@ -33,6 +41,7 @@ class Custom(Data):
         if root is not None and "root" in inspect.signature(build).parameters:
             options["root"] = root
         self._target = f"{build.__module__}.{build.__qualname__}"
+        refuse_without_split(self._target, build)
         self._build, self._options, self._splits = build, options, dict[str, Dataset]()
         for split in splits:
             self._of(split)

@@ -128,8 +128,7 @@ class BaseCode:
         if isinstance(config, list):
             return [self.redirected(value) for value in config]
         file = source_file(config)
-        path = None if file is None else Path(os.path.realpath(file.path))
-        if path is None or not path.is_relative_to(self.project):
+        if file is None or not (path := file.path.resolve()).is_relative_to(self.project):
             return config
         return f"{self.tree / path.relative_to(self.project)}:{file.name}"
 

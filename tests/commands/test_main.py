@@ -40,6 +40,15 @@ def test_a_wrong_command_is_refused(command, arguments):
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("trian", " Did you mean train?"), ("sweep", " Use `python run.py -m`."), ("nothing", "")],
+)
+def test_what_a_wrong_command_may_have_meant(name, hint, capsys):
+    assert main([name, "model=mlp"]) == 2
+    assert f"error: {name}: there is no such command.{hint} Allowed: train, audit, " in capsys.readouterr().err
+
+
 def test_resuming_a_complete_run_changes_nothing(command, finished_run):
     before = contents(finished_run)
     done = command("resume", str(finished_run.path))

@@ -36,6 +36,21 @@ def test_what_hydra_cannot_parse_is_refused_with_its_usage(arguments, kind, key,
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--lr", "0.1"), "--lr: there is no such flag. Keys are set without dashes: optimizer.lr=0.1"),
+        (("--batch-size=8",), "--batch-size=8: there is no such flag. Keys are set without dashes: data.batch_size=8"),
+        (("--trainer.epochs", "a=1"), "Keys are set without dashes: trainer.epochs=<value>"),
+        (("--nothing",), "--nothing: there is no such flag. --help lists them."),
+    ],
+)
+def test_a_flag_that_is_meant_as_a_key(arguments, said):
+    with pytest.raises(UnknownName) as refused:
+        line(*arguments)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("arguments", "primary"),
     [
         ((), CONF / "config.yaml"),

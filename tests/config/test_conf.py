@@ -6,6 +6,7 @@ import re
 
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
 
 from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.config.schema import check
@@ -162,3 +163,12 @@ def test_its_keys_are_what_its_class_takes(group, option):
     keys = set(read_option(group, option)) - {"_target_", "_option_", "name"}
     keys -= {"data": LOADING, "optimizer": FITTING, "model": {"pretrained"}}.get(group, set())
     assert keys - arguments(target_of(group, option)) == set()
+
+
+@pytest.mark.parametrize("name", ["manyheads", "default", "disabled", "none", "stdout"])
+def test_every_handler_of_a_log_is_complete(name):
+    """Keys of this project's that are set over any log's config would be a handler without a class in some."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        logged = compose("config", [f"hydra/job_logging={name}"], return_hydra_config=True).hydra.job_logging
+    assert all("class" in handler for handler in logged.get("handlers", {}).values())
+    assert (name == "manyheads") == ("WARNING" in str(logged))

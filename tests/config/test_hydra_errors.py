@@ -54,6 +54,12 @@ BAD = [
     (["paralel=ddp"], ["paralel", "Did you mean parallel?"]),
     (["logger=[tensorbord]"], ["logger=tensorbord: there is no such option. Did you mean tensorboard?"]),
     (["trainer.epoch=3"], ["trainer.epoch ", "Did you mean trainer.epochs?", "--cfg job"]),
+    (["model=net.py"], ["model=net.py: there is no such option. Name the class in it, too: model=net.py:<class>."]),
+    (["model=net.Net"], ["A class is chosen with model=custom model._target_=net.Net."]),
+    (["optimizer=RMSprop"], ["A class is chosen with optimizer=custom optimizer._target_=torch.optim.RMSprop."]),
+    (["scheduler=StepLR"], ["scheduler=StepLR", "Did you mean step?"]),
+    (["model=custom", "model._target_=a.B", "model.width=8"], ["Write +model.width=8, which passes it to your class."]),
+    (["hydra.job.chdir=maybe"], ["Error merging override hydra.job.chdir=maybe: Value 'maybe' is not a valid bool"]),
     (["lr=0.1"], ["lr ", "Did you mean optimizer.lr?", "--cfg job"]),
     (
         ["optimizer.betas=[0.9,0.99]"],

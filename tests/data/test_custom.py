@@ -14,6 +14,9 @@ class Photos:
     def __len__(self):
         return 4
 
+class Whole:
+    pass
+
 class Anonymous:
     def __init__(self, split):
         pass
@@ -54,6 +57,7 @@ def test_root_is_passed_only_to_a_class_that_takes_it(target, tmp_path):
     ("name", "overrides", "message"),
     [
         ("Nothing", [], r"has no Nothing"),
+        ("Whole", [], r"Whole does not take split\. It is created with split='train' and with split='val': add that"),
         ("Photos", ["+data.colour=1"], r"Photos rejects its arguments: .*'colour'"),
     ],
 )

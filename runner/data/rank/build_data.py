@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
-from manyheads.runner.data.custom import Custom
+from manyheads.runner.data.custom import Custom, refuse_without_split
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import build_order
@@ -81,6 +81,7 @@ def check_custom(option: DataOption) -> None:
     own = {key: value for key, value in option.section.items() if key not in others}
     if option.root is not None and "root" in signature(kind).parameters:
         own["root"] = option.root
+    refuse_without_split(option.target, kind)
     refuse_unfit("data", option.target, kind, **combined("data", own, {"split": "train"}))
 
 

@@ -1,9 +1,9 @@
-"""Hydra's own suites for launchers of sweeps."""
+"""Hydra's own suites for launchers and sweepers."""
 
 import pytest
 from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
-from hydra.test_utils.launcher_common_tests import IntegrationTestSuite, LauncherTestSuite
+from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
 from hydra.version import VersionBase
 from packaging.version import Version
 
@@ -31,6 +31,11 @@ class TestLauncher(LauncherTestSuite):
 @pytest.mark.parametrize(("launcher_name", "overrides"), [("manyheads", ["hydra.launcher.jobs=2"])])
 class TestSeveralAtOnce(LauncherTestSuite):
     """A process for each job changes nothing for Hydra."""
+
+
+@pytest.mark.parametrize(("launcher_name", "overrides"), [("manyheads", ["hydra.sweeper.max_batch_size=2"])])
+class TestSweeper(BatchedSweeperTestSuite):
+    """Hydra's basic sweeper gives our launcher its jobs in batches."""
 
 
 @pytest.mark.slow

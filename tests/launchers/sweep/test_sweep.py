@@ -315,6 +315,14 @@ class TestTheWholeSweep:
         assert not Ledger(tmp_path / "sweep").exists()
 
 
+def test_a_folder_whose_name_is_too_long_is_refused_and_leaves_nothing(run_here, tmp_path):
+    subdir = "hydra.sweep.subdir=${hydra.job.override_dirname}"
+    done = run_here("-m", f"hydra.sweep.dir={tmp_path / 'sweep'}", subdir, "seed=1,2", f"notes={'n' * 250}")
+    assert done.code == 2
+    assert ": the name of a folder has at most 255 bytes, and this one 263. Leave it out, or keys of it" in done.err
+    assert [*tmp_path.iterdir()] == []
+
+
 class TestOthersOfHydra:
     """Launchers and sweepers that people have installed already."""
 
