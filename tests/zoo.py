@@ -161,3 +161,36 @@ class Bags(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.head(self.embedding(tokens))
+
+
+class LazyNet(nn.Module):
+    """Learns the shape of its inputs from the first batch."""
+
+    def __init__(self, *, num_classes: int):
+        super().__init__()
+        self.net = nn.Sequential(nn.Flatten(), nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.LazyLinear(num_classes))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.net(images)
+
+
+class Extra(LazyNet):
+    """Keeps something else than tensors in its state."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"calls": 3}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        pass
+
+
+class Unused(nn.Module):
+    """A layer that no forward pass uses."""
+
+    def __init__(self, *, num_classes: int):
+        super().__init__()
+        self.head = nn.Linear(3 * 8 * 8, num_classes)
+        self.spare = nn.Linear(3, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(images.flatten(1))

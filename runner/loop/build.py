@@ -32,7 +32,8 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import Utilization, utilization
 from manyheads.runner.loop.verification import Verification
-from manyheads.runner.model.rank.build_model import build_model, initialize_from_data
+from manyheads.runner.model.rank.build_model import build_model, initialize_from_data, materialize, refuse_extra_state
+from manyheads.runner.optimizer.rank.build_optimizer import refuse_closure
 from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.locate import Section, instantiate_named
 from manyheads.runner.option.run_config import RunConfig
@@ -83,17 +84,20 @@ def build(
     """
     seed_everything(run.seed)  # the same initial weights on every rank
     trainer, checkpoint = run.trainer, run.checkpoint
+    refuse_closure(run.optimizer)
     data = build_data(run.data)
     precision: Precision = run.precision.instantiate(parallel)
     try:
         own, load, dtype = run.model.num_classes, checkpoint.load, precision.dtype
         with _other_count_explained(load if trainer.evaluate_only else None, own, data):
             built = build_model(run.model, data, dtype=dtype, load_from=load, strict=checkpoint.strict)
+        refuse_extra_state(built.model, run.model.target)
+        task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
+        materialize(built.model, loaders.train.first, seed=run.seed)
         if on_model is not None:
             on_model(built.model)
         freeze(built.model, run.parameters.freeze)
         parameters = sum(p.numel() for p in built.model.parameters())
-        task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         task.check_model(built.model)
         if state is None and not (built.pretrained or checkpoint.load or trainer.evaluate_only):
             initialize_from_data(built.model, loaders.train.first)

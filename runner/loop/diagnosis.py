@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.loop.update import Update
+from manyheads.runner.wording import listed
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
 ALONE = "Expected more than 1 value per channel"
@@ -28,6 +29,8 @@ UNFIT = re.compile(
     r"normalized_shape|not implemented for"
 )
 CALLED = re.compile(r"forward\(\) (takes|missing|got)")
+UNUSED = "Expected to have finished reduction in the prior iteration"  # of DistributedDataParallel
+INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 SHOWN = 5  # samples
 
 
@@ -67,6 +70,8 @@ def explained(error: Exception, update: Update, sizes: tuple[int | None, int | N
         return None
     if "device-side assert" in said:
         return type(error)(f"{said}. A label may be out of range: trainer.device=cpu shows which. {error}")
+    if UNUSED in said:
+        return _unused(str(error), update)
     batch, outputs = _local(frames, "batch", Batch), _local(frames, "outputs", object)
     if batch is None:
         return None
@@ -82,6 +87,18 @@ def explained(error: Exception, update: Update, sizes: tuple[int | None, int | N
         return None
     layer = f"{names[id(entered[-1])]} ({type(entered[-1]).__name__}): " if entered and names[id(entered[-1])] else ""
     return ConfigurationError(_model(layer + said, batch, sizes))
+
+
+def _unused(said: str, update: Update) -> ConfigurationError:
+    """The error for parameters without gradients, by the numbers that DistributedDataParallel gives them."""
+    trained = [name for name, p in update.parallel.unwrap(update.model).named_parameters() if p.requires_grad]
+    names = [trained[int(number)] for found in INDICES.findall(said)[:1] for number in found.split()]
+    return ConfigurationError.at(
+        "parallel.find_unused_parameters",
+        False,
+        f": {listed(names, SHOWN) if names else 'some parameters'} had no gradients in an update, for which "
+        "DistributedDataParallel waits. Set it to true, or remove or freeze what the forward pass does not use.",
+    )
 
 
 def _less_memory(micro_batch: int, accumulation: int) -> str:

@@ -171,6 +171,8 @@ def weights(built: Built, loaded: str | None) -> dict[str, str]:
     """The source of the initial weights, and those of it that do not fit; empty for random weights."""
     found = [built.pretrained, loaded]
     text = "; then ".join(name for name in found if name is not None)
+    if built.prefix:
+        text += f", without the prefix {built.prefix} of its names"
     if built.unfit is not None and any(built.unfit):
         text += f", not all of which fit: {built.unfit}"
     return {"weights": text} if text else {}

@@ -1,6 +1,7 @@
 """Load weights, of a checkpoint or pretrained, into a model and its optimizer, or explain why they do not fit."""
 
 import copy
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.checkpoint.rank.tied import names_of, tied_to
 from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
@@ -18,6 +21,7 @@ from manyheads.runner.wording import listed
 
 AT_ONCE = 2**28  # bytes of weights that are read before they are put into the model
 SHOWN = 8  # names of weights in a message
+WRAPPED = re.compile(r"((module|_orig_mod|model)\.)*")  # by DataParallel and DDP, by torch.compile, by Lightning
 # Settings by which types of optimizers differ; others depend on the version of torch, or are added during training.
 KINDS = {"momentum", "betas", "alpha", "rho", "lambd", "etas"}
 
@@ -55,11 +59,7 @@ def load_model(
     own = model.state_dict()
     if not (isinstance(weights, dict) and all(isinstance(weight, (Tensor, Lazy)) for weight in weights.values())):
         raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
-    unfit = Unfit(
-        missing=[name for name in own if name not in weights],
-        unexpected=[name for name in weights if name not in own],
-        shapes=[name for name in own if name in weights and weights[name].shape != own[name].shape],
-    )
+    unfit = _unfit(model, own, weights)
     count = sum(map(len, unfit))
     if count and strict:
         raise ConfigurationError(
@@ -72,7 +72,7 @@ def load_model(
     for name in (*unfit.unexpected, *unfit.shapes):
         del fitting[name]
     for part in _parts(fitting):
-        model.load_state_dict(part, strict=strict and len(part) == len(fitting))
+        model.load_state_dict(part, strict=strict and len(part) == len(own))
     return unfit
 
 
@@ -135,34 +135,89 @@ def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> lis
     ]
 
 
-def load_file(model: nn.Module, path: str) -> None:
-    """Load weights from a file that contains a state_dict, or one under the key "model" or "state_dict"."""
+def read_weights(model: nn.Module, path: str) -> tuple[dict[str, Tensor], str]:
+    """The weights in a file for a model, and the prefix that was removed from their names, which may be empty.
+
+    The file contains a state_dict, or one under the key "model" or "state_dict". Names may begin with what
+    DataParallel, DDP, torch.compile and Lightning add, nested in any way; weights without the prefix, as of a loss in
+    a Lightning module, keep their names. Raises ConfigurationError.
+    """
     content = load(Path(path).expanduser().resolve())
     state = content.get("model") or content.get("state_dict") or content
-    for prefix in ("module.", "_orig_mod."):  # of models saved within DataParallel, DDP or torch.compile
-        if all(key.startswith(prefix) for key in state):
-            state = {key.removeprefix(prefix): value for key, value in state.items()}
-    load_weights(model, state, path)
+    own = model.state_dict()
+    prefix = max(
+        dict.fromkeys(["", *(begin for name in state for begin in _prefixes(name))]),
+        key=lambda begin: sum(begin + name in state for name in own),
+    )
+    if prefix:
+        metadata = getattr(state, "_metadata", None)  # version numbers, which some modules need to load
+        state = OrderedDict((name.removeprefix(prefix), weight) for name, weight in state.items())
+        if metadata is not None:
+            renamed = {f"{name}.".removeprefix(prefix).removesuffix("."): each for name, each in metadata.items()}
+            state._metadata = OrderedDict(renamed)  # type: ignore[attr-defined]
+    _refuse_untied(model, state, path)
+    return state, prefix
 
 
-def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
+def _prefixes(name: Any) -> list[str]:
+    """What wrappers may have put before a weight's name, in every length."""
+    parts = WRAPPED.match(str(name))[0].split(".")[:-1]  # type: ignore[index]
+    return ["".join(f"{part}." for part in parts[: count + 1]) for count in range(len(parts))]
+
+
+def _refuse_untied(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
+    """Raises ConfigurationError if weights that are one in the model have different values in the file."""
+    for names in names_of(model).values():
+        first, *others = [name for name in names if name in state] or [""]
+        for other in others:
+            one, two = real(state[first]), real(state[other])
+            if one is not two and not (one.shape == two.shape and torch.equal(one, two)):
+                raise ConfigurationError(
+                    f"the checkpoint {source} has different values for {first} and {other}, which are one weight in "
+                    "this model. Set model= to the one it was trained with, or load another checkpoint of it."
+                )
+
+
+def load_file(model: nn.Module, path: str) -> tuple[Unfit, str]:
+    """Load weights from a file, as in ``load_weights``; returns what did not fit, and the prefix that was removed."""
+    state, prefix = read_weights(model, path)
+    return load_weights(model, state, path), prefix
+
+
+def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Unfit:
     """Load the weights that fit; a last layer for other classes stays random. ``source``: for the error.
 
-    Raises ConfigurationError if more than the last layer does not fit.
+    The auxiliary heads that torchvision's weights have are skipped if torchvision's model has none. Returns what did
+    not fit. Raises ConfigurationError if more than the last layer does not fit.
     """
     own = model.state_dict()
-    metadata = getattr(state, "_metadata", None)  # version numbers, which some modules need to load
-    state = {key: value for key, value in state.items() if not key.lower().startswith("aux")}
-    unfit = {key for key in own if key not in state or state[key].shape != own[key].shape}
+    unfit = _unfit(model, own, state)
+    is_torchvision = type(model).__module__.startswith("torchvision.")
+    strange = [name for name in unfit.unexpected if not (is_torchvision and name.lower().startswith("aux"))]
     last = list(own)[-1].rpartition(".")[0] if own else ""
-    wrong = {key for key in unfit if key.rpartition(".")[0] != last} | (set(state) - set(own))
+    wrong = {name for name in (*unfit.missing, *unfit.shapes) if name.rpartition(".")[0] != last} | {*strange}
     if wrong:
         raise ConfigurationError.at(
             "model.pretrained",
             source,
             f" holds the weights of another model: {', '.join(sorted(wrong)[:4])} don't fit.",
         )
-    fitting = OrderedDict((key, value) for key, value in state.items() if key not in unfit)
-    if metadata is not None:
-        fitting._metadata = metadata  # type: ignore[attr-defined]
+    fitting = copy.copy(state)
+    for name in (*unfit.unexpected, *unfit.shapes):
+        del fitting[name]
     model.load_state_dict(fitting, strict=False)
+    return unfit
+
+
+def _unfit(model: nn.Module, own: dict[str, Tensor], weights: dict[str, Tensor]) -> Unfit:
+    """What does not fit. Of tied weights, one name is enough."""
+    tied = tied_to(model, weights)
+    return Unfit(
+        missing=[name for name in own if name not in weights and name not in tied],
+        unexpected=[name for name in weights if name not in own],
+        shapes=[
+            name
+            for name, value in own.items()
+            if name in weights and not is_lazy(value) and weights[name].shape != value.shape
+        ],
+    )

@@ -7,25 +7,31 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from manyheads.runner.checkpoint.rank.dtypes import converted
-from manyheads.runner.checkpoint.rank.fit import Unfit, load_file, load_model
-from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.checkpoint.rank.fit import Unfit, load_file, load_model, read_weights
 from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.locate import call, combined, signature
+from manyheads.runner.parallel.rank.structure import call as call_model
 
 DEFAULT = "DEFAULT"  # the recommended entry of every weights enum in torchvision
 FIT = "Set model= to the one it was trained with, or checkpoint.strict=false to load only the weights that fit."
 
 
 class Built(NamedTuple):
-    """A model with its origin. ``pretrained``: the weights it started from; ``unfit``: what checkpoint.load skipped."""
+    """A model with its origin. ``pretrained``: the weights it started from.
+
+    ``unfit``: what was skipped of a file of weights; ``prefix``: what was removed from the names in it.
+    """
 
     model: nn.Module
     pretrained: str | None = None
     unfit: Unfit | None = None
+    prefix: str = ""
 
 
 def build_model(
@@ -44,11 +50,13 @@ def build_model(
     if load_from is None:
         return _pretrained(option, data, dtype)
     if strict:  # replaces all weights
-        model, content = bare_model(option, data, dtype=dtype), load(Path(load_from).resolve())
-        load_model(model, content.get("model", content), load_from, advice=FIT)
-        return Built(model)
-    built, content = _pretrained(option, data, dtype), load(Path(load_from).resolve())
-    return built._replace(unfit=load_model(built.model, content.get("model", content), load_from, strict=False))
+        model = bare_model(option, data, dtype=dtype)
+        weights, prefix = read_weights(model, load_from)
+        load_model(model, weights, load_from, advice=FIT)
+        return Built(model, prefix=prefix)
+    built = _pretrained(option, data, dtype)
+    weights, prefix = read_weights(built.model, load_from)
+    return built._replace(unfit=load_model(built.model, weights, load_from, strict=False), prefix=prefix)
 
 
 def bare_model(option: ModelOption, data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -71,8 +79,7 @@ def _pretrained(option: ModelOption, data: Data, dtype: torch.dtype) -> Built:
         return Built(_made(option, data, dtype))
     if isinstance(name, str) and _is_file(name):
         model = _made(option, data, dtype)
-        load_file(model, name)
-        return Built(model, name)
+        return Built(model, name, *load_file(model, name))
     if "pretrained" in accepts:  # as in the models of timm
         given = {"pretrained": name}
     elif "weights" in accepts:
@@ -122,6 +129,32 @@ def _features(data: Data) -> int:
     raise ConfigurationError(
         "model.num_inputs is not set, and the data set does not define it. Set it.", key="model.num_inputs"
     )
+
+
+def refuse_extra_state(model: nn.Module, target: str) -> None:
+    """Raises ConfigurationError for a module whose ``get_extra_state`` returns something else than a tensor."""
+    if strange := [name for name, value in model.state_dict().items() if not isinstance(value, torch.Tensor)]:
+        raise ConfigurationError.at(
+            "model._target_",
+            target,
+            f": {strange[0]} is not a tensor, so no checkpoint can hold it. Return a tensor from get_extra_state, or "
+            "register it as a buffer.",
+        )
+
+
+def materialize(model: nn.Module, first: Callable[[int], Any], *, seed: int) -> None:
+    """Let lazy modules learn their shapes from a pass of two samples; their weights are random by ``seed``.
+
+    ``first``: as for ``initialize_from_data``. Other models are left unchanged.
+    """
+    if not any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+        return
+    inputs, modes = first(2), {module: module.training for module in model.modules()}
+    seed_everything(seed)
+    with torch.no_grad():
+        call_model(model.eval(), inputs)
+    for module, is_training in modes.items():
+        module.training = is_training
 
 
 def initialize_from_data(model: nn.Module, first: Callable[[int], Any]) -> None:

@@ -1,6 +1,7 @@
 """Builds the optimizer of a run, with its learning rate scaled to the global batch size."""
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 from torch import nn
@@ -38,6 +39,18 @@ def build_optimizer(
     refuse_unknown(groups, optimizer.defaults, option.target)
     refuse_unusual(unusual, optimizer, option.target)
     return optimizer
+
+
+def refuse_closure(option: OptimizerOption) -> None:
+    """Raises ConfigurationError for an optimizer, such as LBFGS, whose step computes the loss itself, by a closure."""
+    closure = signature(option.kind.step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        raise ConfigurationError.at(
+            "optimizer._target_",
+            option.target,
+            " computes the loss itself, several times in an update (its step needs a closure), which no run supports. "
+            "Set optimizer=adamw or sgd.",
+        )
 
 
 def _parameters(model: nn.Module, groups: Sequence[ParameterGroup], *, lr: float) -> list[Any]:

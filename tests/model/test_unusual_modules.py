@@ -1,0 +1,53 @@
+"""Modules and optimizers beside the usual ones: they work as in plain torch, or are refused before anything is lost."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from manyheads.runner.checkpoint.rank.load import load
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.diagnosis import explained
+from tests import zoo
+from tests.in_process import attempt, opened, small, train, weights
+
+
+def of(model, *more):
+    return small("model=custom", f"model._target_=tests.zoo.{model}", *more)
+
+
+def test_lazy_modules_learn_their_shapes_before_anything_counts_them(tmp_path, capsys):
+    with opened(tmp_path / "a", of("LazyNet")) as trainer:
+        initial = weights(trainer)
+    assert "1,191 parameters" in capsys.readouterr().out
+    torch.manual_seed(5)
+    with opened(tmp_path / "b", of("LazyNet", "data.batch_size=16")) as trainer:
+        assert all(torch.equal(weights(trainer)[name], each) for name, each in initial.items())
+    path = train(tmp_path / "c", of("LazyNet")).folder.last_checkpoint
+    with opened(tmp_path / "d", of("LazyNet", f"checkpoint.load={path}")) as trainer:
+        assert all(torch.equal(weights(trainer)[name], each) for name, each in load(path)["model"].items())
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "text"),
+    [
+        ("Extra", (), "tests.zoo.Extra: _extra_state is not a tensor, so no checkpoint can hold it"),
+        ("Rich", ("optimizer=custom", "optimizer._target_=torch.optim.LBFGS"), "LBFGS computes the loss itself"),
+    ],
+)
+def test_what_no_run_supports_is_refused_before_training(tmp_path, model, more, text):
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        attempt(tmp_path, of(model, *more))
+
+
+def test_parameters_that_replicas_wait_for_are_named():
+    said = (
+        "Expected to have finished reduction in the prior iteration before starting a new one. This error ...\n"
+        "Parameter indices which did not receive grad for rank 0: 2 3\n In addition, ..."
+    )
+    model = zoo.Unused(num_classes=3)
+    update = SimpleNamespace(model=model, parallel=SimpleNamespace(unwrap=lambda model: model))
+    mistake = explained(RuntimeError(said), update, (None, None))
+    assert "spare.weight, spare.bias had no gradients" in str(mistake)
+    assert mistake.key == "parallel.find_unused_parameters"
