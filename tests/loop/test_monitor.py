@@ -1,14 +1,18 @@
 """A monitored number without a value is refused or reported, and never acted on silently."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.monitor import Monitor, readers_of
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import Ending
 from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.option.locate import locate
 from manyheads.runner.scheduler.rank.plateau import Plateau
 from manyheads.runner.scheduler.rank.schedules import Constant, Schedule
 from manyheads.runner.task.rank.task import Task
@@ -121,3 +125,27 @@ def test_a_run_is_refused_at_its_first_evaluation(tmp_path):
 def test_a_run_without_best_says_so(tmp_path, capsys):
     train(tmp_path, small("trainer.test=true", "data.val_fraction=0.25", "checkpoint.every=0"))
     assert "there is no best.pt: the last weights are tested" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("task", sorted({*options("task")} - {"custom"}))
+@pytest.mark.parametrize("scheduler", sorted({*options("scheduler")} - {"custom"}))
+def test_no_schedule_acts_on_a_number_without_a_value_under_any_task(task, scheduler):
+    """Every scheduler of conf/ that reads the monitored number is refused without one, whatever the task monitors."""
+    kind = locate(f"task.{task}", read_option("task", task)["_target_"])
+    schedule = locate(f"scheduler.{scheduler}", read_option("scheduler", scheduler)["_target_"])
+    reads = isinstance(schedule, type) and schedule.evaluated is not Schedule.evaluated
+    assert reads == (scheduler == "plateau")
+    said: list[str] = []
+    column = f"val_{kind.monitor}"
+    scores = SimpleNamespace(monitor=column, direction="min", names=lambda prefix: [column, "val_loss"])
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    acts = [f"scheduler={scheduler}"] if reads else []
+    heard = {"readers": acts, "say": said.append}
+    watched = Monitor(scores, Constant(optimizer, updates_per_epoch=1, total_updates=9), Ending(), **heard)
+    row = {"val_loss": 1.0, column: None, "val_samples": 8}
+    if reads:
+        with pytest.raises(ConfigurationError, match=f"{column} has no value"):
+            watched.evaluated(row, Progress())
+    else:
+        watched.evaluated(row, Progress())
+        assert len(said) == 1
