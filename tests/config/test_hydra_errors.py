@@ -77,7 +77,7 @@ BAD = [
     (["optimizer.lr=-1"], ["optimizer.lr=-1", "Allowed: a number above 0"]),
     (["parallel=ddp", "parallel.timeout=inf"], ["parallel.timeout", "Allowed: a number above 0"]),
     (["checkpoint.every=2days"], ["checkpoint.every", "2days", "Allowed: 1epoch"]),
-    (["seed=-1"], ["seed=-1", "Allowed: an integer of at least 0"]),
+    (["seed=-1"], ["seed=-1", "Allowed: an integer from 0 to 9223372036854775807"]),
     (["loss._target_=nothing"], ["loss._target_", "nothing", "Allowed: the dotted name of a class"]),
     (["parallel=ddp", "data.batch_size=65"], ["data.batch_size=65", "2 ranks", "data.batch_size=64 or 66"]),
     (["data=imagefolder"], ["data.root is not set", "data.root=<value>"]),
