@@ -167,7 +167,15 @@ def _classes(rows: Any, column: str) -> list[str]:
     """The names of the classes: the column's own, or all values of the training samples in their order."""
     if isinstance(kind := rows.features[column], datasets.ClassLabel):
         return list(kind.names)
-    return [str(value) for value in sorted(rows.unique(column))]
+    values = sorted(rows.unique(column))
+    if fractions := [each for each in values if isinstance(each, float) and not each.is_integer()]:
+        raise ConfigurationError.at(
+            "data.label_column",
+            column,
+            f" holds numbers such as {fractions[0]:g}, not classes. Set it to a column of classes; or, to predict "
+            "these numbers, give task=regression a data set class of your own that returns (input, number).",
+        )
+    return [str(value) for value in values]
 
 
 def _numbers(rows: Any, column: str, classes: Sequence[str]) -> Any:

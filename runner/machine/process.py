@@ -50,9 +50,8 @@ def _forget_in_children() -> None:
 
     def reset() -> None:
         for signum in RECEIVED:
-            usual = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
             if isinstance(signal.getsignal(signum), OwnHandler):
-                signal.signal(signum, usual)
+                signal.signal(signum, signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL)
         restore()
 
     os.register_at_fork(before=block, after_in_parent=restore, after_in_child=reset)

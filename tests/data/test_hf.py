@@ -248,3 +248,12 @@ class TestASentFolder:
         monkeypatch.chdir(sent.parent)
         with pytest.raises(ConfigurationError, match="a folder of this name exists here"):
             in_process.config("data=hf", "data.hub=sent")
+
+
+def test_numbers_to_predict_are_no_classes():
+    from manyheads.runner.data.hf_contents import _classes
+
+    rows = datasets.Dataset.from_dict({"text": ["a", "b", "c"], "price": [0.0, 1.0, 1.25], "stars": [0.0, 1.0, 0.0]})
+    assert _classes(rows, "stars") == ["0.0", "1.0"]
+    with pytest.raises(ConfigurationError, match=r"label_column=price holds numbers such as 1\.25.*task=regression"):
+        _classes(rows, "price")

@@ -12,6 +12,7 @@ from manyheads.runner.data.order import build_order
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.digests import are_same
+from manyheads.runner.data.rank.inherited_state import warn_of_inherited
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.mixing import build_mixing
@@ -102,6 +103,8 @@ def build_loaders(
 ) -> Loaders:
     """Build the loaders of this rank's training and evaluation batches. Raises ConfigurationError."""
     train, *evaluated = _build_splits(data, option, tests=trainer.test and not trainer.evaluate_only)
+    if parallel.rank == 0:
+        warn_of_inherited(train, num_workers=option.num_workers)
     if option.on_device:
         for each in (train, *evaluated):
             each.to(parallel.device)  # type: ignore[attr-defined]
