@@ -7,6 +7,7 @@ the rank that failed first is in its output.
 import os
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
 from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_nodes
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import ConfigurationError, Unavailable, printable
+from manyheads.runner.machine import addresses
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import choice
 from manyheads.runner.parallel import horovod_installation as horovod
@@ -88,6 +90,9 @@ class Horovodrun(Launcher):
         if self.settings is not None:
             run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
             return
+        is_horovod = job.run is not None and job.run.parallel.name == "horovod"
+        if is_horovod and self.controller == "gloo":  # whose ranks would die without an error
+            addresses.resolved("launcher=horovodrun needs this machine's name", socket.gethostname())
         with relay_stdout() as terminal, rendezvous(self.machines) as meeting, mpirun.own_session() as session:
             added = {**job.environment, **meeting, **terminal}
             run_agent(

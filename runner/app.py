@@ -48,12 +48,22 @@ def leave(code: int) -> NoReturn:
 
 def main(typed: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. ``typed``: its arguments, by default those of this process."""
+    _open_closed_streams()
     words = list(sys.argv[1:] if typed is None else typed)
     as_json = "--json" in words
     if words[:1] and words[0].partition("=")[0] in COMPLETION:
         return respond("completion", lambda: _complete(words))
     name = next((word for word in words if word in commands.names()), "")
     return respond(name, lambda: _run(words), as_json=as_json)
+
+
+def _open_closed_streams() -> None:
+    """Open the streams that the shell has closed, as with >&-, to nowhere: the next file would take their place."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w"))
 
 
 def _run(words: list[str]) -> Answer | None:

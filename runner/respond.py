@@ -80,8 +80,6 @@ def _unflushed() -> OSError | None:
 
     Otherwise Python would report the error when it exits, in its own words and with its own exit code.
     """
-    if sys.stdout is None:  # closed by the shell, as with >&-
-        return None
     try:
         sys.stdout.flush()
     except OSError as error:
