@@ -156,7 +156,10 @@ def build_task_and_loaders(run: RunConfig, parallel: Parallel, data: Data, dtype
     task = build_task(run.task, data, loss=run.loss, label_smoothing=trainer.label_smoothing)
     task = converted(task, dtype).to(parallel.device)
     input_transform = InputTransform(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
-    return task, build_loaders(run.data, trainer, data, task, parallel, input_transform, seed=run.seed)
+    loaders = build_loaders(run.data, trainer, data, task, parallel, input_transform, seed=run.seed)
+    if type(task).see_first is not Task.see_first and (first := loaders.train.first_sample()) is not None:
+        task.see_first(first)
+    return task, loaders
 
 
 def set_process(*, threads: int, detect_anomaly: bool, deterministic: bool) -> None:

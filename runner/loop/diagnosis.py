@@ -6,7 +6,7 @@ without a mistake pays nothing.
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.loop.update import Update
+from manyheads.runner.parallel.rank.structure import shapes
 from manyheads.runner.wording import listed
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
@@ -133,17 +134,6 @@ def _model(said: str, batch: Batch, sizes: tuple[int | None, int | None]) -> str
         if first is not None:
             remedy = f"Set trainer.resize_from (now {first}) to null, or model= to one for images of any size."
     return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {said}. {remedy}"
-
-
-def shapes(value: Any) -> str:
-    """The shapes and dtypes of the tensors in a structure, in the structure's own form."""
-    if isinstance(value, Tensor):
-        return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {shapes(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        return "[" + ", ".join(map(shapes, value)) + "]"
-    return type(value).__name__
 
 
 def _local(frames: list[FrameType], name: str, kind: type) -> Any:

@@ -38,6 +38,7 @@ class CollectedScores:
         self._parallel, self._task, self._metrics = parallel, scores.task, scores.collected
         self._parts: list[tuple[Sequence[int], np.ndarray, np.ndarray]] = []
         self._bytes = 0
+        self.without_value: dict[str, int] = {}  # by metric the number of classes that have none, set by ``values``
 
     def add(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
         """Add a batch. Raises ConfigurationError if there are not as many scores as samples, or too many in total."""
@@ -54,6 +55,8 @@ class CollectedScores:
                 "f1.",
                 key="metrics",
             )
+        if targets.ndim == 1 and self._task.outputs == "logits":
+            scores = log_odds(scores)
         part = ids, scores.detach().float().cpu().numpy(), targets.cpu().numpy()
         self._parts.append(part)
         self._bytes += part[1].nbytes + part[2].nbytes
@@ -78,6 +81,7 @@ class CollectedScores:
             for column in range(scores.shape[1]):
                 for metric in self._metrics:
                     found[metric.name].append(metric.of_class(scores[:, column], is_it[:, column]))
+        self.without_value = {name: len(each) - len(_known(each)) for name, each in found.items()}
         return {metric.name: metric.over_classes(found[metric.name]) for metric in self._metrics}
 
     def _together(self, ids: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -89,6 +93,19 @@ class CollectedScores:
         _, scores, members = each_once(ranks)
         kept = (members >= 0).all(1)
         return scores[kept], members[kept] > 0
+
+
+def _known(values: list[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def log_odds(logits: torch.Tensor) -> torch.Tensor:
+    """The log-odds of each class against the rest, (N, classes) float64: in the order of its softmax probabilities.
+
+    Those near 1, which fp32 could not tell apart, keep their distances.
+    """
+    log = logits.detach().double().log_softmax(1)
+    return log - (-torch.expm1(log)).clamp(min=0).log()
 
 
 def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
@@ -115,6 +132,7 @@ class Evaluation:
     ):
         self.update, self.loader, self.callbacks = update, loader, callbacks
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
+        self.is_noted = False
 
     def run(self, split: str = "val") -> tuple[Numbers, int] | None:
         """The split's columns and the number of unreadable samples; None if asked to stop meanwhile."""
@@ -145,6 +163,7 @@ class Evaluation:
         scores = update.scores.of(split, total)
         if collected is not None:
             scores |= {f"{split}_{name}": value for name, value in collected.values().items()}
+            self._note_missing(split, collected.without_value)
         for callback in self.callbacks:
             callback.on_evaluation(split, self.loader.batches.dataset)
         columns = {
@@ -153,6 +172,17 @@ class Evaluation:
             f"{split}_samples": int(total.count),
         }
         return columns, int(total.corrupt)
+
+    def _note_missing(self, split: str, without_value: dict[str, int]) -> None:
+        """Report once which metrics leave classes out, since these have no sample, or no other has any."""
+        missing = {f"{split}_{name}": count for name, count in without_value.items() if count}
+        if missing and not self.is_noted:
+            self.is_noted = True
+            listed = ", ".join(f"{name} {count}" for name, count in missing.items())
+            self.reporter.display.say(
+                "warning: classes that no sample has, or that all have, are left out of the mean over classes: "
+                f"{listed}"
+            )
 
     def _pass(self, model: nn.Module, batch: Batch, collected: CollectedScores | None) -> ForwardResult | None:
         def look(outputs: Any) -> None:

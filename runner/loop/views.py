@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.task.rank.task import logits_of
 
 Weighted = Iterator[tuple[float, Tensor]]
 
@@ -36,11 +37,12 @@ WAYS = {"flip": flipped, "flip_shift": flipped_and_shifted}
 def averaged(way: str, evaluate: Callable[[Any], Any], inputs: Any) -> Any:
     """The weighted mean of the outputs of ``evaluate`` for the views of ``inputs``, (N, C, H, W).
 
-    Returns any value on a rank that does not have the outputs. Raises ConfigurationError if inputs are not images.
+    Of outputs that have ``logits``, these are averaged. Returns any value on a rank that does not have the outputs.
+    Raises ConfigurationError if inputs are not images.
     """
     if not (isinstance(inputs, Tensor) and inputs.ndim == 4):
         raise ConfigurationError.at("trainer.tta", way, ": the model's inputs are not images. Set it to none.")
     found = [(weight, evaluate(view)) for weight, view in WAYS[way](inputs)]
-    if not all(isinstance(outputs, Tensor) for _, outputs in found):
-        return found[0][1]
-    return sum(weight * outputs for weight, outputs in found)
+    if found[0][1] is None:
+        return None
+    return sum(weight * logits_of(outputs) for weight, outputs in found)

@@ -90,7 +90,7 @@ class Collected(Metric):
         self.at_most = at_most
 
     def of_class(self, scores: "np.ndarray", is_it: "np.ndarray") -> float | None:
-        """The metric of one class, from its score for each sample and a mask (N,) of the samples that belong to it.
+        """The metric of one class, from its log-odds for each sample and a mask (N,) of the samples that belong to it.
 
         Samples are in the order of their ids, whichever rank evaluated them. Returns None if the class has no value.
         """

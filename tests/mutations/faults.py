@@ -238,4 +238,20 @@ FAULTS = (
         replacement="if False:",
         tests=("tests/loop/test_monitor.py::test_what_acts_on_a_number_without_a_value_ends_the_run",),
     ),
+    Fault(
+        name="targets are cast to the outputs' dtype",
+        promise="targets are never rounded",
+        file="runner/task/rank/regression.py",
+        original="return values.to(dtype), targets.to(dtype)",
+        replacement="return values.to(dtype), targets.to(logits_of(outputs).dtype).to(dtype)",
+        tests=("tests/task/test_regression.py::test_targets_keep_their_precision",),
+    ),
+    Fault(
+        name="classes are ranked by logits",
+        promise="metrics equal scikit-learn's",
+        file="runner/loop/evaluation.py",
+        original="scores = log_odds(scores)",
+        replacement="scores = scores.double()",
+        tests=("tests/metrics/test_against_scikit_learn.py::test_of_rankings_of_classes",),
+    ),
 )

@@ -26,8 +26,8 @@ class Predictions(Callback):
         self.run = run
 
     def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
-        self.names, rows = judged(self.run.task, outputs, batch, ids)
-        self._ids += ids
+        self.names, counted, rows = judged(self.run.task, outputs, batch, ids)
+        self._ids += counted
         self._rows.append(rows)
 
     def on_evaluation(self, split: str, samples: Any) -> None:

@@ -18,8 +18,8 @@ WINDOW = 2**16  # samples that are gathered at a time
 Columns = tuple[str, ...]
 
 
-def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Columns, np.ndarray]:
-    """Column names and a row per sample, (samples, columns) float64: its loss first, then target and prediction.
+def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Columns, list[int], np.ndarray]:
+    """Column names, and ids and a row of each sample that counts, (samples, columns): loss, target and prediction.
 
     For classes the loss is the cross-entropy, and the predicted class's probability is added; for several labels it is
     the mean of their binary cross-entropies, with each label's probability; for values it is the squared error.
@@ -33,15 +33,18 @@ def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Col
             key="callbacks",
         )
     if scores.shape == targets.shape and scores.ndim == 1:
-        return _rows(loss=(scores - targets) ** 2, target=targets, prediction=scores)
+        return _rows(ids, loss=(scores - targets) ** 2, target=targets, prediction=scores)
     if scores.shape == targets.shape:
         loss = binary_cross_entropy_with_logits(scores, targets, reduction="none").flatten(1).mean(1)
         each = {f"target_{number}": column for number, column in enumerate(targets.unbind(1))}
         each |= {f"probability_{number}": column for number, column in enumerate(scores.sigmoid().unbind(1))}
-        return _rows(loss=loss, **each)
-    loss = cross_entropy(scores, targets.long(), ignore_index=-1, reduction="none")
+        return _rows(ids, loss=loss, **each)
+    counts = targets >= 0
+    kept = [number for number, is_kept in zip(ids, counts.tolist(), strict=True) if is_kept]
+    scores, targets = scores[counts], targets[counts]
+    loss = cross_entropy(scores, targets.long(), reduction="none")
     probability, prediction = scores.softmax(1).max(1)
-    return _rows(loss=loss, target=targets, prediction=prediction, probability=probability)
+    return _rows(kept, loss=loss, target=targets, prediction=prediction, probability=probability)
 
 
 def in_windows(
@@ -61,8 +64,8 @@ def in_windows(
             yield found, together
 
 
-def _rows(**columns: Tensor) -> tuple[Columns, np.ndarray]:
-    return tuple(columns), torch.stack([each.double() for each in columns.values()], 1).cpu().numpy()
+def _rows(ids: Sequence[int], **columns: Tensor) -> tuple[Columns, list[int], np.ndarray]:
+    return tuple(columns), [*ids], torch.stack([each.double() for each in columns.values()], 1).cpu().numpy()
 
 
 def write_table(

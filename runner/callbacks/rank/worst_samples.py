@@ -26,8 +26,8 @@ class WorstSamples(Callback):
         self.run = run
 
     def on_evaluation_batch(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
-        self.names, rows = judged(self.run.task, outputs, batch, ids)
-        self._keep(np.asarray(ids, np.int64), rows)
+        self.names, counted, rows = judged(self.run.task, outputs, batch, ids)
+        self._keep(np.asarray(counted, np.int64), rows)
 
     def on_evaluation(self, split: str, samples: Any) -> None:
         ranks = self.run.gather((self.names, self._ids, self._rows))

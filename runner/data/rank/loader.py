@@ -78,6 +78,13 @@ class Loader:
         batch = self.take(BatchIndices(0, indices, len(indices), 1.0))
         return map_tensors(Tensor.cpu, batch.inputs)
 
+    def first_sample(self) -> Any:
+        """The content of a batch of the data set's first readable sample; None if there is none."""
+        for index in range(self.samples):
+            if (batch := self.take(BatchIndices(0, np.array([index]), 1, 1.0))).content is not None:
+                return batch.content
+        return None
+
     def drawn(self, batches: list[Batch], update: int, *, share: int, of: int) -> list[Batch]:
         """The micro-batches of part ``share`` of ``of`` in an update of the current epoch; ``batches`` if they match.
 

@@ -15,6 +15,8 @@ from manyheads.runner.metrics.metric import Metric
 if TYPE_CHECKING:
     from manyheads.runner.task.rank.task import Task
 
+BYTES = 38  # of a cell, with the copies that are added up, exchanged and divided
+
 
 def confusion(predicted: Tensor, targets: Tensor, classes: int) -> Tensor:
     """How often each class (row) was predicted as each class (column): (classes, classes) int64.
@@ -26,15 +28,27 @@ def confusion(predicted: Tensor, targets: Tensor, classes: int) -> Tensor:
 
 
 class OfConfusion(Metric):
-    """Base class of metrics of a confusion matrix: a number for each class, and their mean, in percent."""
+    """Base class of metrics of a confusion matrix: a number for each class, and their mean, in percent.
+
+    ``at_most``: megabytes of a rank that the matrix and its copies may take.
+    """
 
     family = "confusion"
 
-    def __init__(self, name: str, *, num_classes: int | None, task: "Task | None" = None, **names: str):
+    def __init__(
+        self, name: str, *, num_classes: int | None, task: "Task | None" = None, at_most: float = 1024, **names: str
+    ):
         super().__init__(name, unit="%", **names)
         if num_classes is None:
             raise ConfigurationError(
                 f"metrics.{name}: the number of classes is unknown. Set metrics.{name}.num_classes.",
+                key=f"metrics.{name}",
+            )
+        if BYTES * num_classes**2 > at_most * 2**20:
+            raise ConfigurationError(
+                f"metrics.{name}: the confusion matrix of {num_classes} classes takes some "
+                f"{BYTES * num_classes**2 / 2**20:.0f} MB in each rank, more than {at_most:g}. Leave it out, or set "
+                f"+metrics.{name}.at_most to as many.",
                 key=f"metrics.{name}",
             )
         self.classes, self.task = num_classes, task

@@ -8,8 +8,11 @@ from manyheads.runner.metrics.metric import Collected
 class AUROC(Collected):
     """Area under the ROC curve of each class against the rest, mean over classes, in percent.
 
-    This is the probability that a sample of the class scores higher than another sample; ties count half.
+    This is the probability that a sample of the class scores higher than another sample; ties count half. Scores are
+    softmax probabilities if a sample has one class.
     """
+
+    version = 2  # 1: ranked by logits
 
     def __init__(self, name: str = "auroc", *, at_most: float = 1024, **names: str):
         super().__init__(name, at_most=at_most, **{"unit": "%", "label": "AUROC", **names})
@@ -29,6 +32,8 @@ class AveragePrecision(Collected):
 
     The sum over thresholds of precision times the increase in recall, without interpolation, as in scikit-learn.
     """
+
+    version = 2  # 1: ranked by logits
 
     def __init__(self, name: str = "average_precision", *, at_most: float = 1024, **names: str):
         super().__init__(name, at_most=at_most, **{"unit": "%", "label": "mAP", **names})

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+FEW = 4  # entries of a list that are described one by one
+
 
 def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
     """The same structure with ``function`` applied to each tensor; everything else is unchanged."""
@@ -75,6 +77,20 @@ def rows_of(inputs: Any) -> int:
 def shapes_of(inputs: Any) -> tuple[Any, ...]:
     """Shapes and dtypes of all tensors in a batch, in order."""
     return tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors_in(inputs))
+
+
+def shapes(value: Any) -> str:
+    """The shapes and dtypes of the tensors in a structure, in words, in the structure's own form."""
+    if isinstance(value, Tensor):
+        return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {shapes(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        kinds = {type(item).__name__ for item in value}
+        if len(value) > FEW and len(kinds) == 1 and not any(True for _ in tensors_in(value)):
+            return f"{len(value)} {kinds.pop()}"  # one for each sample
+        return "[" + ", ".join(map(shapes, value)) + "]"
+    return type(value).__name__
 
 
 def padded(inputs: Any, rows: int) -> Any:

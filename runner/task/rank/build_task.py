@@ -20,6 +20,8 @@ REDUCTIONS = ("sum", "mean", "batch")
 def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothing: float) -> Task:
     """The task, which gets ``data`` and the loss that ``loss`` describes if its class accepts them.
 
+    A class that accepts ``ignores`` also gets whether the config sets loss.ignore_index.
+
     Raises ConfigurationError.
     """
     target, accepts = option.target, signature(option.kind).parameters
@@ -28,6 +30,8 @@ def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothi
         given["loss"] = build_loss(loss, label_smoothing)
     if "data" in accepts:
         given["data"] = data
+    if "ignores" in accepts:
+        given["ignores"] = "ignore_index" in loss
     task = option.instantiate(**given)
     if not isinstance(task, Task):
         raise ConfigurationError.at("task._target_", target, " is not a manyheads Task. Derive the class from it.")

@@ -1,5 +1,6 @@
-"""task=classification: one class for each sample; batches are (inputs, class numbers)."""
+"""task=classification: one class for each sample; batches are (inputs, class numbers), or probabilities of classes."""
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,7 +9,10 @@ from torch import Tensor, nn
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Share
-from manyheads.runner.task.rank.task import Task, counted, reduction_of, weights_of
+from manyheads.runner.parallel.rank.structure import shapes
+from manyheads.runner.task.rank.losses import BinaryCrossEntropy
+from manyheads.runner.task.rank.targets import refuse_where, target_of, unlike_class, widened, with_target
+from manyheads.runner.task.rank.task import Task, counted, logits_of, reduction_of, weights_of
 
 if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
 PLACES = 5
 # Losses of each class by itself: a softmax over all classes would not be what was trained.
 ONE_BY_ONE = (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MultiLabelMarginLoss, nn.MultiLabelSoftMarginLoss, nn.MSELoss)
+# Losses of each output and its own target, which would be broadcast to other shapes.
+ELEMENTWISE = (*ONE_BY_ONE[:2], nn.MultiLabelSoftMarginLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
+ROUNDED = 1e-2  # by how much probabilities of half precision may differ from a sum of 1
 
 
 class Scored(NamedTuple):
@@ -39,59 +46,172 @@ def accuracies(classes: Any = None) -> tuple[Share, Share]:
 
 
 class Classification(Task):
-    """Any loss of (logits, targets) that averages over its batch; top-1 and top-5 accuracy."""
+    """Any loss of (logits, targets) that averages over its batch; top-1 and top-5 accuracy.
+
+    Targets are class numbers (N,) of any integer dtype, or a probability for each class, (N, classes), of which the
+    most probable class is the right one. The model may return a dict or data class that has ``logits``. ``ignores``:
+    whether the config sets loss.ignore_index, so that some samples may not count.
+    """
 
     monitor = "acc1"
+    bounds = (0, 1)
 
-    def __init__(self, *, loss: nn.Module, reduction: str, data: "Data | None" = None):
+    def __init__(self, *, loss: nn.Module, reduction: str, data: "Data | None" = None, ignores: bool = False):
         super().__init__()
         self.classes = None if data is None else data.num_classes
         self.metrics = accuracies(self.classes)
         self.criterion = loss
         self.reduction = reduction_of(loss) if reduction == "auto" else reduction
         self.ignored = getattr(loss, "ignore_index", -1)
+        self.ignores = ignores or self.ignored >= 0
+        for metric in self.metrics if self.ignores else ():
+            metric.version = 2  # 1: ignored samples count as wrong
         self.class_weights = weights_of(loss) if self.reduction == "mean" else None
         self.outputs = None if isinstance(loss, ONE_BY_ONE) else "logits"
 
     @property
     def counts_samples(self) -> bool:
-        return self.ignored < 0 and self.class_weights is None  # no class has such a number
+        return not self.ignores and self.class_weights is None
 
     def count(self, batch: Any) -> float:
+        if batch[1].is_floating_point():  # torch divides the loss of probabilities by their number
+            return len(batch[1])
         return counted(batch[1], self.ignored, self.class_weights)
 
-    def loss(self, outputs: Tensor, batch: Any) -> Tensor:
-        if self.classes is not None and outputs.ndim == 2 and outputs.shape[1] != self.classes:
+    # -- targets ---------------------------------------------------------------------------------------
+
+    def converted(self, batch: Any) -> Any:
+        targets = target_of(batch, "classification", "(tensor of shape (3, 32, 32), 5)")
+        if targets.is_floating_point():
+            return batch
+        if targets.ndim == 2 and targets.shape[1] == 1:
+            targets = targets.squeeze(1)
+        if targets.ndim == 2 and isinstance(self.criterion, nn.CrossEntropyLoss):  # one-hot
+            return with_target(batch, targets.to(torch.get_default_dtype()))
+        return with_target(batch, targets.long())
+
+    def check(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        logits, targets = logits_of(outputs), batch[1]
+        if logits.requires_grad:
+            _refuse_auxiliary(outputs)
+        if targets.is_floating_point():
+            if targets.ndim != 2 or targets.shape[1] < 2:
+                raise self._unlike(logits, targets)
+            self._logits(outputs)
+            if targets.shape != logits.shape:
+                raise self._unlike(logits, targets)
+            super().check(outputs, batch, ids)
+            sums = targets.double().sum(1)
+            refuse_where((sums - 1).abs() > ROUNDED, sums, ids, _unlike_probabilities)
+            return
+        elementwise = isinstance(self.criterion, ELEMENTWISE) and not isinstance(self.criterion, BinaryCrossEntropy)
+        if targets.ndim == 1 and (logits.ndim < 2 or elementwise):
+            raise self._unlike(logits, targets)
+        if self._logits(outputs).ndim == 2 and targets.ndim == 1:
+            self._refuse_unlike_classes(targets, logits.shape[1], ids)
+
+    def bounded(self, batch: Any) -> Tensor | None:
+        return batch[1] if batch[1].is_floating_point() else None
+
+    def refusal(self, value: float, where: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"the target {value:g}{where} is not a probability. task=classification takes class numbers (N,), or a "
+            "probability for each class (N, classes). Correct the data set's targets; for numbers set task=regression."
+        )
+
+    def _refuse_unlike_classes(self, targets: Tensor, classes: int, ids: Sequence[int] = ()) -> None:
+        is_unfit = (targets < 0) | (targets >= classes)
+        if self.ignores:
+            is_unfit &= targets != self.ignored
+        refuse_where(is_unfit, targets, ids, lambda label, where: self._unlike_class(int(label), where, classes))
+
+    def _unlike_class(self, label: int, where: str, classes: int) -> ConfigurationError:
+        if label != getattr(self.criterion, "ignore_index", None):
+            return unlike_class(label, where, classes)
+        return ConfigurationError(
+            f"the loss ignores the label {label}{where}, so it is a mean over fewer samples. Set "
+            f"+loss.ignore_index={label}, so that updates and metrics count only the others, too.",
+            key="loss.ignore_index",
+        )
+
+    def _unlike(self, logits: Tensor, targets: Tensor) -> ConfigurationError:
+        return ConfigurationError(
+            f"{type(self.criterion).__name__} cannot compute the loss of the model's outputs, {shapes(logits)}, for "
+            f"targets {shapes(targets)}: task=classification needs outputs (N, classes), and as targets integer class "
+            "numbers (N,) or a probability for each class (N, classes). For numbers set task=regression, for labels 0 "
+            "and 1 task=multilabel; for class numbers another loss.",
+            key="task",
+        )
+
+    # -- loss and measurements -------------------------------------------------------------------------
+
+    def _logits(self, outputs: Any) -> Tensor:
+        logits = logits_of(outputs)
+        if self.classes is not None and logits.ndim == 2 and logits.shape[1] != self.classes:
             raise ConfigurationError(
-                f"the model returns {outputs.shape[1]} outputs per sample, but the data has {self.classes} "
+                f"the model returns {logits.shape[1]} outputs per sample, but the data has {self.classes} "
                 "classes. Let its class accept num_classes, as the built-in models do, or set its own key for that."
             )
-        return self.criterion(outputs, batch[1])
+        return logits
+
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        logits, targets = widened(self._logits(outputs)), batch[1]
+        return self.criterion(logits, targets.to(logits.dtype) if targets.is_floating_point() else targets)
 
     def dummy_targets(self, count: int) -> Tensor | None:
         return torch.zeros(count, dtype=torch.long)
 
-    def mixed_loss(self, outputs: Tensor, batch: Any, partners: Any, share: float) -> Tensor:
+    def mixed_loss(self, outputs: Any, batch: Any, partners: Any, share: float) -> Tensor:
         if getattr(self.criterion, "target_threshold", None) is None:
             return super().mixed_loss(outputs, batch, partners, share)
         mixed: Any = self.criterion.mixed  # not a sum of two losses
-        return mixed(outputs, batch[1], partners[1], share)
+        return mixed(widened(self._logits(outputs)), batch[1], partners[1], share)
 
-    def scored(self, outputs: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-        targets = batch[1]
-        return outputs, targets if self.ignored < 0 else targets.masked_fill(targets == self.ignored, -1)
+    def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
+        targets = _most_probable(batch[1])
+        return logits_of(outputs), targets.masked_fill(targets == self.ignored, -1) if self.ignores else targets
 
-    def observe(self, outputs: Tensor, batch: Any) -> Scored:
+    def observe(self, outputs: Any, batch: Any) -> Scored:
         # Counted for many batches at once, with few operations, which small models need.
-        return Scored(outputs.detach(), batch[1])
+        return Scored(logits_of(outputs).detach(), _most_probable(batch[1]))
 
     def add_up(self, observed: list[Scored]) -> dict[str, Tensor]:
-        found = [each for each in observed if each.has_classes]
-        if not found:
+        scored = [each for each in observed if each.has_classes]
+        if not scored:
             return {}
-        targets = torch.cat([each.targets for each in found])
-        places = top_places(torch.cat([each.logits for each in found]), targets)
+        logits, targets = (torch.cat(parts) for parts in zip(*scored, strict=True))
+        if self.ignores:
+            counts = targets != self.ignored
+            logits, targets = logits[counts], targets[counts]
+        if len(targets) and int(targets.min()) < 0:
+            self._refuse_unlike_classes(targets, logits.shape[1])
+        places = top_places(logits, targets)
         return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
+
+
+def _most_probable(targets: Tensor) -> Tensor:
+    """Class numbers: those of the most probable classes if targets are probabilities (N, classes)."""
+    return targets.argmax(1) if targets.is_floating_point() else targets
+
+
+def _unlike_probabilities(total: float, where: str) -> ConfigurationError:
+    return ConfigurationError.at(
+        "task",
+        "classification",
+        f": a sample's targets{where} add up to {total:g}, and not to 1. For several classes of a sample set "
+        "task=multilabel, for numbers task=regression.",
+    )
+
+
+def _refuse_auxiliary(outputs: Any) -> None:
+    """Raises ConfigurationError for outputs of auxiliary heads, as of GoogLeNet, which no loss would train."""
+    names = [*outputs] if isinstance(outputs, Mapping) else getattr(outputs, "_fields", ())
+    if auxiliary := [name for name in names if name.startswith("aux")]:
+        raise ConfigurationError(
+            f"the model also returns {', '.join(auxiliary)}, the outputs of auxiliary heads, which "
+            "task=classification does not train. Build it without them (+model.aux_logits=false for GoogLeNet and "
+            "Inception), or write a task of your own (task=custom)."
+        )
 
 
 def top_places(logits: Tensor, targets: Tensor) -> Tensor:

@@ -1,18 +1,23 @@
 """task=language_model: a class for each token; batches are (tokens, labels), both (samples, tokens)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.parallel.rank.structure import shapes
+from manyheads.runner.task.rank.targets import refuse_where, target_of, with_target
 from manyheads.runner.task.rank.task import Task, counted, logits_of, weights_of
 
 if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
+
+EXAMPLE = "(tokens of shape (64,), the next tokens, of the same shape)"
 
 
 class Perplexity(Metric):
@@ -66,6 +71,35 @@ class LanguageModel(Task):
         if isinstance(batch, Mapping):
             return {name: value for name, value in batch.items() if name != "labels"}
         return batch[0]
+
+    def converted(self, batch: Any) -> Any:
+        if isinstance(batch, Mapping):
+            labels = target_of((None, batch.get("labels")), "language_model", EXAMPLE)
+        else:
+            labels = target_of(batch, "language_model", EXAMPLE)
+        if labels.is_floating_point() or labels.ndim != 2:
+            raise ConfigurationError.at(
+                "task",
+                "language_model",
+                f": labels are {shapes(labels)}. It needs the numbers of the next tokens, integers of shape (samples, "
+                "tokens). Correct them in the data set; for one class per sample set task=classification.",
+            )
+        if labels.dtype == torch.long:
+            return batch
+        return {**batch, "labels": labels.long()} if isinstance(batch, Mapping) else with_target(batch, labels.long())
+
+    def check(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
+        labels, size = _labels(batch), logits_of(outputs).shape[-1]
+        is_unfit = ((labels < 0) | (labels >= size)) & (labels != self.ignored)
+        refuse_where(is_unfit, labels, ids, lambda label, where: self._unlike_token(int(label), where, size))
+
+    def _unlike_token(self, label: int, where: str, size: int) -> ConfigurationError:
+        return ConfigurationError.at(
+            "loss.ignore_index",
+            self.ignored,
+            f": the label {label}{where} is not one of the model's {size} tokens. Allowed: 0 to {size - 1}, and "
+            "loss.ignore_index for tokens that do not count, such as padding. Set it, or correct the labels.",
+        )
 
     def count(self, batch: Any) -> float:
         return counted(_labels(batch), self.ignored, self.class_weights)

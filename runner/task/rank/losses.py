@@ -31,9 +31,14 @@ class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
         return self._of(logits, wanted)
 
     def mixed(self, logits: Tensor, targets: Tensor, others: Tensor, share: float) -> Tensor:
-        """The loss of mixed samples: ``share`` of the classes ``targets``, the rest of ``others``, both (samples,)."""
+        """The loss of mixed samples: ``share`` of the classes ``targets``, the rest of ``others``.
+
+        Both are (samples,) class numbers, or (samples, classes) from 0 to 1.
+        """
         classes, smoothing = logits.shape[1], self.label_smoothing
-        own, other = (one_hot(each, classes).to(logits.dtype) for each in (targets, others))
+        own, other = (
+            (one_hot(each, classes) if each.ndim == 1 else each).to(logits.dtype) for each in (targets, others)
+        )
         return self._of(logits, (own * share + other * (1 - share)) * (1 - smoothing) + smoothing / classes)
 
     def _of(self, logits: Tensor, wanted: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The base class of tasks: a model's inputs, its loss with what that averages over, and its metrics."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Metric
+from manyheads.runner.task.rank.targets import refuse_where
 
 
 class Task(nn.Module):
@@ -52,6 +53,12 @@ class Task(nn.Module):
         """
         return batch
 
+    def see_first(self, batch: Any) -> None:
+        """Called with a batch of the training data's first readable sample, on the device, before anything else.
+
+        It is the same on all ranks, so what statistics have in common can depend on it.
+        """
+
     def check(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
         """Refuse targets that do not fit the outputs, or that have no meaning. Raises ConfigurationError.
 
@@ -78,7 +85,7 @@ class Task(nn.Module):
         return None
 
     def refusal(self, value: float, where: str) -> ConfigurationError:
-        """The error for a target outside ``bounds``. ``where``: empty, or the sample, in brackets."""
+        """The error for a target outside ``bounds``. ``where``: empty, or the samples, in brackets."""
         low, high = self.bounds
         return ConfigurationError(
             f"the target {value:g}{where} is not between {low:g} and {high:g}. Correct the data set's targets."
@@ -190,26 +197,3 @@ def counted(labels: Tensor, ignored: int, weights: Tensor | None = None) -> floa
     if weights is None:
         return int(kept.sum())
     return float(weights[labels[kept].clamp(0, len(weights) - 1)].sum())  # the loss reports other labels
-
-
-def refuse_unlike(values: Tensor, targets: Tensor, task: str) -> None:
-    """Raises ConfigurationError for shapes that a loss would silently broadcast."""
-    if values.shape != targets.shape:
-        raise ConfigurationError(
-            f"the model returns outputs of shape {tuple(values.shape)} for targets of shape {tuple(targets.shape)}. "
-            f"task={task} needs equal shapes. Set model= to one with as many outputs, such as "
-            f"model.num_classes={targets.shape[1] if targets.ndim > 1 else 1}."
-        )
-
-
-def refuse_where(
-    is_unfit: Tensor, targets: Tensor, ids: Sequence[int], refusal: Callable[[float, str], ConfigurationError]
-) -> None:
-    """Raises the ``refusal`` of the first target for which ``is_unfit``, (N, ...) like targets, is true.
-
-    It is called with the target, and with its sample in words, taken from ``ids``.
-    """
-    if bool(is_unfit.any()):
-        number = int(is_unfit.flatten(1).any(1).nonzero()[0]) if is_unfit.ndim > 1 else int(is_unfit.nonzero()[0])
-        where = f" (sample {ids[number]} of the data set)" if number < len(ids) else ""
-        raise refusal(float(targets[number][is_unfit[number]].flatten()[0]), where)
