@@ -12,6 +12,11 @@ from manyheads.runner.loop.diagnosis import explained
 from tests import zoo
 from tests.in_process import attempt, opened, small, train, weights
 
+BAGS = (
+    *("data=custom", "data._target_=tests.zoo.Tokens", "model=custom", "model._target_=tests.zoo.Bags"),
+    *("trainer.epochs=2", "data.batch_size=8"),
+)
+
 
 def of(model, *more):
     return small("model=custom", f"model._target_=tests.zoo.{model}", *more)
@@ -51,3 +56,32 @@ def test_parameters_that_replicas_wait_for_are_named():
     mistake = explained(RuntimeError(said), update, (None, None))
     assert "spare.weight, spare.bias had no gradients" in str(mistake)
     assert mistake.key == "parallel.find_unused_parameters"
+
+
+@pytest.mark.parametrize("fused", ["true", "false"])
+def test_sparse_gradients_give_the_weights_of_dense_ones(tmp_path, capsys, fused):
+    found = {}
+    for sparse in ("true", "false"):
+        more = (
+            f"+model.sparse={sparse}",
+            f"optimizer.fused={fused}",
+            "optimizer.weight_decay=0",
+            "trainer.clip_norm=0.1",
+        )
+        found[sparse] = weights(train(tmp_path / sparse, small(*BAGS, *more)).trainer)
+        printed = "no fused kernel updates embedding.weight, whose gradients are sparse" in capsys.readouterr().out
+        assert printed == (sparse == "true" and fused == "true")
+    assert all(torch.allclose(found["true"][name], each) for name, each in found["false"].items())
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (("optimizer=sgd",), "Set optimizer.weight_decay=0."),
+        (("optimizer=adam",), "Adam does not support sparse gradients"),
+        (("optimizer=custom", "optimizer._target_=torch.optim.SparseAdam"), "does not support dense gradients"),
+    ],
+)
+def test_optimizers_that_cannot_step_with_sparse_gradients_are_refused(tmp_path, more, text):
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        attempt(tmp_path, small(*BAGS, *more))
