@@ -81,12 +81,19 @@ def test_a_display_on_a_terminal_that_hung_up_shows_nothing(hung_up, monkeypatch
 def test_a_handler_acts_in_the_process_that_installed_it_alone(signum):
     received = []
     with handled_by(lambda number, _: received.append(number)):
+        ready, begun = os.pipe()
         child = os.fork()
         if child == 0:
-            with suppress(BaseException):
+            with suppress(KeyboardInterrupt):  # which SIGINT raises in any Python
+                os.write(begun, b"x")
                 time.sleep(60)
+                os._exit(1)
             os._exit(7)
-        os.kill(child, signum)  # at once, when Python forgets what a handler received
+        if signum == signal.SIGINT:
+            os.read(ready, 1)
+        os.kill(child, signum)  # SIGTERM at once, when Python forgets what a handler received
+        os.close(ready)
+        os.close(begun)
         _, status = os.waitpid(child, 0)
         assert received == []
         signal.raise_signal(signum)
