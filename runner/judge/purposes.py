@@ -18,6 +18,7 @@ from manyheads.runner.precision.fp64 import FP64Option
 from manyheads.runner.report.claims import direction
 from manyheads.runner.report.load_run import Columns, read_columns
 from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.json_types import ScoresJson, right
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.score_versions import version_of
 
@@ -74,7 +75,7 @@ def training(name: str, aims: Sequence[Aim]) -> Purpose:
                 what = "has no value" if value is None else f"is {value}"
                 raise ConfigurationError(f"{metric} {what} after training. Set --on to another metric.", key="--on")
             found[aim.text] = value
-            versions[aim.text] = version_of(result.get("scores") or {}, metric)
+            versions[aim.text] = version_of(right(result.get("scores") or {}, ScoresJson), metric)
         known = {key: result[key] for key in ("train_seconds", "weights_sha256")}
         return {FOUND: found, SIGNS: signs, VERSIONS: versions, "unreached": unreached, **known}
 

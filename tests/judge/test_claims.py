@@ -13,6 +13,7 @@ from manyheads.runner.judge.answer import Judged
 from manyheads.runner.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
 from manyheads.runner.judge.numerics import AS_ASKED, WITHIN_ROUNDING, tolerances_of
 from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.refusals import refusals
 from manyheads.runner.judge.rows import BASE, CHANGE, COMPLETED, EXACT, FACTS, FAILED, FLOOR, ROUND, STEPS, RunRow
 from manyheads.runner.judge.terms import aims_of
 from manyheads.runner.run.answer import Reply
@@ -218,3 +219,12 @@ def test_data_must_not_change_before_a_judgement_is_continued(of_change, later, 
     found = [row(number, FACTS, 0, arm, each) for number, (arm, each) in enumerate(facts)]
     claims = claims_of(question(on="val_loss", base=ARM, changed={**ARM, "data": {"root": "other"}}), found)
     assert any("the data were changed meanwhile" in each for each in claims.reasons) == is_refused
+
+
+def test_values_of_two_definitions_are_refused():
+    found = rows([(9, 0.9)] * 2)
+    assert not any("version" in reason for reason in refusals(question(), found))
+    last = found[-1]
+    found[-1] = dataclasses.replace(last, findings={**last.findings, "versions": {"val_acc1": "2", "val_loss": "1"}})
+    said = [reason for reason in refusals(question(), found) if "version" in reason]
+    assert said == [f"val_acc1 has version 2 of its definition in run {last.number}, and version 1 in run 0"]
