@@ -9,9 +9,11 @@ from torch.nn.functional import cross_entropy
 from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.optimizer.rank.freezing import find_rests
+from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.run.run_folder import RunFolder
 from tests import zoo
-from tests.in_process import attempt, rows, small
+from tests.in_process import attempt, rows, small, typed
 from tests.loop.test_average import trained_with_all_weights
 from tests.parallel.models import Text
 from tests.parallel.together import train_together
@@ -106,3 +108,11 @@ def test_under_strategies_it_is_the_average_of_one_process(alone, together):
         assert_same(real(load(run.best_checkpoint)["model"]), mean)
         own, expected = (float(rows(each.epochs)[-1]["val_loss"]) for each in (run, folder))
         assert own == pytest.approx(expected)
+
+
+def test_patterns_mean_a_weight_by_any_of_its_names():
+    model = zoo.Tied(num_classes=5)
+    section = typed("parameters.groups=[{match: head, lr_factor: 0.5}]").parameters
+    assert find_groups(model, section, lr=1.0)[-1] == ({"lr_factor": 0.5}, ["embedding.weight"])
+    (rest,) = find_rests(model, [{"match": "head", "until": 2}], epochs=2)
+    assert rest.names == {"embedding.weight"}

@@ -13,6 +13,12 @@ def names_of(model: nn.Module) -> dict[str, list[str]]:
     return {own[0]: own for own in names.values()}
 
 
+def trained_names(model: nn.Module) -> dict[str, str]:
+    """Every name of each trained parameter, with its first one."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return {name: first for first, own in names_of(model).items() if first in trained for name in own}
+
+
 def tied_to(model: nn.Module, names: Iterable[str]) -> dict[str, str]:
     """For each parameter that ``names`` lacks, but has under another of its names, that name."""
     known = {*names}

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank.tied import trained_names
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.rank.parameter_groups import matching
 from manyheads.runner.precision.rank.momentum import begin_momentum
@@ -36,15 +37,15 @@ class Rest(NamedTuple):
 
 def find_rests(model: nn.Module, entries: Sequence[Mapping[str, Any]], *, epochs: int) -> list[Rest]:
     """The parameters of a complete model that the config's entries freeze. Raises ConfigurationError."""
-    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    trained = trained_names(model)
     rests = []
     for number, entry in enumerate(entries):
         patterns = [entry["match"]] if isinstance(entry["match"], str) else entry["match"]
         key = f"parameters.freeze_epochs.{number}.match"
-        names = frozenset(name for pattern in patterns for name in matching(pattern, trained, key=key))
+        names = frozenset(trained[name] for pattern in patterns for name in matching(pattern, trained, key=key))
         rests.append(Rest(names, entry.get("until"), entry.get("from")))
     for epoch in range(epochs):
-        if rests and not set(trained) - resting(rests, epoch):
+        if rests and not {*trained.values()} - resting(rests, epoch):
             raise ConfigurationError(
                 f"parameters.freeze_epochs: nothing is trained in epoch {epoch + 1}. Exclude some part of the model "
                 "from its patterns.",

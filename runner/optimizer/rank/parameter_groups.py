@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from manyheads.runner.checkpoint.rank.tied import trained_names
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.sections import ParametersSection
 from manyheads.runner.parallel.rank.units import find_units
@@ -47,7 +48,7 @@ def find_groups(model: nn.Module, section: ParametersSection, *, lr: float) -> l
         above = heights(model)
         for name in trained:
             own[name]["lr_factor"] = decay ** above[name]
-    for name, settings in _named(section.groups, trained, lr=lr).items():
+    for name, settings in _named(section.groups, trained_names(model), lr=lr).items():
         own[name] |= settings
     return _grouped(own)
 
@@ -64,8 +65,8 @@ def _is_norm(module: nn.Module) -> bool:
     return isinstance(module, NORMS) or type(module).__name__.endswith("Norm")
 
 
-def _named(entries: Iterable[Mapping[str, Any]], names: list[str], *, lr: float) -> dict[str, dict[str, Any]]:
-    """The settings of each parameter that an entry of ``parameters.groups`` names."""
+def _named(entries: Iterable[Mapping[str, Any]], names: Mapping[str, str], *, lr: float) -> dict[str, dict[str, Any]]:
+    """The settings of each parameter that an entry of ``parameters.groups`` names, by any of its ``names``."""
     found: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(entries):
         settings = {key: value for key, value in entry.items() if key != "match"}
@@ -74,7 +75,7 @@ def _named(entries: Iterable[Mapping[str, Any]], names: list[str], *, lr: float)
         patterns = [entry["match"]] if isinstance(entry["match"], str) else entry["match"]
         for pattern in patterns:
             for name in matching(pattern, names, key=f"parameters.groups.{number}.match"):
-                found.setdefault(name, settings)
+                found.setdefault(names[name], settings)
     return found
 
 
