@@ -272,3 +272,11 @@ def test_what_a_run_was_started_from_is_sealed_with_it(tmp_path, monkeypatch):
     (tmp_path / "code.diff").write_bytes(b"other")
     assert not folder.owns(commit="a" * 40, **{"code.diff": folder.code_changes()})
     assert folder.is_own()
+
+
+def test_how_own_runs_are_known_names_the_folder_and_the_variable(state, monkeypatch):
+    assert f"the key in {state}/manyheads: in a container, mount that folder, or set MANYHEADS_STATE" in (
+        seal.how_it_is_known()
+    )
+    monkeypatch.setattr(seal, "state_folder", lambda: None)
+    assert "set MANYHEADS_STATE to a folder of yours that is kept" in seal.how_it_is_known()
