@@ -154,7 +154,8 @@ def build_task_and_loaders(run: RunConfig, parallel: Parallel, data: Data, dtype
     """The task, and the loaders for training and evaluation."""
     trainer = run.trainer
     task = build_task(run.task, data, loss=run.loss, label_smoothing=trainer.label_smoothing)
-    task = converted(task, dtype).to(parallel.device)
+    converted(task, dtype)
+    task = task.to(parallel.device)
     input_transform = InputTransform(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
     loaders = build_loaders(run.data, trainer, data, task, parallel, input_transform, seed=run.seed)
     if type(task).see_first is not Task.see_first and (first := loaders.train.first_sample()) is not None:
