@@ -7,8 +7,6 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -16,23 +14,11 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import OPTION, TARGET, own_folders
 from manyheads.runner.option.source_file import source_file
-from manyheads.runner.trust.trust_store import conf_of
 from manyheads.runner.wording import nearest
 
 NAMED = r"\.py:[^\W\d]\w*"
 KIND = "custom"  # the option of a group that takes any class
 _RELATIVE = re.compile(rf"(?!/)[^\0]*[^/\0]{NAMED}")
-
-
-@cache
-def project_of(folder: Path) -> Path:
-    """The project of a folder of configs: the folder whose pyproject.toml names it, else its parent."""
-    folder = folder.resolve()
-    for parent in reversed(folder.parents):  # outermost first
-        with suppress(ConfigurationError):  # of a pyproject.toml that does not belong to this folder
-            if (conf := conf_of(parent)) is not None and conf.resolve() == folder:
-                return parent
-    return folder.parent
 
 
 def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:

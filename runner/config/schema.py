@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.code_files import KIND, absolute, check_files, project_of
+from manyheads.runner.config.code_files import KIND, absolute, check_files
 from manyheads.runner.config.lookup import (
     ABOUT,
     CONF,
@@ -33,6 +33,7 @@ from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.locate import OPTION, Section, targets
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.option.source_file import source_file
+from manyheads.runner.run.seal import project_of
 from manyheads.runner.wording import nearest
 
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")

@@ -53,6 +53,12 @@ def is_own_place(folder: Path) -> bool:
     return any(_trusted(each) is None for each in (path, *path.parents))
 
 
+def project_of(configs: Path) -> Path:
+    """The project of a folder of configs: the one with which the user trusted it, else the folder that contains it."""
+    project = _record_of(configs).get("project")
+    return Path(project) if project else configs.resolve().parent
+
+
 def record(folder: Path, parts: Mapping[str, bytes | str], *, anew: bool = False) -> None:
     """Seal parts of a folder as this user's own: if no key can be created, for this process and its children alone.
 
@@ -67,13 +73,17 @@ def record(folder: Path, parts: Mapping[str, bytes | str], *, anew: bool = False
     write_whole(folder / NAME, json.dumps({"covers": covers, "seal": code}, indent=2) + "\n")
 
 
-def trust(folder: Path, covers: Mapping[str, str] | None) -> None:
-    """Trust the parts with these digests, in this folder; None: everything that is ever in it. Raises OSError."""
+def trust(folder: Path, covers: Mapping[str, str] | None, *, project: Path | None = None) -> None:
+    """Trust the parts with these digests, in this folder; None: everything that is ever in it. Raises OSError.
+
+    project: the folder whose configs are trusted, to which the files that they name are relative.
+    """
     path = _trusted_file(folder.resolve())
     if path is None:
         raise OSError(f"there is no folder for the list of what you trust: {how_to_keep()}")
     create_private(path.parent)
-    write_whole(path, json.dumps({"folder": str(folder.resolve()), "covers": covers}, indent=2) + "\n")
+    about = {"folder": str(folder.resolve()), "project": project and str(project.resolve()), "covers": covers}
+    write_whole(path, json.dumps(about, indent=2) + "\n")
 
 
 def keyed(purpose: str, content: Any) -> str | None:
@@ -96,15 +106,18 @@ def _recorded(folder: Path) -> dict[str, str]:
 
 def _trusted(folder: Path) -> dict[str, str] | None:
     """The digests that the user trusts in the folder at this path; None if everything there is trusted."""
+    covers: dict[str, str] | None = _record_of(folder).get("covers", {})
+    return covers
+
+
+def _record_of(folder: Path) -> dict[str, Any]:
+    """What ``trust`` wrote about the folder at this path."""
     path = _trusted_file(place := folder.resolve())
     try:
-        found = {} if path is None or others_may_write(path.parent) else json.loads(read_bytes(path))
+        record = {} if path is None or others_may_write(path.parent) else json.loads(read_bytes(path))
     except (OSError, ValueError, ConfigurationError):
         return {}
-    if found.get("folder") != str(place):  # a file that was renamed
-        return {}
-    covers: dict[str, str] | None = found.get("covers", {})
-    return covers
+    return record if record.get("folder") == str(place) else {}  # else the file was renamed
 
 
 def _trusted_file(path: Path) -> Path | None:

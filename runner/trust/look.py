@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """A folder that was looked at, and what was found in it.
+    """A folder that was looked at, and what was found in it. ``project``: the one that has these configs, if any.
 
     ``covers``: digests of everything in it that may run (``seal.digests``); None: everything that is ever in it.
     """
@@ -53,10 +53,11 @@ class Look:
     folder: Path
     findings: tuple[Finding, ...]
     covers: dict[str, str] | None
+    project: Path | None = None
 
     def trust(self) -> None:
         """Trust what was looked at. Raises OSError."""
-        seal.trust(self.folder, self.covers)
+        seal.trust(self.folder, self.covers, project=self.project)
 
 
 def screen(looks: Sequence[Look]) -> list[str]:
@@ -91,7 +92,7 @@ def look(path: Path) -> list[Look]:
     jobs = [RunFolder(path / entry.folder) for entry in ledger.entries()] if ledger.exists() else [RunFolder(path)]
     jobs = [job for job in jobs if job.holds_run() and job.path.is_relative_to(path)]
     if not jobs and not ledger.exists():
-        return [_look_at_configs(own_project(path))]
+        return [_look_at_configs(path)]
     with Folder(path) as folder:
         folder.refuse_links()
         sweep = [_look_at_sweep(ledger)] if ledger.exists() else []
@@ -149,11 +150,12 @@ def _look_at_sweep(ledger: Ledger) -> Look:
     return Look(ledger.sweep, tuple(found), seal.digests(sealed))
 
 
-def _look_at_configs(path: Path) -> Look:
+def _look_at_configs(project: Path) -> Look:
+    path = own_project(project)
     with Folder(path) as folder:
         found = list(_of_configs(folder))
     may = "every config in this folder may run any code and change Hydra's own settings"
-    return Look(path, (*found, Finding(Danger.ANYTHING, str(path), may)), None)
+    return Look(path, (*found, Finding(Danger.ANYTHING, str(path), may)), None, None if path == project else project)
 
 
 def _of_configs(folder: Folder) -> Iterator[Finding]:

@@ -5,13 +5,15 @@ import shutil
 import pytest
 import yaml
 
-from manyheads.runner.config.code_files import absolute, project_of
+from manyheads.runner.config.code_files import absolute
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import read
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import project_of
+from manyheads.runner.trust.look import look
 from tests.config.test_typed_files import DATA, NET, OWN
 
 MINE = """
@@ -154,7 +156,19 @@ class TestProjects:
     def test_where_pyproject_names_the_configs(self, tmp_path):
         (tmp_path / "src/conf").mkdir(parents=True)
         (tmp_path / "pyproject.toml").write_text('[tool.manyheads]\nconf = "src/conf"\n')
+        assert project_of(tmp_path / "src/conf") == tmp_path / "src"
+        for looked_at in look(tmp_path):
+            looked_at.trust()
         assert project_of(tmp_path / "src/conf") == tmp_path
+
+    def test_a_pyproject_above_a_trusted_project_changes_nothing(self, tmp_path):
+        """In /tmp, for example, where anybody can write one."""
+        project = tmp_path / "me/project"
+        (project / "conf").mkdir(parents=True)
+        for looked_at in look(project):
+            looked_at.trust()
+        (tmp_path / "pyproject.toml").write_text('[tool.manyheads]\nconf = "me/project/conf"\n')
+        assert project_of(project / "conf") == project
 
     def test_file_that_two_have(self, tmp_path):
         for name in ("a", "b"):

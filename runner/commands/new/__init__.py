@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> NewProject:
     folder = Path(arguments.folder)
     try:
         write_project(folder)
-        seal.trust(own_project(folder), None)
+        seal.trust(own_project(folder), None, project=folder)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written or trusted as your own: {error}.") from None
     train = (
