@@ -15,7 +15,8 @@ from manyheads.runner.config.lookup import option_of
 from manyheads.runner.config.quoting import readable
 from manyheads.runner.errors import ConfigurationError, Ended, warn
 from manyheads.runner.option.declared import declared
-from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import fresh_folder, make_folder
 from manyheads.runner.run.run_folder import RunFolder
 
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
@@ -49,11 +50,13 @@ def is_met_elsewhere(launcher: Mapping[Any, Any]) -> bool:
 
 
 class FreshFolder(Callback):
-    """A Hydra callback that gives every run its own folder, before Hydra writes anything.
+    """A Hydra callback that gives every run its own folder, and writes Hydra's files there instead of Hydra.
 
     A folder that the user named and that already holds a run is refused; one named after the time gets a new name if
-    another was created in the same second.
+    another was created in the same second. Hydra would follow links that others put into the folder meanwhile.
     """
+
+    output_subdir: str | None = None  # of a single run: .hydra, unless the user has changed that
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         for override in as_typed(config.hydra.overrides.hydra):
@@ -65,6 +68,25 @@ class FreshFolder(Callback):
                 config.hydra.output_subdir = None
             return
         self._settle(config, "run", lambda path: RunFolder(path).holds_run())
+        self.output_subdir = config.hydra.output_subdir
+        with read_write(config.hydra):
+            config.hydra.output_subdir = None
+
+    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        if self.output_subdir is None:  # or a job of a sweep, whose files the launcher writes
+            return
+        with read_write(config.hydra):
+            config.hydra.output_subdir = self.output_subdir
+        folder = Path(config.hydra.runtime.output_dir, self.output_subdir)
+        content = {name: value for name, value in config.items_ex(resolve=False) if name != "hydra"}
+        texts = {"config": content, "hydra": {"hydra": config.hydra}, "overrides": config.hydra.overrides.task}
+        try:
+            make_folder(folder)
+            for name, values in texts.items():
+                with open(folder / f"{name}.yaml", "w", encoding="utf-8", opener=no_link) as file:
+                    file.write(OmegaConf.to_yaml(OmegaConf.create(values)))
+        except (OSError, ConfigurationError) as error:
+            refuse(f"{folder} can't be written: {error}")
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         self._settle(config, "sweep", _holds_sweep)
