@@ -18,7 +18,7 @@ from manyheads.runner.config.fresh_folder import SWEEP_DIR
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.provenance.kept_files import find_where_started
+from manyheads.runner.provenance.started_in import find_where_started, refuse_replaced_files
 from manyheads.runner.report.write_report import is_current
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import log_file
@@ -102,6 +102,7 @@ def resume_job(entry: Entry, ledger: Ledger, options: Options, packages: Sequenc
         if not folder.config.exists():  # it was refused; what it lacked may be available now
             config, trust = config_of_job(folder, ledger.sweep, packages)
             freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
+        refuse_replaced_files(folder)
         refuse_untrusted_run(folder, packages)  # again: the folder may have changed meanwhile
         return launch(prepare(folder, apart=True))["objective"]
 

@@ -18,7 +18,8 @@ from manyheads.runner.commands.runs.train_longer import command, continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
 from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.kept_files import changed_files, find_where_started, kept
+from manyheads.runner.provenance.kept_files import changed_files, kept
+from manyheads.runner.provenance.started_in import find_where_started, in_directory_of, refuse_replaced_files
 from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
@@ -62,10 +63,12 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     sweep without ``wants_answer``. Raises ConfigurationError, RunFailed, Interrupted, and for a sweep Ended.
     """
     if (arguments := command_of(Path(path))) is not None:
-        if not Ledger(path).entries():
-            print(f"{RunFolder(path)} was interrupted while it was being planned. Planning its jobs again.")
-        os.environ[RESUMED] = str(Path(path).resolve())
-        return train.take(arguments, wants_answer=wants_answer)
+        ledger = Ledger(path)
+        with in_directory_of(ledger):
+            if not ledger.entries():
+                print(f"{RunFolder(ledger.sweep)} was interrupted while it was being planned. Planning its jobs again.")
+            os.environ[RESUMED] = str(ledger.sweep)
+            return train.take(arguments, wants_answer=wants_answer)
     if Ledger(path).exists():
         return _resume_sweep(Path(path), packages, wants_answer=wants_answer)
     folder = RunFolder(path)
@@ -76,6 +79,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         return Result.of(path)
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
+    refuse_replaced_files(folder)
     for file in changed_files(folder, folder.read_config()).values():
         copy = kept(folder, file.path)
         print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)

@@ -17,7 +17,7 @@ from manyheads.runner.wording import nearest, similar, suggest
 TARGET = "_target_"  # the key that names a class
 OPTION = "_option_"  # the key that names the class of an option's declarations
 Section = Mapping[str, Any]  # of a run config: mostly a class, by its ``_target_``, and the arguments for it
-STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where the resumed run was started
+STARTED_IN = "MANYHEADS_STARTED_IN"  # for this process and the ranks: where a past run of the user's was started
 
 
 def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -41,8 +41,12 @@ def files_named(config: Section) -> dict[str, SourceFile]:
 
 
 def own_folders() -> list[str]:
-    """Folders of the user's packages: the working directory, and the folder in which the resumed run was started."""
-    return list(dict.fromkeys([os.getcwd(), *filter(None, [os.environ.get(STARTED_IN)])]))
+    """The folder of the user's packages: the working directory; for a past run, only that in which it was started.
+
+    What a past run names may not depend on the directory that it is resumed from, which somebody may have sent.
+    """
+    started = os.environ.get(STARTED_IN)
+    return [os.getcwd()] if started is None else [started] if started else []
 
 
 def find_in_own_folders(config: Section) -> None:

@@ -1,20 +1,20 @@
 """Copies of the user's own files that a run executes, and of its configs: ``code/<the file's path>`` in its folder.
 
-The run's seal covers them, so that nothing else can replace them.
+The run's seal covers them. What is imported of them is a snapshot: their checked bytes in a folder that only the user
+can write to. So it makes no difference who replaces the copies afterwards.
 """
 
 import hashlib
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.locate import STARTED_IN, Section, files_named
+from manyheads.runner.option.locate import Section, files_named
 from manyheads.runner.option.source_file import SourceFile
 from manyheads.runner.provenance.own_code import own_files
+from manyheads.runner.provenance.snapshot import own_copies, snapshot
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import make_folder, write_whole
 from manyheads.runner.run.run_folder import RunFolder
@@ -46,11 +46,7 @@ def name_of(path: Path) -> str:
 
 def is_own_copy(folder: RunFolder, path: Path) -> bool:
     """Whether the user recorded the copy with this run, with all other copies that it may import, or trusts them."""
-    try:
-        copies = folder.copied_code()
-    except (OSError, ConfigurationError):
-        return False
-    return name_of(path) in copies and folder.owns(**copies)
+    return name_of(path) in own_copies(folder)
 
 
 def changed_files(folder: RunFolder, config: Section) -> dict[str, SourceFile]:
@@ -71,20 +67,20 @@ def copies(folder: RunFolder, config: Section, *, chosen: Iterable[str] = ()) ->
     """
     if not folder.is_own():
         return {}
-    found = {}
+    targets = {}
     for key, file in changed_files(folder, config).items():
         if {key, key.partition(".")[0]} & set(chosen):
             continue
         how = "has changed since the run" if file.path.is_file() else "no longer exists"
-        copy = kept(folder, file.path)
-        if not is_own_copy(folder, file.path):
+        copy, taken = kept(folder, file.path), snapshot(folder) if is_own_copy(folder, file.path) else None
+        if taken is None:
             raise ConfigurationError(
                 f"{file.path} {how}, and its copy {copy} is missing or not yours. Restore the file; or look at "
                 f"the copy, and trust it as your own: {invocation.command('trust', folder)}"
             )
         print(f"{file.path} {how}: its copy {copy} is used", flush=True)
-        found[key] = f"{copy}:{file.name}"
-    return found
+        targets[key] = f"{taken / file.path.relative_to('/')}:{file.name}"
+    return targets
 
 
 def overrides_of(copies: dict[str, str]) -> list[str]:
@@ -94,16 +90,3 @@ def overrides_of(copies: dict[str, str]) -> list[str]:
 
 def _is_as_in(recorded: dict[str, object], path: Path) -> bool:
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == recorded.get(str(path))
-
-
-def find_where_started(*folders: RunFolder) -> None:
-    """Add the directory where the first of these runs was started to the import path, after the working directory.
-
-    Runs that the user did not start are ignored.
-    """
-    for folder in folders:
-        with suppress(OSError, ConfigurationError):
-            directory = str(read_json(folder.provenance).get("directory"))
-            if folder.owns(directory=directory) and os.path.isdir(directory):
-                os.environ[STARTED_IN] = directory
-                return

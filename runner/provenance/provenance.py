@@ -76,7 +76,7 @@ def describe(run: RunConfig, *, composed_from: str | None = None) -> ProvenanceJ
     return {
         "format": FORMAT,
         "command": shlex.join(map(without_secrets, invocation.as_typed())),
-        "directory": own_folders()[-1],
+        "directory": next(iter(own_folders()), os.getcwd()),
         "composed_from": composed_from,
         "continued_from": continued_from(run.checkpoint.resume),
         "signature": signature(run.written),

@@ -72,11 +72,13 @@ class Ledger:
     ) -> None:
         """Create the ledger. ``options``: how the sweep runs its jobs.
 
-        ``arguments``: the command line, from which the jobs are planned again until they are in the ledger.
+        ``arguments``: the command line, from which the jobs are planned again until they are in the ledger. What it
+        names is relative to the working directory, which is recorded with it.
         ``is_search``: resume always repeats the command line, since more trials must be proposed.
         """
         make_folder(self.sweep)
-        about = {"id": secrets.token_hex(8), "options": options, "arguments": [*arguments], "is_search": is_search}
+        about = {"id": secrets.token_hex(8), "options": options, "is_search": is_search}
+        about |= {"arguments": [*arguments], "directory": os.getcwd()}
         first = json.dumps(about)
         seal.record(self.sweep, {NAME: first})
         write_whole(self.path, first + "\n" + _lines_of(entries))

@@ -6,15 +6,18 @@ import os
 import py_compile
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import STARTED_IN
+from manyheads.runner.machine.ownership import is_mine
+from manyheads.runner.option.locate import STARTED_IN, own_folders
 from manyheads.runner.option.source_file import SourceFile
-from manyheads.runner.provenance.kept_files import copies, find_where_started, is_own_copy
+from manyheads.runner.provenance.kept_files import copies, is_own_copy
+from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
 from tests.tail import each_once
@@ -170,7 +173,7 @@ class TestCopies:
         record = json.loads(past.provenance.read_text())
         past.provenance.write_text(json.dumps({**record, "directory": str(here / "state")}))
         find_where_started(past)
-        assert STARTED_IN not in os.environ
+        assert own_folders() == []  # nor the working directory
         past.provenance.write_text(json.dumps(record))
         find_where_started(past)
         assert os.environ.pop(STARTED_IN) == str(here)
@@ -186,7 +189,9 @@ class TestCopies:
         assert f"model._target_={here}/mine.py:Net" in done.err
         done = trust_here("past")
         assert f"reproduce would use {copy}" in done.out
-        assert copies(past, past.read_config()) == {"model._target_": f"{copy}:Net"}
+        file, _, name = copies(past, past.read_config())["model._target_"].rpartition(":")
+        assert (Path(file).read_bytes(), name) == (copy.read_bytes(), "Net")
+        assert is_mine(Path(file))
         copy.write_bytes(copy.read_bytes() + b"#")
         with pytest.raises(ConfigurationError, match="is missing or not yours"):
             copies(past, past.read_config())

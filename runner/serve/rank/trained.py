@@ -19,7 +19,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.kept_files import copies, find_where_started
+from manyheads.runner.provenance.kept_files import copies
+from manyheads.runner.provenance.started_in import as_started
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.description import Description
@@ -126,12 +127,11 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
 def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained:
     packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")
     refuse_untrusted_run(folder, packages)
-    find_where_started(folder)
     frozen = RunConfig.read(folder)
     which, path = chosen(folder, which)
     description = description_of(folder, frozen)
-    option = _with_copies(folder, frozen).model
-    model = bare_model(option, _Absent(description))
+    with as_started(folder):
+        model = bare_model(_with_copies(folder, frozen).model, _Absent(description))
     content = load_checkpoint(path)
     load_model(model, content.get("model", content), path)
     result = folder.read_result() or {}

@@ -1,0 +1,112 @@
+"""Where a past run's packages are imported from: where it was started, or else its copies; never by chance."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.machine.ownership import is_mine
+from manyheads.runner.option.locate import STARTED_IN
+from manyheads.runner.provenance.kept_files import changed_files
+from manyheads.runner.provenance.snapshot import snapshot
+from manyheads.runner.run import seal
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def find_where_started(*folders: RunFolder) -> None:
+    """Import the user's packages from where the first of these runs was started, and from nowhere else.
+
+    If that directory no longer exists, or others can write to it, from the run's copies. Runs that the user neither
+    recorded nor trusts are ignored.
+    """
+    for folder in folders:
+        if folder.is_own():
+            os.environ[STARTED_IN] = _started_in(folder)
+            if os.environ[STARTED_IN]:
+                return
+
+
+@contextmanager
+def as_started(folder: RunFolder) -> Iterator[None]:
+    """A context with ``find_where_started``, for a process that also does other things."""
+    before = os.environ.get(STARTED_IN)
+    find_where_started(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop(STARTED_IN, None)
+        if before is not None:
+            os.environ[STARTED_IN] = before
+
+
+def _started_in(folder: RunFolder) -> str:
+    """The folder to import the run's packages from; "" if there is none that is certain to be the user's."""
+    try:
+        directory = str(read_json(folder.provenance).get("directory"))
+        if not folder.owns(directory=directory):
+            return ""
+    except FileNotFoundError:  # it was planned, and never started
+        directory = next((each for above in folder.path.parents if (each := directory_of(Ledger(above)))), "")
+    except (OSError, ConfigurationError):
+        return ""
+    if not directory or is_trusted_place(Path(directory)):
+        return directory
+    taken = snapshot(folder)
+    copied = taken and taken / Path(directory).relative_to("/")
+    if copied is None or not copied.is_dir():
+        return ""
+    reason = "others can write to it" if os.path.isdir(directory) else "it no longer exists"
+    print(f"{directory}, where the run was started, is not used, since {reason}: its copies are used", file=sys.stderr)
+    return str(copied)
+
+
+def directory_of(ledger: Ledger) -> str:
+    """The directory in which the user's own sweep was started; "" if there is none, or it is somebody else's."""
+    if not ledger.exists() or not seal.is_own(ledger.sweep, sealed := ledger.sealed_part()):
+        return ""
+    return str(ledger.about(sealed).get("directory", ""))
+
+
+@contextmanager
+def in_directory_of(ledger: Ledger) -> Iterator[None]:
+    """A context in the directory where the user's own sweep was started: names in its command are relative to it.
+
+    Raises ConfigurationError if it no longer exists, or if others can write to it.
+    """
+    directory = directory_of(ledger)
+    if not (directory and is_trusted_place(Path(directory))):
+        exists = bool(directory) and os.path.isdir(directory)
+        raise ConfigurationError(
+            f"{RunFolder(ledger.sweep)} was started in {directory or 'an unknown directory'}, "
+            + (
+                "where others can write, so the names in its command are not looked up there. If you trust everything "
+                f"in it, run once: {invocation.command('trust', directory)}"
+                if exists
+                else "which no longer exists. Restore it: the names in its command are relative to it."
+            )
+        )
+    with chdir(directory):
+        yield
+
+
+def refuse_replaced_files(folder: RunFolder) -> None:
+    """Raises ConfigurationError for a file of the user's own run that has changed, and that others can write to."""
+    for key, file in changed_files(folder, folder.read_config()).items() if folder.is_own() else ():
+        if file.path.exists() and not is_trusted_place(file.path):
+            raise ConfigurationError.at(
+                key,
+                f"{file.path}:{file.name}",
+                " has changed since this run was started, and others can write to it. Use the run's copy, in a new "
+                f"run: {invocation.command('reproduce', folder)}. If you trust everything beside it, run once: "
+                f"{invocation.command('trust', file.path.parent)}",
+            )
+
+
+def is_trusted_place(directory: Path) -> bool:
+    """Whether what the user's own runs name may be looked up there: only the user writes to it, or trusts it."""
+    return is_mine(directory) or seal.is_own_place(directory)
