@@ -54,7 +54,9 @@ def non_finite(loader: Loader, requests: Iterable[BatchIndices]) -> str | None:
     """The first sample with NaN or infinity in these batches, in words; None if there is none."""
     for request in requests:
         batch = loader.batches.fetch(request)
-        for name, tensor in _named(batch.content) if isinstance(batch, Batch) else ():
+        if not isinstance(batch, Batch):
+            continue
+        for name, tensor in _named(batch.content):
             if tensor.is_floating_point() and len(tensor) == len(batch.ids):
                 rows = (~tensor.isfinite()).flatten(1).any(1) if tensor.ndim > 1 else ~tensor.isfinite()
                 if bool(rows.any()):
