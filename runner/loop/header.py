@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.data.order import quality
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
-from manyheads.runner.data.rank.sampler import TrainingSampler
+from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
@@ -66,7 +66,7 @@ def header(
 
 def evaluated(val: Loader) -> str:
     """The number of samples of an evaluation; with trainer.limit_val also of how many they are drawn."""
-    used = min(val.sampler.size, val.samples)
+    used = min(cast(EvaluationSampler, val.sampler).size, val.samples)
     return (
         f"{used:,}"
         if used == val.samples

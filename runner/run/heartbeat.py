@@ -228,7 +228,10 @@ def machine_folder(place: RankInfo) -> Path | None:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """An opener for a new file that only this user can read and write, whatever the umask."""
+    handle = no_link(path, flags)
+    os.fchmod(handle, 0o600)
+    return handle
 
 
 def _size(ranks: int) -> int:

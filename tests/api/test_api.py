@@ -93,7 +93,7 @@ def test_a_refusal(capsys):
 @pytest.mark.parametrize(
     ("typed", "kind", "key", "value", "allowed"),
     [
-        ("trainer.epochs=0", WrongValue, "trainer.epochs", 0, ("an integer of at least 1",)),
+        ("trainer.log_every=0", WrongValue, "trainer.log_every", 0, ("an integer of at least 1",)),
         ("trainer.tta=flop", WrongValue, "trainer.tta", "flop", ("none", "flip", "flip_shift")),
         ("precision=tf32", Unavailable, "precision", "tf32", ()),
     ],
@@ -110,7 +110,7 @@ def test_a_refusal_has_the_key_and_what_is_allowed(typed, kind, key, value, allo
     ("overrides", "message"),
     [
         ("seed=1", "a list of overrides"),
-        (["--multirum"], "unrecognized arguments: --multirum"),
+        (["--multirum"], "--multirum: there is no such flag"),
         (["-m", "seed=1,2"], "Use manyheads.sweep"),
         (["--multirun"], "manyheads.sweep"),
     ],

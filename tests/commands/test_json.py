@@ -311,7 +311,7 @@ def test_what_ranks_refuse_names_the_key_and_the_value(tmp_path, arguments, key,
 def test_a_wrong_command_is_an_object_too(tmp_path):
     done = execute(sys.executable, "-m", "manyheads.runner", "lits", "--json", cwd=tmp_path)
     error = json.loads(done.out)["error"]
-    assert (done.code, error["code"], error["key"], error["value"]) == (2, "WrongValue", "command", "lits")
+    assert (done.code, error["code"], error["key"], error["value"]) == (2, "UnknownName", "command", "lits")
     assert {*error["allowed"]} == {*names()}
 
 

@@ -275,7 +275,8 @@ class TestFoldersThatAreTaken:
 
 def composed(path: Path, *overrides: str, kind: str = "run"):
     """The part of Hydra's own config that the callback looks at, as protected as Hydra has it."""
-    config = OmegaConf.create({"hydra": {kind: {"dir": str(path)}, "overrides": {"hydra": list(overrides)}}})
+    hydra = {kind: {"dir": str(path)}, "output_subdir": ".hydra", "overrides": {"hydra": list(overrides)}}
+    config = OmegaConf.create({"hydra": hydra})
     OmegaConf.set_readonly(config.hydra, True)
     return config
 

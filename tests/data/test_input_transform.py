@@ -133,14 +133,14 @@ class Declaring:
     ],
 )
 def test_the_mean_and_std_that_a_class_declares_normalize_its_uint8_images(mean, std, pixel):
-    data = Custom(Declaring, root=None, num_classes=None, mean=mean, std=std)
+    data = Custom(Declaring, ("train",), root=None, num_classes=None, mean=mean, std=std)
     found = InputTransform(CPU, torch.float32, False, data.mean, data.std).inputs(PHOTO)
     assert found.flatten()[0].item() == pytest.approx(pixel)
 
 
 @pytest.mark.parametrize("mean", [(124.0,), (0.5, 0.5)])
 def test_a_declared_mean_that_cannot_be_one_is_refused_for_images_only(mean):
-    data = Custom(Declaring, root=None, num_classes=None, mean=mean, std=(1.0,))
+    data = Custom(Declaring, ("train",), root=None, num_classes=None, mean=mean, std=(1.0,))
     made = InputTransform(CPU, torch.float32, False, data.mean, data.std)
     assert torch.equal(made.inputs(FLOATS), FLOATS)
     with pytest.raises(ConfigurationError, match="means from 0 to 1|as many channels"):

@@ -131,7 +131,7 @@ class BatchDataset:
                 ids.append(index)
         if not samples and self.fill:
             sample = self._next_good(int(request.indices[-1]), request.epoch, "the only sample")
-            return Batch(self._collated([sample], request.indices[-1:]), 0, 0.0, corrupt)
+            return Batch(self._collated([sample], request.indices[-1:].tolist()), 0, 0.0, corrupt)
         if not samples:
             return Batch(None, 0, 0.0, corrupt)
         count = min(request.count, len(samples))
