@@ -34,7 +34,7 @@ def _is_private(path: Path, *, is_last: bool) -> bool:
     status = os.lstat(path)
     if status.st_uid not in (SUPERUSER, os.geteuid()):
         return False
-    if stat.S_ISLNK(status.st_mode):  # its own mode means nothing; whoever may write to its folder can replace it
+    if stat.S_ISLNK(status.st_mode):  # its own mode means nothing; the folder's decides
         return True
     is_sticky = not is_last and stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
     return is_sticky or not _others_write(path, status)

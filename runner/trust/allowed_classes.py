@@ -49,12 +49,14 @@ def is_harmless(group: str | None, target: str) -> bool:
 
 def is_own_class(group: str | None, target: Any) -> bool:
     """Whether it is the class of one of the project's own options of this group."""
-    return group is not None and target in _of_conf(group)
+    return group is not None and isinstance(target, str) and target in _of_conf(group)
 
 
 def is_reviewed(group: str | None, target: Any) -> bool:
     """Whether ``target`` is one of READ in this group, so that any config may also choose its arguments."""
-    return any(target in _read(kind) for kind in ([group] if group is not None else READ) if kind in READ)
+    return isinstance(target, str) and any(
+        target in _read(kind) for kind in ([group] if group is not None else READ) if kind in READ
+    )
 
 
 @cache

@@ -48,7 +48,7 @@ def test_it_counts_once_it_is_trusted(here, capsys):
     [
         ("--config-dir other", "--config-dir other hydra.searchpath=['file://{conf}']"),
         ("--config-dir=x hydra.searchpath=[y]", "--config-dir=x hydra.searchpath=[y,'file://{conf}']"),
-        ("seed=1 --config-dir other", "seed=1 hydra.searchpath=['file://{conf}'] --config-dir other"),
+        ("seed=1 --config-dir other", "--config-dir other seed=1 hydra.searchpath=['file://{conf}']"),
         ("-m seed=1,2", "-m seed=1,2 --config-dir {conf}"),
     ],
 )

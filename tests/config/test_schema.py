@@ -97,8 +97,11 @@ def test_a_class_of_the_users_own_may_have_any_key(group):
         (["+optimizer.betas=[0.9,0.99]"], r"^optimizer\.betas is a key of optimizer=adam, optimizer=adamw, .* only\."),
         (["name=12"], r"^name=12 is not allowed\. Allowed: text or null\."),
         (["tags=baseline"], r'^tags="baseline" is not allowed\. Allowed: a list, each text\.'),
-        (["trainer.epochs=many"], r'^trainer\.epochs="many" is not allowed\. Allowed: an integer of at least 1\.'),
-        (["trainer.epochs=null"], r"^trainer\.epochs=null is not allowed\. Allowed: an integer of at least 1\."),
+        (["trainer.epochs=many"], r'^trainer\.epochs="many" is not allowed\. Allowed: an integer of at least 1 or'),
+        (
+            ["trainer.epochs=0 or max_steps"],
+            r"^trainer\.epochs=\"0 or max_steps\" is not allowed\. Allowed: an integer",
+        ),
         (["trainer.deterministic=1"], r"^trainer\.deterministic=1 is not allowed\. Allowed: true or false\."),
         (["data=imagefolder"], r"^data\.root is not set, and has no default\. Set it: data\.root=<value>\."),
         (["model=custom"], r"^model\._target_ is not set"),

@@ -136,9 +136,11 @@ def test_accuracies_are_there_in_time_for_the_terminal(meter, monkeypatch):
     assert statistics(collected(meter, whole=False))["judged"] == 8
 
 
-def test_targets_that_are_no_class_numbers_have_a_loss_and_no_accuracy(meter, scores):
-    passed(meter, torch.tensor(2.0), torch.zeros(4, 3), torch.full((4, 3), 1 / 3), 4)
-    assert scores.of("train", collected(meter)) == {"train_loss": 2.0, "train_acc1": None, "train_acc5": None}
+def test_soft_labels_have_the_accuracy_of_their_largest(meter, scores):
+    logits = torch.tensor([[0.0, 1, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0]])
+    passed(meter, torch.tensor(2.0), logits, torch.tensor([[0.1, 0.8, 0.1]] * 4), 4)
+    found = scores.of("train", collected(meter))
+    assert (found["train_loss"], found["train_acc1"], found["train_acc5"]) == (2.0, 25.0, 100.0)
 
 
 def test_a_sum_counts_as_it_is_and_a_mean_by_what_it_is_over(meter, scores):

@@ -9,7 +9,7 @@ ALLOWED = {
     "runner/machine/addresses.py": {"launcher.rendezvous"},
     "runner/commands/manifest/__init__.py": {f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")},
     # programs and libraries, and multiprocessing's start method, that have an option's name
-    "launchers/horovodrun.py": {"import.horovod", "import.mpirun"},
+    "launchers/horovodrun.py": {"horovod", "import.horovod", "import.mpirun"},
     "launchers/mpirun.py": {"import.horovod"},
     "launchers/warm_server.py": {"spawn"},
     "runner/commands/install_horovod/__init__.py": {"horovod", "import.horovod"},
@@ -28,6 +28,13 @@ ALLOWED = {
     "runner/parallel/replicated.py": {"ddp", "fsdp", "torchft", "launcher.hang_timeout"},
     "runner/parallel/rank/replicated/__init__.py": {"ddp"},
     "runner/parallel/rank/replicated/membership.py": {"torchft"},
+    # the remedies of errors
+    "runner/data/custom.py": {"data.val_fraction"},
+    "runner/data/rank/unfit_samples.py": {"data.on_corrupt", "data.transform"},
+    "runner/loop/diagnosis.py": {"parallel.find_unused_parameters"},
+    "runner/task/rank/targets.py": {"data.num_classes"},
+    # rows of the header about what an option does otherwise than its key says
+    "runner/loop/header.py": {"optimizer.fused", "scheduler.interval"},
     # to be mended
     "runner/estimate/rank/rehearsal.py": {"precision.dtype"},
 }

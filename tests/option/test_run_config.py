@@ -33,7 +33,9 @@ def fits(value: Any, kind: Any) -> bool:
 def test_a_section_of_every_run_has_the_keys_of_conf_in_their_order(name):
     assert [each.name for each in fields(FIXED[name])] == list(BASE[name])
     hints = get_type_hints(FIXED[name])
-    assert {key: value for key, value in BASE[name].items() if not fits(value, hints[key])} == {}
+    unresolved = {"epochs"} if name == "trainer" else set()  # "90 or max_steps", of which freezing makes one of them
+    values = {key: value for key, value in BASE[name].items() if key not in unresolved}
+    assert {key: value for key, value in values.items() if not fits(value, hints[key])} == {}
 
 
 def test_and_so_has_the_whole():

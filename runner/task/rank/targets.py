@@ -20,9 +20,11 @@ def target_of(batch: Any, task: str, example: str) -> Tensor:
     if isinstance(batch, (tuple, list)) and len(batch) > 1 and isinstance(batch[1], Tensor):
         return batch[1]
     held = f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else shapes(batch)
-    raise ConfigurationError(
-        f"task={task} needs samples (inputs, target), such as {example}; a batch of this data set is {held}. Let its "
-        "__getitem__ return such a sample, or write a task of your own (task=custom)."
+    raise ConfigurationError.at(
+        "task",
+        task,
+        f" needs samples (inputs, target), such as {example}; a batch of this data set is {held}. Let its __getitem__ "
+        "return such a sample, or write a task of your own (task=custom).",
     )
 
 
