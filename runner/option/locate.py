@@ -43,7 +43,7 @@ def files_named(config: Section) -> dict[str, SourceFile]:
 def own_folders() -> list[str]:
     """The folder of the user's packages: the working directory; for a past run, only that in which it was started.
 
-    What a past run names may not depend on the directory that it is resumed from, which somebody may have sent.
+    Names in a past run do not depend on the directory that it is resumed from, which somebody may have sent.
     """
     started = os.environ.get(STARTED_IN)
     return [os.getcwd()] if started is None else [started] if started else []

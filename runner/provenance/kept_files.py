@@ -1,6 +1,6 @@
 """Copies of the user's own files that a run executes, and of its configs: ``code/<the file's path>`` in its folder.
 
-The run's seal covers them. What is imported of them is a snapshot: their checked bytes in a folder that only the user
+The run's seal covers them. A snapshot of them is imported: their checked bytes, in a folder that only the user
 can write to. So it makes no difference who replaces the copies afterwards.
 """
 
