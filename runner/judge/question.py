@@ -137,7 +137,7 @@ class Question:
                 trainer["epochs"] = max(trainer["epochs"], math.ceil(last / per_epoch))
             if trainer["max_steps"] is not None:
                 trainer["max_steps"] = max(trainer["max_steps"], last)
-            config["trainer"] = trainer
+            config["trainer"], config["checkpoint"] = trainer, {**config["checkpoint"], "monitor": "auto"}
         elif purpose == EXACT:
             config["precision"] = read(CONF / "precision" / "fp64.yaml")
         elif purpose == FACTS:

@@ -14,6 +14,7 @@ from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.loop.no_effect import no_effect
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
@@ -57,6 +58,7 @@ def header(
         **unfused(built.model, run.optimizer.section.get("fused")),
         **({"length": length(settings, train.updates, trainer)} if trains else {}),
         **(averaging(trainer.ema_decay, trainer.swa_start) if trains else {}),
+        **(no_effect(run, settings, loaders) if trains else {}),
         **unused_speedups(run, convolves=convolves(built.model)),
         **emulated(run.precision.autocast(on_gpus=run.on_gpus), trainer.device),
         **(ordering(train, batch_size) if trains else {}),

@@ -37,14 +37,17 @@ class Monitor:
         self.scores, self.schedule, self.ending, self.readers, self.say = scores, schedule, ending, readers, say
         self._was_said = False
 
-    def begin(self, progress: Progress, *, samples: int) -> None:
+    def begin(self, progress: Progress, *, samples: int, evaluates: bool = True) -> None:
         """Before training: with ``samples`` validation samples, and after ``progress``, which may be recorded.
+
+        ``evaluates``: whether any evaluation will follow.
 
         Forgets a best value of another definition. Raises ConfigurationError if nothing can be measured, and something
         acts on it.
         """
-        if not samples and self.readers:
-            raise self._refusal("there are no validation samples", {})
+        if self.readers and not (samples and evaluates):
+            reason = "there are no validation samples" if evaluates else "trainer.evaluate_every=0 never measures it"
+            raise self._refusal(reason, {})
         now, column = self.scores.describe(), self.scores.monitor
         recorded = progress.scores or (ScoresJson(monitor=column) if progress.step else now)  # an earlier release's
         if (said := unlike(column, {"the checkpoint": recorded, "this run": now})) is not None:

@@ -99,7 +99,9 @@ class Session:
             self.update.spikes.skipped |= skipped
         if state is not None or has_caught_up:
             trainer.reporter.display.say(f"resuming from step {trainer.progress.step}")
-        trainer.monitor.begin(trainer.progress, samples=trainer.evaluation.loader.samples)
+        settings, samples = trainer.settings, trainer.evaluation.loader.samples
+        evaluates = bool(settings.evaluate_every or settings.evaluate_steps)
+        trainer.monitor.begin(trainer.progress, samples=samples, evaluates=evaluates)
         self.start()
         trainer.on_first_gradients = self._measure_gradients
         trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)

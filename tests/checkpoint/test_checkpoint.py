@@ -65,6 +65,13 @@ def test_last_best_and_keep(folder):
     assert names == ["best.pt", "last.pt", "step_00000004.pt", "step_00000005.pt"]
 
 
+def test_what_is_to_be_kept_is_written(tmp_path):
+    """A number of updates after which to keep a checkpoint is not cut by the default, one for each epoch."""
+    due = Checkpoints(RunFolder(tmp_path), every="1epoch", keep=Retention(every=15)).due_after_step
+    assert [step for step in range(1, 40) if due(step)] == [15, 30]
+    assert not Checkpoints(RunFolder(tmp_path), every=0, keep=Retention(every=15)).due_after_step(15)
+
+
 @pytest.mark.parametrize(
     ("keep", "stay"),
     [

@@ -81,6 +81,12 @@ def test_without_validation_samples_it_is_refused_before_training():
         monitor(["trainer.patience=3"], []).begin(Progress(), samples=0)
 
 
+def test_without_evaluations_it_is_refused_before_training():
+    monitor([], []).begin(Progress(), samples=8, evaluates=False)
+    with pytest.raises(ConfigurationError, match=r"has no value: trainer.evaluate_every=0 never measures it. scheduler"):
+        monitor(["scheduler=own"], []).begin(Progress(), samples=8, evaluates=False)
+
+
 def test_a_best_value_of_another_definition_is_forgotten_once(monkeypatch):
     said: list[str] = []
     best = {"epoch": 1, "val_gone": 3.0, "val_loss": 1.0}

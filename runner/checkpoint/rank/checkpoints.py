@@ -59,7 +59,8 @@ class Checkpoints:
         )
 
     def due_after_step(self, step: int) -> bool:
-        return self._every_steps > 0 and step % self._every_steps == 0
+        intervals = (self._every_steps, self._keep.every if self.enabled else 0)
+        return any(every and step % every == 0 for every in intervals)
 
     def due_after_epoch(self, epoch: int) -> bool:
         return self._every_epochs > 0 and epoch % self._every_epochs == 0

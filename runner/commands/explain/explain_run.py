@@ -97,5 +97,5 @@ def _recorded(path: str, overrides: Sequence[str]) -> Subject:
 def measured(run: RunConfig) -> RunConfig:
     """The run without evaluations, checkpoints and other work between epochs, and without trackers."""
     trainer = {"evaluate_every": 0, "test": False, "patience": None, "max_time": None, "swa_start": None}
-    changed = run.changed(trainer=trainer, checkpoint={"every": "0"})
+    changed = run.changed(trainer=trainer, checkpoint={"every": "0", "monitor": "auto"})
     return RunConfig.of({**changed.written, "logger": {}})

@@ -1,0 +1,105 @@
+"""What was set and changes nothing in this run: keys of features that are off, and intervals that it does not reach."""
+
+import math
+from functools import partial
+from typing import Any
+
+from manyheads.runner.checkpoint.retention import EVERY
+from manyheads.runner.config.lookup import CONF, read
+from manyheads.runner.data.rank.build_data import Loaders
+from manyheads.runner.loop.train_settings import TrainSettings
+from manyheads.runner.option.run_config import RunConfig
+
+OF_EPOCH, OF_RUN = ("log_every", "limit_train", "overfit"), ("ema_every", "sam_every", "verify_every")
+# Keys that act only if one of others is set: the others, then these, each after its section.
+NEEDS = (
+    (("trainer.ema_decay",), "trainer", ("ema_every", "ema_warmup")),
+    (("trainer.sam_rho",), "trainer", ("sam_every",)),
+    (("trainer.patience",), "trainer", ("min_delta",)),
+    (("trainer.resize_from",), "trainer", ("resize_start", "resize_end", "resize_step")),
+    (("trainer.on_spike",), "trainer", ("spike_window", "spike_threshold", "spike_span")),
+    (("trainer.verify_every",), "trainer", ("on_corruption",)),
+    (("trainer.test",), "trainer", ("limit_test",)),
+    (("trainer.evaluate_every", "trainer.test"), "trainer", ("limit_val", "tta")),
+    (("trainer.mixup_alpha", "trainer.cutmix_alpha"), "trainer", ("mix_prob",)),
+    (("trainer.mixup_alpha",), "trainer", ("mix_switch_prob",)),
+    (("trainer.cutmix_alpha",), "trainer", ("mix_switch_prob",)),
+    (("checkpoint.every",), "checkpoint", ("keep", "keep_every", "keep_hours", "format", "asynchronous")),
+    (("checkpoint.load",), "checkpoint", ("strict",)),
+    (("checkpoint.mirror",), "checkpoint", ("mirror_wait",)),
+)
+
+
+def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict[str, str]:
+    """The header's rows about keys that were set and have no effect, or are not reached; empty without any."""
+    idle = [
+        f"{section}.{name}={_shown(run, f'{section}.{name}')}, without {' or '.join(others)}"
+        for others, section, names in NEEDS
+        for name in names
+        if _is_set(run, f"{section}.{name}") and all(_value(run, other) in (None, 0, "0") for other in others)
+    ]
+    late = [f"{key}={_shown(run, key)} ({limit})" for key, limit in _unreached(run, settings, loaders)]
+    rows = {"no effect": "; ".join(idle), "unreached": "; ".join(late)}
+    return {name: text for name, text in rows.items() if text}
+
+
+def _unreached(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> list[tuple[str, str]]:
+    """The keys that were set to more than this run has, and what it has."""
+    updates, total, scheduler = loaders.train.updates, settings.total_steps, run.scheduler.section
+    every_epochs, every_updates = _interval(run.checkpoint.every)
+    in_epochs, evaluations = total / updates, _evaluations(settings, updates)
+    epoch, batches = f"an epoch has {updates:,} updates", f"an evaluation has {loaders.val.updates:,} batches"
+    end, last = f"training ends after {total:,} updates", f"training ends in epoch {settings.epochs:,}"
+    evaluated = f"the last evaluation is number {evaluations:,}"
+    set_keys = [
+        *((f"trainer.{key}", getattr(run.trainer, key), updates, epoch) for key in OF_EPOCH),
+        ("trainer.limit_val", run.trainer.limit_val, loaders.val.updates, batches),
+        ("trainer.evaluate_every", settings.evaluate_every, settings.epochs, last),
+        ("trainer.evaluate_every", settings.evaluate_steps, total, end),
+        ("trainer.patience", run.trainer.patience, evaluations - 1, evaluated),
+        *((f"trainer.{key}", getattr(run.trainer, key), total, end) for key in OF_RUN),
+        ("checkpoint.every", every_epochs, settings.epochs, last),
+        ("checkpoint.every", every_updates, total, end),
+        ("checkpoint.keep_every", run.checkpoint.keep_every, total, end),
+    ]
+    of_schedule = [
+        ("scheduler.warmup_epochs", scheduler.get("warmup_epochs"), in_epochs, last),
+        ("scheduler.warmup_steps", scheduler.get("warmup_steps"), total, end),
+        ("scheduler.every_epochs", scheduler.get("every_epochs"), (total - 1) / updates, last),
+        ("scheduler.milestones", max(scheduler.get("milestones") or [0]), (total - 1) / updates, last),
+        ("scheduler.patience", scheduler.get("patience"), evaluations - 2, evaluated),
+    ]
+    return [
+        (key, limit)
+        for rows, is_set in ((set_keys, partial(_is_set, run)), (of_schedule, bool))
+        for key, size, most, limit in rows
+        if size and size > most and is_set(key)
+    ]
+
+
+def _evaluations(settings: TrainSettings, updates: int) -> int:
+    """The number of evaluations until the run's end, which is evaluated unless none is."""
+    steps = settings.evaluate_steps or settings.evaluate_every * updates
+    return math.ceil(settings.total_steps / steps) if steps else 0
+
+
+def _interval(every: int | str) -> tuple[int, int]:
+    """An interval between checkpoints in epochs and in updates, one of them 0."""
+    epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
+    return (int(epochs[1]), 0) if epochs else (0, int(every))
+
+
+def _value(run: RunConfig, key: str) -> Any:
+    section, name = key.split(".")
+    return run.scheduler.section[name] if section == "scheduler" else getattr(getattr(run, section), name)
+
+
+def _shown(run: RunConfig, key: str) -> str:
+    value = _value(run, key)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_set(run: RunConfig, key: str) -> bool:
+    """Whether a key of trainer or checkpoint has another value than the default."""
+    section, name = key.split(".")
+    return bool(_value(run, key) != read(CONF / "config.yaml")[section][name])
