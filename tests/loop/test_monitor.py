@@ -83,7 +83,9 @@ def test_without_validation_samples_it_is_refused_before_training():
 
 def test_without_evaluations_it_is_refused_before_training():
     monitor([], []).begin(Progress(), samples=8, evaluates=False)
-    with pytest.raises(ConfigurationError, match=r"has no value: trainer.evaluate_every=0 never measures it. scheduler"):
+    with pytest.raises(
+        ConfigurationError, match=r"has no value: trainer.evaluate_every=0 never measures it. scheduler"
+    ):
         monitor(["scheduler=own"], []).begin(Progress(), samples=8, evaluates=False)
 
 
