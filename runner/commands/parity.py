@@ -73,7 +73,8 @@ def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -
         try:
             findings = _run_baseline(baseline, task)
             others = replace(task, baseline=str(baseline.path))
-            outcomes = []
+            own = judged(first, findings, tolerance=task.tolerance, run=frozen[first])
+            outcomes = [own] if own.differs else []
             for one in planned[1:]:
                 work.advance(one.strategy)
                 outcomes.append(_outcome(one, path, frozen.get(one.strategy), others))

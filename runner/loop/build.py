@@ -74,13 +74,15 @@ def build(
     heartbeat: Heartbeat,
     state: StateDict | None = None,
     *,
+    convert: Callable[[nn.Module, torch.dtype], nn.Module] = converted,
     on_model: Callable[[nn.Module], None] | None = None,
     is_silent: bool = False,
 ) -> Trainer:
     """Build everything that trains; ``Trainer.close`` undoes it.
 
-    ``state``: the checkpoint that will be resumed from. ``on_model``: called with the model before anything has changed
-    it. ``is_silent``: the run shows and records nothing.
+    ``state``: the checkpoint that will be resumed from. ``convert``: to the precision's dtype, a model as its
+    constructor returns it. ``on_model``: called with the complete model, before precision and strategy change it.
+    ``is_silent``: the run shows and records nothing.
     """
     seed_everything(run.seed)  # the same initial weights on every rank
     trainer, checkpoint = run.trainer, run.checkpoint
@@ -88,19 +90,25 @@ def build(
     data = build_data(run.data)
     precision: Precision = run.precision.instantiate(parallel)
     try:
-        own, load, dtype = run.model.num_classes, checkpoint.load, precision.dtype
+        own, load = run.model.num_classes, checkpoint.load
         with _other_count_explained(load if trainer.evaluate_only else None, own, data):
-            built = build_model(run.model, data, dtype=dtype, load_from=load, strict=checkpoint.strict)
+            built = build_model(
+                run.model,
+                data,
+                convert=lambda model: convert(model, precision.dtype),
+                load_from=load,
+                strict=checkpoint.strict,
+            )
         refuse_extra_state(built.model, run.model.target)
         task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         materialize(built.model, loaders.train.first, seed=run.seed)
-        if on_model is not None:
-            on_model(built.model)
         freeze(built.model, run.parameters.freeze)
         parameters = sum(p.numel() for p in built.model.parameters())
         task.check_model(built.model)
         if state is None and not (built.pretrained or checkpoint.load or trainer.evaluate_only):
             initialize_from_data(built.model, loaders.train.first)
+        if on_model is not None:
+            on_model(built.model)
         known = None if is_silent else utilization(built.model, task, loaders.train, parallel, precision)
         update, settings = assemble(run, parallel, precision, data, built.model, task=task, loaders=loaders)
         callbacks = [] if is_silent else build_callbacks(run.callbacks, parallel)

@@ -15,6 +15,8 @@ def causes(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
         return []
     if outcome.state == FAILED:
         return list(_of_failure(outcome, baseline))
+    if outcome.findings is baseline:
+        return [_of_conversion(outcome)]
     if not baseline["finite"]:
         return ["The baseline's own loss or weights are not finite, so nothing can be compared. Lower optimizer.lr."]
     settings = list(_of_settings(outcome))
@@ -38,6 +40,14 @@ def _of_failure(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[st
     unused = f"{listed(names)} {_get(names)} no gradient" if names else ""
     if outcome.run and (text := outcome.run.parallel.cause_of(outcome.error, unused=unused)):
         yield text
+
+
+def _of_conversion(outcome: ParityOutcome) -> str:
+    names = listed([entry["name"] for entry in outcome.beyond()])
+    return (
+        f"{names}: not what the model's constructor returned, on every strategy: converting the model to the run's "
+        "precision changed more than rounding does. Please report this with the model."
+    )
 
 
 def _of_initial(outcome: ParityOutcome) -> Iterator[str]:

@@ -160,9 +160,12 @@ class ParityOutcome:
 
 
 def judged(strategy: str, findings: ParityFindings, *, tolerance: float, run: RunConfig) -> ParityOutcome:
-    """Equal if no difference exceeds the tolerance, and all ranks built the same model and kept the same weights."""
+    """Equal if no difference exceeds the tolerance, and all ranks built the same model and kept the same weights.
+
+    The baseline itself is compared with the module as its constructor returned it.
+    """
     beyond = any(not entry["largest"] <= tolerance for entry in findings["differences"])
-    state = DIFFERENT if beyond or findings["initial"] or findings["apart"] else EQUAL
+    state = DIFFERENT if beyond or findings.get("initial") or findings.get("apart") else EQUAL
     return ParityOutcome(strategy, state, tolerance, findings, run=run)
 
 

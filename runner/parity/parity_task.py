@@ -64,7 +64,8 @@ class StepFiles:
 class LargestDifference(TypedDict):
     """The difference of a tensor from the baseline's. ``kind``: loss, gradient, weight or buffer.
 
-    ``largest``: relative; ``step``: its step; ``first``: the first step at which it exceeded the tolerance.
+    ``largest``: relative; ``step``: its step, -1 before the first; ``first``: the first step at which it exceeded the
+    tolerance.
     """
 
     kind: str
@@ -104,6 +105,8 @@ class ParityFindings(TypedDict, total=False):
     ``unused``: parameters that never had a gradient; ``cut``: the loss of a whole batch, and of its parts; ``initial``:
     tensors that differed from the baseline's before the first step; ``apart``: weights that differed between ranks;
     ``loss``: the baseline's and this strategy's, where they first differ; ``factor``: the ratio of their gradients.
+    ``differences`` are from the baseline; its own, before the first step, from the module as its constructor returned
+    it.
     """
 
     ranks: int
@@ -113,8 +116,8 @@ class ParityFindings(TypedDict, total=False):
     unused: list[str]
     finite: bool
     cut: tuple[float, float] | None
-
     differences: list[LargestDifference]
+
     initial: list[InitialDifference]
     apart: list[str]
     culprit: Culprit | None

@@ -231,6 +231,14 @@ FAULTS = (
         tests=("tests/checkpoint/test_dtypes.py::test_a_model_is_converted_without_losing_anything",),
     ),
     Fault(
+        name="parity compares a converted model with itself",
+        promise="keep their imaginary parts",
+        file="runner/parity/rank/constructed.py",
+        original="before = Tensors(model)\n        model = converted(model, dtype)",
+        replacement="model = converted(model, dtype)\n        before = Tensors(model)",
+        tests=("tests/parity/test_constructed.py::test_whatever_a_model_loses_before_the_first_step_is_named",),
+    ),
+    Fault(
         name="a monitor that is None passes",
         promise="nothing acts on a monitored number that has no value",
         file="runner/loop/monitor.py",

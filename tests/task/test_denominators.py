@@ -98,7 +98,7 @@ def test_a_language_model_s_mean_is_that_of_all_tokens(alone):
     """By hand; all others are held against this way of counting."""
     config = config_of(*TASKS["language_model"])
     build.seed_everything(config["seed"])
-    model = build.build_model(RunConfig.of(config).model, Padded, dtype=torch.float64).model
+    model = build.build_model(RunConfig.of(config).model, Padded).model.double()
     tokens, labels = first_batch(Padded(split="train"))
     loss = cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), reduction="none")
     assert alone["language_model, 1 micro-batches"]["losses"][0] == pytest.approx(
@@ -109,7 +109,7 @@ def test_a_language_model_s_mean_is_that_of_all_tokens(alone):
 def test_a_segmentation_s_mean_is_that_of_all_pixels(alone):
     config = config_of(*TASKS["segmentation"])
     build.seed_everything(config["seed"])
-    model = build.build_model(RunConfig.of(config).model, Masks, dtype=torch.float64).model
+    model = build.build_model(RunConfig.of(config).model, Masks).model.double()
     images, masks = first_batch(Masks(split="train"))
     outputs = model(images.double())
     aux = torch.nn.functional.interpolate(outputs["aux"], size=(6, 6), mode="bilinear")

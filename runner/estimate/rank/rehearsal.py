@@ -6,11 +6,13 @@ counted.
 
 import gc
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.rng import seed_everything
@@ -103,7 +105,7 @@ def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearse
     precision = run.precision.instantiate(parallel)
     try:
         with hollow_parameters():
-            model = bare_model(run.model, data, dtype=precision.dtype)
+            model = bare_model(run.model, data, convert=partial(converted, dtype=precision.dtype))
         _refuse_nothing(model)
         task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         batch = loaders.train.example()

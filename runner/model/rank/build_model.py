@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.locate import call, combined, signature
 from manyheads.runner.parallel.rank.structure import call as call_model
 
+Conversion = Callable[[nn.Module], nn.Module]  # of a model as its constructor returns it, before weights are loaded
+SINGLE: Conversion = partial(converted, dtype=torch.float32)
 DEFAULT = "DEFAULT"  # the recommended entry of every weights enum in torchvision
 FIT = "Set model= to the one it was trained with, or checkpoint.strict=false to load only the weights that fit."
 
@@ -38,28 +41,28 @@ def build_model(
     option: ModelOption,
     data: Data,
     *,
-    dtype: torch.dtype = torch.float32,
+    convert: Conversion = SINGLE,
     load_from: str | None = None,
     strict: bool = True,
 ) -> Built:
     """Build the model on the CPU, with random or given weights, and return it with the origin of its weights.
 
-    dtype: of the weights; random weights have the same values in each, up to rounding. load_from, strict: the keys
-    ``load`` and ``strict`` of the config's section ``checkpoint``. Raises ConfigurationError.
+    convert: to the dtype of the weights; random weights have the same values in each, up to rounding. load_from,
+    strict: the keys ``load`` and ``strict`` of the config's section ``checkpoint``. Raises ConfigurationError.
     """
     if load_from is None:
-        return _pretrained(option, data, dtype)
+        return _pretrained(option, data, convert)
     if strict:  # replaces all weights
-        model = bare_model(option, data, dtype=dtype)
+        model = bare_model(option, data, convert=convert)
         weights, prefix = read_weights(model, load_from)
         load_model(model, weights, load_from, advice=FIT)
         return Built(model, prefix=prefix)
-    built = _pretrained(option, data, dtype)
+    built = _pretrained(option, data, convert)
     weights, prefix = read_weights(built.model, load_from)
     return built._replace(unfit=load_model(built.model, weights, load_from, strict=False), prefix=prefix)
 
 
-def bare_model(option: ModelOption, data: Data, *, dtype: torch.dtype = torch.float32) -> nn.Module:
+def bare_model(option: ModelOption, data: Data, *, convert: Conversion = SINGLE) -> nn.Module:
     """Build the model for weights that will replace all of its own, without reading a file of weights.
 
     A class with an argument ``is_filled`` gets True and downloads none either; others get ``weights`` as in training,
@@ -67,18 +70,18 @@ def bare_model(option: ModelOption, data: Data, *, dtype: torch.dtype = torch.fl
     """
     name, accepts = option.pretrained, signature(option.kind).parameters
     if name in (None, False) or "weights" not in accepts or (isinstance(name, str) and _is_file(name)):
-        return _made(option, data, dtype)
+        return _made(option, data, convert)
     filled = {"is_filled": True} if "is_filled" in accepts else {}
-    return _made(option, data, dtype, given={"weights": DEFAULT if name is True else name, **filled})
+    return _made(option, data, convert, given={"weights": DEFAULT if name is True else name, **filled})
 
 
-def _pretrained(option: ModelOption, data: Data, dtype: torch.dtype) -> Built:
+def _pretrained(option: ModelOption, data: Data, convert: Conversion) -> Built:
     """Build the model with the weights that model.pretrained names, if any."""
     name, accepts = option.pretrained, signature(option.kind).parameters
     if name in (None, False):
-        return Built(_made(option, data, dtype))
+        return Built(_made(option, data, convert))
     if isinstance(name, str) and _is_file(name):
-        model = _made(option, data, dtype)
+        model = _made(option, data, convert)
         return Built(model, name, *load_file(model, name))
     if "pretrained" in accepts:  # as in the models of timm
         given = {"pretrained": name}
@@ -91,7 +94,7 @@ def _pretrained(option: ModelOption, data: Data, dtype: torch.dtype) -> Built:
             f": there is no such file, and model._target_={option.target} does not accept the "
             "names of weights. Set it to a .pt file, or null.",
         )
-    model = _made(option, data, dtype, given=given)
+    model = _made(option, data, convert, given=given)
     return Built(model, str(getattr(model, "began_with", name)))
 
 
@@ -99,7 +102,7 @@ def _is_file(name: str) -> bool:
     return Path(name).expanduser().is_file()
 
 
-def _made(option: ModelOption, data: Data, dtype: torch.dtype, *, given: dict[str, Any] | None = None) -> nn.Module:
+def _made(option: ModelOption, data: Data, convert: Conversion, *, given: dict[str, Any] | None = None) -> nn.Module:
     """Instantiate the class with the option's keys, the data's properties that it accepts, and ``given``."""
     kind, accepts, options = option.kind, signature(option.kind).parameters, option.arguments("pretrained")
     classes = options.pop("num_classes", None)
@@ -117,7 +120,7 @@ def _made(option: ModelOption, data: Data, dtype: torch.dtype, *, given: dict[st
     model = call("model", option.target, kind, **combined("model", options, given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError.at("model._target_", option.target, " is not a torch.nn.Module. Choose a model class.")
-    return converted(model, dtype)  # before loading, so that double-precision weights keep their digits
+    return convert(model)  # before loading, so that double-precision weights keep their digits
 
 
 def _features(data: Data) -> int:

@@ -18,6 +18,7 @@ from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parity.parity_task import ParityTask, read_task
+from manyheads.runner.parity.rank.constructed import Constructed
 from manyheads.runner.parity.rank.difference import digests
 from manyheads.runner.parity.rank.sides import Baseline, ComparedSide, Digests, Taken
 from manyheads.runner.parity.rank.trace import Trace
@@ -34,24 +35,27 @@ def main(path: str) -> NoReturn:
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Take the steps that the folder's task asks for. Raises ConfigurationError."""
     made: list[Digests] = []
+    constructed = Constructed()
 
     def look(model: nn.Module) -> None:
         """Inspect the rank's own model as built, before a strategy gives all ranks the same weights."""
+        constructed.complete(model)
         made.append(digests(model))
 
-    trainer = build(run, parallel, folder, heartbeat, on_model=look, is_silent=True)
+    trainer = build(run, parallel, folder, heartbeat, convert=constructed.convert, on_model=look, is_silent=True)
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    task = read_task(folder)
     with closing(trainer):
-        take_steps(session, read_task(folder), made[0], seed=run.seed)
+        side = Baseline(session, constructed) if task.baseline is None else ComparedSide(session, task)
+        take_steps(session, task, side, made[0], seed=run.seed)
 
 
-def take_steps(session: Session, task: ParityTask, made: Digests, *, seed: int) -> None:
+def take_steps(session: Session, task: ParityTask, side: Baseline | ComparedSide, made: Digests, *, seed: int) -> None:
     """Take the task's steps, and write result.json with what was found under ``parity``.
 
     ``made``: digests of the model's initial weights on this rank.
     """
     trainer, parallel = session.trainer, session.parallel
-    side = Baseline(session, task) if task.baseline is None else ComparedSide(session, task)
     side.start(made)
     seed_everything(seed + 1 + parallel.data_rank)
     session.update.prime(trainer.train.example)

@@ -11,6 +11,7 @@ from manyheads.runner.checkpoint.rank.load import load, weights_sha256
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parity.parity_task import Culprit, LargestDifference, ParityFindings, ParityTask, StepFiles
+from manyheads.runner.parity.rank.constructed import Constructed
 from manyheads.runner.parity.rank.difference import differences, factor, unlike, whole_and_parts
 from manyheads.runner.parity.rank.trace import Trace, culprit, unsynchronized
 from manyheads.runner.run.files import make_folder
@@ -42,13 +43,16 @@ class Taken:
 class Baseline:
     """The baseline's side: writes the values of each step to files."""
 
-    def __init__(self, session: Session, task: ParityTask):
+    def __init__(self, session: Session, constructed: Constructed):
         self._session, self._files = session, StepFiles.of(session.folder)
+        self._constructed = constructed
         self._gradients: dict[str, bool] = {}  # by name, whether any step has had one
         self._finite = True
         make_folder(self._files.folder)
 
     def start(self, digests: Digests) -> None:
+        model = self._session.parallel.unwrap(self._session.update.model)
+        self._changes = self._constructed.changes(model)
         self._cut = whole_and_parts(self._session)
         self._save({"state": self._session.state.learned(), "digests": digests}, self._files.start)
 
@@ -77,6 +81,7 @@ class Baseline:
             "unused": [name for name, used in self._gradients.items() if not used],
             "finite": self._finite,
             "cut": self._cut,
+            "differences": self._changes,
         }
 
 
