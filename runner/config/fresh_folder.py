@@ -57,6 +57,7 @@ class FreshFolder(Callback):
     """
 
     output_subdir: str | None = None  # of a single run: .hydra, unless the user has changed that
+    folder = Path()  # of a single run, without links
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         for override in as_typed(config.hydra.overrides.hydra):
@@ -68,7 +69,7 @@ class FreshFolder(Callback):
                 config.hydra.output_subdir = None
             return
         self._settle(config, "run", lambda path: RunFolder(path).holds_run())
-        self.output_subdir = config.hydra.output_subdir
+        self.folder, self.output_subdir = Path(config.hydra.run.dir).resolve(), config.hydra.output_subdir
         with read_write(config.hydra):
             config.hydra.output_subdir = None
 
@@ -77,7 +78,7 @@ class FreshFolder(Callback):
             return
         with read_write(config.hydra):
             config.hydra.output_subdir = self.output_subdir
-        folder = Path(config.hydra.runtime.output_dir, self.output_subdir)
+        folder = self.folder / self.output_subdir
         content = {name: value for name, value in config.items_ex(resolve=False) if name != "hydra"}
         texts = {"config": content, "hydra": {"hydra": config.hydra}, "overrides": config.hydra.overrides.task}
         try:

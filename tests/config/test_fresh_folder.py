@@ -14,10 +14,13 @@ HYDRA = {
 }
 
 
-@pytest.fixture
-def begun(tmp_path, monkeypatch):
-    """The callback and its config, once Hydra has called it for the start of a run."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(params=["a folder", "a link"])
+def begun(tmp_path, monkeypatch, request):
+    """The callback and its config, once Hydra has called it for the start of a run, below a folder or a link."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    monkeypatch.chdir(tmp_path / "disk")
+    tmp_path = tmp_path / ("link" if request.param == "a link" else "disk")
     config = OmegaConf.create({"seed": 2, "hydra": HYDRA})
     callback = FreshFolder()
     callback.on_run_start(config)
@@ -30,7 +33,7 @@ def test_hydra_itself_writes_nothing(begun, tmp_path):
     callback, config = begun
     assert config.hydra.output_subdir is None
     callback.on_job_start(config)
-    folder = tmp_path / "past/.hydra"
+    folder = tmp_path / "disk/past/.hydra"
     assert OmegaConf.load(folder / "config.yaml") == {"seed": 2}
     assert OmegaConf.load(folder / "hydra.yaml").hydra.output_subdir == ".hydra"
     assert OmegaConf.load(folder / "overrides.yaml") == ["seed=2"]
@@ -42,7 +45,7 @@ def test_a_link_that_is_planted_meanwhile_is_not_followed(begun, tmp_path, name)
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "config.yaml").write_text("precious: true\n")
-    link = tmp_path / "past" / name
+    link = tmp_path / "disk/past" / name
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(victim / "config.yaml" if link.suffix else victim)
     with pytest.raises(Ended) as end:
