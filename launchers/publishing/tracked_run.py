@@ -15,6 +15,7 @@ from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.json_types import ProvenanceJson, right
 from manyheads.runner.run.ledger import MOST_BYTES, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.seal import digest_of
 
 FACTS = ("command", "commit", "host", "user", "signature", "continued_from")
 
@@ -28,11 +29,13 @@ def tracked_run(folder: RunFolder) -> TrackedRun:
         raise ConfigurationError(
             f"{folder} holds a run that was never started, so there is nothing to publish."
         ) from None
-    group = _group(folder)
+    key = provenance.get("id")
+    is_own = folder.owns(id=key) if key else folder.is_own()
+    group = _group(folder, is_own=is_own)
     name = config.get("name") or (f"{group.name}/{folder.path.name}" if group else _short(folder.path))
     return TrackedRun(
         folder=folder.path,
-        key=provenance.get("id") or _key_of_old(folder),
+        key=_own_key(folder, key or _key_of_old(folder), is_own=is_own),
         name=str(name),
         notes=config.get("notes"),
         tags=[str(tag) for tag in config.get("tags") or []],
@@ -69,7 +72,12 @@ def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
             yield from matching(path, "*") or [path]
 
 
-def _group(folder: RunFolder) -> TrackedSweep | None:
+def _own_key(folder: RunFolder, key: str, *, is_own: bool) -> str:
+    """What a tracker knows a run or sweep by: its key if it is the user's, since somebody else's may claim any."""
+    return key if is_own else digest_of(["received", str(folder.path.resolve()), key])
+
+
+def _group(folder: RunFolder, *, is_own: bool) -> TrackedSweep | None:
     """The sweep whose ledger names this run; None if there is none."""
     for sweep in list(folder.path.parents)[:3]:  # hydra.sweep.subdir may have folders in it
         ledger = Ledger(sweep)
@@ -82,7 +90,7 @@ def _group(folder: RunFolder) -> TrackedSweep | None:
             lines = read_bytes(ledger.path, most=MOST_BYTES).splitlines()[:2]
             key = hashlib.sha256(b"".join(lines)).hexdigest()[:16]
             if entry is not None:
-                return TrackedSweep(ledger.sweep, key, _short(ledger.sweep), entry.overrides)
+                return TrackedSweep(ledger.sweep, _own_key(folder, key, is_own=is_own), _short(ledger.sweep), entry.overrides)
     return None
 
 

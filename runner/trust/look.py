@@ -113,6 +113,8 @@ def _look_at_run(run: RunFolder, folder: Folder) -> Look:
             found.append(Finding(Danger.RECORDED, str(run), may))
         provenance = _provenance(folder)
         parts |= {name: str(provenance.get(name)) for name in ("id", "commit", "directory")}
+        if (key := provenance.get("id")) is not None:
+            found.append(Finding(Danger.KEY, str(run), f"publish would write into your trackers' run {key}"))
         if (directory := provenance.get("directory")) is not None:
             may = f"packages that it names would also be looked up in {directory}"
             found.append(Finding(Danger.FOLDER, str(run), may))

@@ -1,8 +1,10 @@
 """A short run that was recorded, and copies of it to publish."""
 
 import shutil
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from manyheads.launchers.result import finish
 from manyheads.runner.loop import log_windows
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
+from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import TRACKED
 from tests.in_process import attempt, small
@@ -26,11 +29,16 @@ def planned(path: Path, place: Path, *overrides: str) -> RunFolder:
     return folder
 
 
+def change(folder: RunFolder, config: Mapping[str, Any]) -> None:
+    """Freeze another config in a run that stays the same at trackers."""
+    folder.write_config(config, sealed={"id": str(read_json(folder.provenance)["id"])})
+
+
 def resume_to_the_end(folder: RunFolder) -> None:
     """Go on with a run that trainer.stop_after has ended."""
     config = folder.read_config()
     config["trainer"]["stop_after"] = None
-    folder.write_config(config)
+    change(folder, config)
     folder._checked = None
     launch(prepare(folder))
 
@@ -44,6 +52,7 @@ def _finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         run = attempt(folder.path, folder.read_config())
         with closing(run.trainer):
             run.train(seed=1, state=None)
+    change(folder, folder.read_config())
     finish(folder, RunConfig.read(folder).as_planned, 1.0)
     return folder
 

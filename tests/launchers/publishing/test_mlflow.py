@@ -22,7 +22,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import wait_for
 from tests.in_process import rows, small
-from tests.launchers.publishing.conftest import resume_to_the_end
+from tests.launchers.publishing.conftest import change, resume_to_the_end
 
 # The mechanism is tested without it, in test_publisher.py and test_process.py.
 pytestmark = [pytest.mark.tail, pytest.mark.needs("mlflow", "flask", "sqlalchemy", "aiohttp")]
@@ -156,9 +156,9 @@ def test_a_server_in_trouble_costs_no_training_and_gets_all_of_it_later(tmp_path
             wait_for(lambda: (folder.path / "trackers" / "mlflow.json").exists(), seconds=60)
             own.signal(signal.SIGKILL if trouble == "killed" else signal.SIGSTOP)
             config = folder.read_config()
-            folder.write_config({**config, "logger": {}})
+            change(folder, {**config, "logger": {}})
             result = launch(prepare(folder))
-            folder.write_config(config)
+            change(folder, config)
             began = time.monotonic()
         assert result["status"] == "completed"
         assert time.monotonic() - began < 25
