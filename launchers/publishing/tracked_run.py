@@ -90,7 +90,9 @@ def _group(folder: RunFolder, *, is_own: bool) -> TrackedSweep | None:
             lines = read_bytes(ledger.path, most=MOST_BYTES).splitlines()[:2]
             key = hashlib.sha256(b"".join(lines)).hexdigest()[:16]
             if entry is not None:
-                return TrackedSweep(ledger.sweep, _own_key(folder, key, is_own=is_own), _short(ledger.sweep), entry.overrides)
+                return TrackedSweep(
+                    ledger.sweep, _own_key(folder, key, is_own=is_own), _short(ledger.sweep), entry.overrides
+                )
     return None
 
 
