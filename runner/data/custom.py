@@ -28,6 +28,8 @@ class Custom(Data):
     once; others are built when they are used.
     """
 
+    numbers_classes = False
+
     def __init__(
         self,
         build: Callable[..., Dataset],

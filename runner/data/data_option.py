@@ -232,10 +232,12 @@ class Data:
     """Base class of data options: samples for training, for validation, and possibly for a test.
 
     ``num_classes``: None if samples have no classes; ``mean`` and ``std``: per channel, for images in 0..1.
-    ``without_classes``: the error for a model that needs their number.
+    ``without_classes``: the error for a model that needs their number; ``numbers_classes``: whether the option itself
+    numbers them, so that no label stands for something else.
     """
 
     num_classes: Any = None
+    numbers_classes: bool = True
     without_classes: str = "the data has no classes, and the model needs its number of outputs. Set model.num_classes."
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)

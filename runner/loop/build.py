@@ -9,11 +9,13 @@ from torch import nn
 
 from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.checkpoint.rank.dtypes import converted
+from manyheads.runner.checkpoint.rank.extra_state import refuse_cut
 from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.input_transform import InputTransform
+from manyheads.runner.data.rank.mixing import refuse_mixing
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.errors import ConfigurationError
@@ -32,7 +34,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import Utilization, utilization
 from manyheads.runner.loop.verification import Verification
-from manyheads.runner.model.rank.build_model import build_model, initialize_from_data, materialize, refuse_extra_state
+from manyheads.runner.model.rank.build_model import build_model, initialize_from_data, materialize
 from manyheads.runner.optimizer.rank.build_optimizer import refuse_closure
 from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.locate import Section, instantiate_named
@@ -99,7 +101,8 @@ def build(
                 load_from=load,
                 strict=checkpoint.strict,
             )
-        refuse_extra_state(built.model, run.model.target)
+        if parallel.shares_model:
+            refuse_cut(built.model, run.parallel.name)
         task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         materialize(built.model, loaders.train.first, seed=run.seed)
         freeze(built.model, run.parameters.freeze)
@@ -166,8 +169,10 @@ def build_task_and_loaders(run: RunConfig, parallel: Parallel, data: Data, dtype
     task = task.to(parallel.device)
     input_transform = InputTransform(parallel.device, dtype, trainer.channels_last, data.mean, data.std)
     loaders = build_loaders(run.data, trainer, data, task, parallel, input_transform, seed=run.seed)
-    if type(task).see_first is not Task.see_first and (first := loaders.train.first_sample()) is not None:
-        task.see_first(first)
+    sees = task.sees if type(task).see_first is not Task.see_first else 0
+    if sees and (seen := loaders.train.spread(sees)) is not None:
+        task.see_first(seen)
+    refuse_mixing(trainer, task)
     return task, loaders
 
 

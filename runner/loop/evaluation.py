@@ -79,20 +79,20 @@ class CollectedScores:
             columns = slice(first, min(first + step, classes))
             scores, is_it = self._together(ids, columns)
             for column in range(scores.shape[1]):
+                kept = is_it[:, column] >= 0
                 for metric in self._metrics:
-                    found[metric.name].append(metric.of_class(scores[:, column], is_it[:, column]))
+                    found[metric.name].append(metric.of_class(scores[kept, column], is_it[kept, column] > 0))
         self.without_value = {name: len(each) - len(_known(each)) for name, each in found.items()}
         return {metric.name: metric.over_classes(found[metric.name]) for metric in self._metrics}
 
     def _together(self, ids: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
-        """All ranks' scores of some classes, and which samples are of each, in the order of the samples' ids."""
+        """All ranks' scores of some classes, and their ``_members``, in the order of the samples' ids."""
         width = columns.stop - columns.start
         own = [scores[:, columns] for _, scores, _ in self._parts] or [np.zeros((0, width), np.float32)]
         which = [_members(targets, columns) for *_, targets in self._parts] or [np.zeros((0, width), np.int8)]
         ranks = self._parallel.gather((ids, np.concatenate(own), np.concatenate(which)))
         _, scores, members = each_once(ranks)
-        kept = (members >= 0).all(1)
-        return scores[kept], members[kept] > 0
+        return scores, members
 
 
 def _known(values: list[float | None]) -> list[float]:
@@ -111,7 +111,7 @@ def log_odds(logits: torch.Tensor) -> torch.Tensor:
 def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
     """1 where a sample is of a class, 0 where not, -1 where it is ignored: (N, classes) int8."""
     if targets.ndim == 2:
-        return (targets[:, columns] > 0.5).astype(np.int8)
+        return np.where(targets[:, columns] < 0, -1, targets[:, columns] > 0.5).astype(np.int8)
     found = (targets[:, None] == np.arange(columns.start, columns.stop)).astype(np.int8)
     found[targets < 0] = -1
     return found

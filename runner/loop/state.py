@@ -6,6 +6,7 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
@@ -52,7 +53,7 @@ class TrainingState:
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
         """Load the whole model's weights into this rank's part of it."""
-        self.update.put_own(self.parallel.split_tensors(whole), source)
+        self.update.put_own(self.parallel.split_tensors(packed(whole)), source)
 
     def learned(self) -> StateDict:
         """Everything that updates have changed, except the progress; of the whole model, complete on rank 0."""
@@ -99,7 +100,7 @@ class TrainingState:
 
     def weights(self) -> dict[str, Tensor]:
         """The trained weights of the whole model, complete on rank 0, under the user's own names."""
-        return self.parallel.gather_tensors(self.update.own_weights())
+        return unpacked(self.parallel.gather_tensors(self.update.own_weights()))
 
 
 def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict) -> None:

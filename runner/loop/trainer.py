@@ -169,8 +169,10 @@ class Trainer:
         progress, parallel = self.progress, self.update.parallel
         is_last = self.settings.is_last_epoch(progress)
         self.note_seen()
-        if progress.epoch == 0 and (said := self.update.scores.task.check_epoch(progress.sums.statistics)):
-            self.reporter.display.say(said)
+        if progress.epoch == 0:
+            seen = {**progress.sums.statistics, "samples": torch.tensor(progress.sums.count)}
+            if (said := self.update.scores.task.check_epoch(seen)) is not None:
+                self.reporter.display.say(said)
         wanted = self.settings.evaluates_epoch(progress)
         if self.average is not None:
             self.average.epoch_ended(progress.epoch, is_last=is_last, train=self.train)

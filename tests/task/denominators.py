@@ -28,8 +28,13 @@ PLAIN = (
 TASKS: dict[str, tuple[str, ...]] = {
     "classification": CLASSES,
     "ignored classes": (*CLASSES, "+loss.ignore_index=2"),
+    "unlabelled samples": ("task=classification", LINEAR, "data._target_=tests.task.zoo.Unlabelled"),
     "weighted classes": (*CLASSES, "+loss.weight=[1,2,3,4,5,6,7]"),
     "multilabel": ("task=multilabel", LINEAR, "data._target_=tests.task.zoo.Labels", "metrics=[auroc]"),
+    "unknown labels": (
+        *("task=multilabel", "task.ignore_index=-1", LINEAR, "data._target_=tests.task.zoo.Unknown"),
+        "metrics=[auroc]",
+    ),
     "regression": ("task=regression", LINEAR, TABLES),
     "regression by sums": ("task=regression", LINEAR, TABLES, "+loss.reduction=sum"),
     "segmentation": (

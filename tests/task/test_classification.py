@@ -114,9 +114,10 @@ def test_labels_of_every_clear_form_train_as_class_numbers_do(tmp_path, form):
     [
         (("+data.form=float32",), "For numbers set task=regression, for labels 0 and 1 task=multilabel"),
         (("+data.form=several",), "add up to 2, and not to 1. For several classes of a sample set task=multilabel"),
-        (("+data.form=text",), r"task=classification needs samples \(inputs, target\), such as .* 8 str"),
+        (("+data.form=text",), r"task=classification needs samples \(inputs, target\), such as .* 40 str"),
         (("+data.form=dict",), r"samples are dicts \(x, labels\)"),
-        (("+data.form=ignored",), r"the label -100 \(sample .* Set \+loss.ignore_index=-100"),
+        (("+data.form=minus",), r"the label -1 \(sample .* is not one of the model's 2 classes"),
+        (("+data.form=ignored", "trainer.mixup_alpha=0.2"), "samples whose label is ignored"),
         (("loss._target_=torch.nn.MSELoss",), "MSELoss cannot compute the loss"),
     ],
 )
@@ -125,9 +126,16 @@ def test_other_targets_are_refused_in_a_sentence(tmp_path, keys, said):
         last_row(tmp_path, *keys)
 
 
-@pytest.mark.parametrize(("form", "ignored"), [("ignored", -100), ("minus", -1), ("zero", 0)])
-def test_ignored_samples_count_nowhere(tmp_path, form, ignored):
-    keys = (f"+data.form={form}", f"+loss.ignore_index={ignored}", "metrics=[f1]", "trainer.epochs=1")
+@pytest.mark.parametrize(
+    ("form", "ignored", "key"),
+    [
+        ("ignored", -100, ()),
+        ("minus", -1, ("+loss.ignore_index=-1",)),
+        ("zero", 0, ("+loss.ignore_index=0",)),
+    ],
+)
+def test_ignored_samples_count_nowhere(tmp_path, capsys, form, ignored, key):
+    keys = (f"+data.form={form}", *key, "metrics=[f1]", "trainer.epochs=2")
     run = train(tmp_path, small(*LABELLED, *keys))
     outputs = torch.cat([run.update.model.eval()(batch.inputs) for batch in run.trainer.evaluation.loader.epoch(0)])
     labels = torch.cat([batch.content[1] for batch in run.trainer.evaluation.loader.epoch(0)])
@@ -137,6 +145,14 @@ def test_ignored_samples_count_nowhere(tmp_path, form, ignored):
     assert float(row["val_acc1"]) == pytest.approx(100 * right.item())
     expected = nn.functional.cross_entropy(outputs[counts], labels[counts]).item()
     assert float(row["val_loss"]) == pytest.approx(expected, rel=1e-5)
+    said = f"training samples have the label {ignored}, which the loss ignores."
+    assert " ".join(capsys.readouterr().out.split()).count(said) == 1
+
+
+def test_a_label_that_is_ignored_only_later_is_refused_with_the_key():
+    task = Classification(loss=nn.CrossEntropyLoss(), reduction="auto")
+    with pytest.raises(ConfigurationError, match=r"the label -100 \(sample 3 .* Set \+loss.ignore_index=-100"):
+        task.check(torch.eye(2, requires_grad=True), (None, torch.tensor([0, -100])), [0, 3])
 
 
 def test_outputs_may_hold_logits_but_no_auxiliary_ones():

@@ -34,11 +34,27 @@ class Classes(Tables):
         return self.features[index], self.targets[index]
 
 
+class Unlabelled(Classes):
+    """A fifth of the samples have no class."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.targets[::5] = -100
+
+
 class Labels(Tables):
     num_classes = 4
 
     def __getitem__(self, index: int):
         return self.features[index], (self.features[index, :4] > 0.3).long()
+
+
+class Unknown(Labels):
+    """Some labels are unknown, and all of some samples."""
+
+    def __getitem__(self, index: int):
+        features, labels = super().__getitem__(index)
+        return features, labels.masked_fill((features[:4] < -0.5) | (torch.tensor(index % 6 == 0)), -1)
 
 
 class Linear(nn.Module):

@@ -35,16 +35,24 @@ def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Col
     if scores.shape == targets.shape and scores.ndim == 1:
         return _rows(ids, loss=(scores - targets) ** 2, target=targets, prediction=scores)
     if scores.shape == targets.shape:
-        loss = binary_cross_entropy_with_logits(scores, targets, reduction="none").flatten(1).mean(1)
+        kept, scores, targets = _kept((targets >= 0).any(1), ids, scores, targets)
+        counts = targets >= 0
+        losses = binary_cross_entropy_with_logits(scores, targets.clamp(min=0), reduction="none") * counts
+        loss = losses.sum(1) / counts.sum(1)
         each = {f"target_{number}": column for number, column in enumerate(targets.unbind(1))}
         each |= {f"probability_{number}": column for number, column in enumerate(scores.sigmoid().unbind(1))}
-        return _rows(ids, loss=loss, **each)
-    counts = targets >= 0
-    kept = [number for number, is_kept in zip(ids, counts.tolist(), strict=True) if is_kept]
-    scores, targets = scores[counts], targets[counts]
+        return _rows(kept, loss=loss, **each)
+    kept, scores, targets = _kept(targets >= 0, ids, scores, targets)
     loss = cross_entropy(scores, targets.long(), reduction="none")
     probability, prediction = scores.softmax(1).max(1)
     return _rows(kept, loss=loss, target=targets, prediction=prediction, probability=probability)
+
+
+def _kept(counts: Tensor, ids: Sequence[int], *columns: Tensor) -> tuple[Any, ...]:
+    """The ids, and rows of the columns, for which ``counts``, (samples,), is true."""
+    return [number for number, is_kept in zip(ids, counts.tolist(), strict=True) if is_kept], *(
+        c[counts] for c in columns
+    )
 
 
 def in_windows(

@@ -31,7 +31,8 @@ def evaluated(state: StateDict) -> dict[str, Tensor]:
     weights, average = state["model"], state.get("average", {})
     if not average.get("is_evaluated"):
         return weights
-    return {name: average["weights"].get(name, weight).to(weight.dtype) for name, weight in weights.items()}
+    means = {name: mean.to(weights[name].dtype) for name, mean in average["weights"].items() if name in weights}
+    return {name: means.get(name, weight) for name, weight in weights.items()}
 
 
 def kept(value: Any) -> Any:

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
+from manyheads.runner.checkpoint.rank.fit import is_named
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.index import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, Lazy, StateDict, each_of, tensors
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, StateDict, each_of, tensors
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all
@@ -53,8 +55,11 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
         )
     state = load(source, is_mapped=True)
     weights = state.get("model", state)
-    if to in ("safetensors", "torch") and not _is_named(weights):
+    if to in ("safetensors", "torch") and not is_named(weights):
         raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
+    if isinstance(weights, dict):
+        weights = (packed if to in ("sharded", "safetensors") else unpacked)(weights)
+        state = {**state, "model": weights} if "model" in state else weights
     if to in ("sharded", "safetensors"):
         _refuse_other_tensors(state if to == "sharded" else weights, to)
     if to == "sharded":
@@ -65,12 +70,6 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
         with _mapped(state if to == "single" else weights, path.parent) as whole, whole_file(path) as file:
             torch.save(_with_lists(whole) if to == "single" else whole, file)
     return path
-
-
-def _is_named(weights: Any) -> bool:
-    return isinstance(weights, dict) and all(
-        isinstance(name, str) and isinstance(each, (Tensor, Lazy)) for name, each in weights.items()
-    )
 
 
 def _refuse_other_tensors(state: Any, to: str) -> None:

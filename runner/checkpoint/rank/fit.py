@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank.extra_state import is_extra
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import names_of, tied_to
 from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, StateDict
@@ -57,7 +58,7 @@ def load_model(
     weights belong to another model: not all of them fit, or, without ``strict``, none does.
     """
     own = model.state_dict()
-    if not (isinstance(weights, dict) and all(isinstance(weight, (Tensor, Lazy)) for weight in weights.values())):
+    if not is_named(weights):
         raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
     unfit = _unfit(model, own, weights)
     count = sum(map(len, unfit))
@@ -74,6 +75,13 @@ def load_model(
     for part in _parts(fitting):
         model.load_state_dict(part, strict=strict and len(part) == len(own))
     return unfit
+
+
+def is_named(weights: Any) -> bool:
+    """Whether these are weights by name, and possibly modules' extra state."""
+    return isinstance(weights, dict) and all(
+        isinstance(name, str) and (isinstance(each, (Tensor, Lazy)) or is_extra(name)) for name, each in weights.items()
+    )
 
 
 def _parts(weights: StateDict) -> Iterator[dict[str, Tensor]]:
@@ -218,6 +226,6 @@ def _unfit(model: nn.Module, own: dict[str, Tensor], weights: dict[str, Tensor])
         shapes=[
             name
             for name, value in own.items()
-            if name in weights and not is_lazy(value) and weights[name].shape != value.shape
+            if name in weights and not is_lazy(value) and not is_extra(name) and weights[name].shape != value.shape
         ],
     )

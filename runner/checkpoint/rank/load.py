@@ -13,6 +13,7 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.bombs import refuse_bombs, refuse_repetition
 from manyheads.runner.checkpoint.rank.dtypes import as_real
+from manyheads.runner.checkpoint.rank.extra_state import packed
 from manyheads.runner.checkpoint.sharded.index import Damaged
 from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened, refuse_tensor_bombs
@@ -115,6 +116,7 @@ def _compare_checksums(file: IO[bytes]) -> None:
 def weights_sha256(weights: dict[str, Tensor]) -> str:
     """Digest over name, dtype, shape and bytes in name order: equal if and only if the weights are."""
     digest = hashlib.sha256()
+    weights = packed(weights)
     for name in sorted(weights):
         tensor = weights[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

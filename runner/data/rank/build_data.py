@@ -124,7 +124,7 @@ def build_loaders(
         build_order(option.order, len(train), seed=seed, block=option.order_block, window=option.order_window),
         batches,
         accumulation=trainer.grad_accumulation,
-        mixing=build_mixing(trainer, seed=seed, counts_samples=task.counts_samples),
+        mixing=build_mixing(trainer, seed=seed),
         resizing=resizing,
         **share,
     )

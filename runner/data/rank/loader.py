@@ -38,7 +38,7 @@ class Loader:
         num_workers: int,
     ):
         self.batches, self.sampler, self.task, self.input_transform = batches, sampler, task, input_transform
-        self._counts_samples, self._is_checked = task.counts_samples, False
+        self._is_checked = False
         self._workers = Workers(batches, num_workers) if num_workers else None
 
     @property
@@ -78,10 +78,11 @@ class Loader:
         batch = self.take(BatchIndices(0, indices, len(indices), 1.0))
         return map_tensors(Tensor.cpu, batch.inputs)
 
-    def first_sample(self) -> Any:
-        """The content of a batch of the data set's first readable sample; None if there is none."""
-        for index in range(self.samples):
-            if (batch := self.take(BatchIndices(0, np.array([index]), 1, 1.0))).content is not None:
+    def spread(self, count: int) -> Any:
+        """The content of a batch of ``count`` samples from all of the data set; None if none can be read."""
+        for first in range(self.samples):
+            indices = np.unique(np.linspace(first, self.samples - 1, count, dtype=np.int64))
+            if (batch := self.take(BatchIndices(0, indices, len(indices), 1.0))).content is not None:
                 return batch.content
         return None
 
@@ -123,7 +124,7 @@ class Loader:
             refuse_unordered(self.task, batch.content)
         batch.content = self.task.converted(batch.content)
         if batch.count:
-            batch.counted = batch.count if self._counts_samples else float(self.task.count(batch.content))
+            batch.counted = batch.count if self.task.counts_samples else float(self.task.count(batch.content))
         if self.input_transform.device.type != "cpu":  # on the CPU it is in place
             batch.content = map_tensors(self._move, batch.content)
         batch.content = map_tensors(unless_image, batch.content)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.task.rank.task import Task
 
 _SALT = 0x6D6978  # separates these draws from the order of an epoch
 
@@ -112,19 +113,22 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
     return rows, columns, 1 - pasted / (height * width)
 
 
-def build_mixing(trainer: TrainerSection, *, seed: int, counts_samples: bool) -> Mixing | None:
-    """Build what the config's section ``trainer`` asks for; None if it mixes nothing.
-
-    ``counts_samples``: the task's. Raises ConfigurationError if samples have weights of their own.
-    """
+def build_mixing(trainer: TrainerSection, *, seed: int) -> Mixing | None:
+    """Build what the config's section ``trainer`` asks for; None if it mixes nothing."""
     mixup, cutmix = trainer.mixup_alpha, trainer.cutmix_alpha
     if not (mixup or cutmix):
         return None
-    if not counts_samples:
+    return Mixing(mixup, cutmix, trainer.mix_prob, trainer.mix_switch_prob, seed)
+
+
+def refuse_mixing(trainer: TrainerSection, task: Task) -> None:
+    """Raises ConfigurationError if samples are to be mixed that have weights of their own."""
+    mixup, cutmix = trainer.mixup_alpha, trainer.cutmix_alpha
+    if (mixup or cutmix) and not task.counts_samples:
         raise ConfigurationError(
             "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "
-            "would have no single weight. Set them to 0, or leave out loss.ignore_index and loss.weight.",
+            "would have no single weight. Set them to 0, or leave out loss.ignore_index, loss.weight and samples whose "
+            "label is ignored.",
             key="trainer.mixup_alpha" if mixup else "trainer.cutmix_alpha",
             value=mixup or cutmix,
         )
-    return Mixing(mixup, cutmix, trainer.mix_prob, trainer.mix_switch_prob, seed)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from manyheads.runner.checkpoint.rank.dtypes import converted
+from manyheads.runner.checkpoint.rank.extra_state import adopt_extra_state
 from manyheads.runner.checkpoint.rank.fit import Unfit, load_file, load_model, read_weights
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.rng import seed_everything
@@ -120,6 +121,7 @@ def _made(option: ModelOption, data: Data, convert: Conversion, *, given: dict[s
     model = call("model", option.target, kind, **combined("model", options, given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError.at("model._target_", option.target, " is not a torch.nn.Module. Choose a model class.")
+    adopt_extra_state(model, option.target)
     return convert(model)  # before loading, so that double-precision weights keep their digits
 
 
@@ -132,17 +134,6 @@ def _features(data: Data) -> int:
     raise ConfigurationError(
         "model.num_inputs is not set, and the data set does not define it. Set it.", key="model.num_inputs"
     )
-
-
-def refuse_extra_state(model: nn.Module, target: str) -> None:
-    """Raises ConfigurationError for a module whose ``get_extra_state`` returns something else than a tensor."""
-    if strange := [name for name, value in model.state_dict().items() if not isinstance(value, torch.Tensor)]:
-        raise ConfigurationError.at(
-            "model._target_",
-            target,
-            f": {strange[0]} is not a tensor, so no checkpoint can hold it. Return a tensor from get_extra_state, or "
-            "register it as a buffer.",
-        )
 
 
 def materialize(model: nn.Module, first: Callable[[int], Any], *, seed: int) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from manyheads.runner.data.data_option import Data
 
 PLACES = 5
+SEEN = 64  # samples among which labels that the loss ignores are looked for, before training
 # Losses of each class by itself: a softmax over all classes would not be what was trained.
 ONE_BY_ONE = (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MultiLabelMarginLoss, nn.MultiLabelSoftMarginLoss, nn.MSELoss)
 # Losses of each output and its own target, which would be broadcast to other shapes.
@@ -50,7 +51,8 @@ class Classification(Task):
 
     Targets are class numbers (N,) of any integer dtype, or a probability for each class, (N, classes), of which the
     most probable class is the right one. The model may return a dict or data class that has ``logits``. ``ignores``:
-    whether the config sets loss.ignore_index, so that some samples may not count.
+    whether the config sets loss.ignore_index, so that some samples may not count; otherwise it depends on whether
+    some of the samples that it sees first have the label that the loss ignores.
     """
 
     monitor = "acc1"
@@ -63,11 +65,21 @@ class Classification(Task):
         self.criterion = loss
         self.reduction = reduction_of(loss) if reduction == "auto" else reduction
         self.ignored = getattr(loss, "ignore_index", -1)
-        self.ignores = ignores or self.ignored >= 0
-        for metric in self.metrics if self.ignores else ():
-            metric.version = 2  # 1: ignored samples count as wrong
+        self._ignore(ignores or self.ignored >= 0)
+        may_ignore = hasattr(loss, "ignore_index") and data is not None and not data.numbers_classes
+        self.sees = SEEN if may_ignore and not self.ignores else 0
         self.class_weights = weights_of(loss) if self.reduction == "mean" else None
         self.outputs = None if isinstance(loss, ONE_BY_ONE) else "logits"
+
+    def see_first(self, batch: Any) -> None:
+        targets = batch[1]
+        self._ignore(not targets.is_floating_point() and bool((targets == self.ignored).any()))
+
+    def _ignore(self, ignores: bool) -> None:
+        """Set whether some samples may not count."""
+        self.ignores = ignores
+        for metric in self.metrics:
+            metric.version = 2 if ignores else 1  # 1: ignored samples count as wrong
 
     @property
     def counts_samples(self) -> bool:
@@ -109,6 +121,12 @@ class Classification(Task):
             raise self._unlike(logits, targets)
         if self._logits(outputs).ndim == 2 and targets.ndim == 1:
             self._refuse_unlike_classes(targets, logits.shape[1], ids)
+
+    def check_epoch(self, statistics: Mapping[str, Tensor]) -> str | None:
+        samples = int(statistics["samples"])
+        if not self.ignores or not (ignored := samples - int(statistics["judged"])):
+            return None
+        return f"{ignored} of {samples} training samples have the label {self.ignored}, which the loss ignores."
 
     def bounded(self, batch: Any) -> Tensor | None:
         return batch[1] if batch[1].is_floating_point() else None

@@ -27,7 +27,7 @@ class Task(nn.Module):
 
     Targets are checked in three places: ``converted`` gives each batch one form of targets, ``check`` sees the first
     batch of training and of every evaluation, and those that ``bounded`` returns are compared with ``bounds``, the
-    least and the greatest allowed, in every batch.
+    least and the greatest allowed, in every batch. ``sees``: the number of samples that ``see_first`` gets.
     """
 
     reduction: str = "sum"
@@ -37,6 +37,7 @@ class Task(nn.Module):
     monitor: str = "loss"
     outputs: str | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
+    sees: int = 1
 
     def __init__(self) -> None:
         super().__init__()  # without arguments, so that an unknown key is refused
@@ -54,9 +55,10 @@ class Task(nn.Module):
         return batch
 
     def see_first(self, batch: Any) -> None:
-        """Called with a batch of the training data's first readable sample, on the device, before anything else.
+        """Called with a batch of ``sees`` readable training samples, on the device, before anything else.
 
-        It is the same on all ranks, so what statistics have in common can depend on it.
+        They are spread evenly over the data set, from its first one on, and the same on all ranks, so what statistics
+        have in common can depend on them.
         """
 
     def check(self, outputs: Any, batch: Any, ids: Sequence[int]) -> None:
@@ -72,7 +74,8 @@ class Task(nn.Module):
     def check_epoch(self, statistics: Mapping[str, Tensor]) -> str | None:
         """A sentence about what the first epoch of training shows of the targets; None if there is nothing to say.
 
-        ``statistics``: summed over it. Raises ConfigurationError for targets from which nothing can be learned.
+        ``statistics``: summed over it, with the number of its "samples". Raises ConfigurationError for targets from
+        which nothing can be learned.
         """
         return None
 
