@@ -103,6 +103,22 @@ def test_of_values_and_of_several_labels(tmp_path):
         assert len(table(run.folder, "predictions.csv")) == 29
 
 
+@pytest.mark.parametrize("fraction", [0.25, "null"])
+def test_a_row_names_the_file_of_its_sample(tmp_path, fraction):
+    """Also if validation samples are drawn from those of a class of one's own, which has the paths of all."""
+    data = ("data=custom", "data._target_=tests.data.own_sets.Filed", f"data.val_fraction={fraction}")
+    model = ("model=custom", "model._target_=torch.nn.Linear", "+model.in_features=8", "+model.out_features=2")
+    model += ("trainer.epochs=1", "data.num_workers=0")
+    names = "callbacks=[predictions,worst_samples]"
+    run = train(tmp_path, small(names, *data, *model))
+    for name in ("predictions.csv", "worst_samples.csv"):
+        rows = table(run.folder, name)
+        assert rows
+        assert all(row["path"].endswith(f"-{row['target']}.png") for row in rows)
+        assert len({row["path"] for row in rows}) == len(rows)
+        assert rows[0]["path"].startswith("val/" if fraction == "null" else "train/")
+
+
 def test_of_parts_of_samples_there_is_no_row(tmp_path):
     with pytest.raises(ConfigurationError, match="scores 1024 parts of each sample"):
         train(

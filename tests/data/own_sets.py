@@ -106,3 +106,12 @@ class Augmented(Rows):
 class WronglyAugmented(Rows):
     def unaugmented(self) -> Rows:
         return Rows("train", 3)
+
+
+class Filed(Rows):
+    """Rows with the name of the file that each comes from, and its class, as attributes of the data set."""
+
+    def __init__(self, split: str, samples: int = 64):
+        super().__init__(split, samples)
+        self.paths = [f"{split}/{number}-{label}.png" for number, label in enumerate(self.y.tolist())]
+        self.targets = self.y.tolist()

@@ -128,11 +128,15 @@ def _unaugmented(samples: Dataset) -> Dataset:
 
 
 class Subset(DatasetWrapper):
-    """Some samples of the user's own data set, with all its other attributes."""
+    """Some samples of the user's own data set, with their ``paths`` and ``targets``, and all its other attributes."""
 
     def __init__(self, dataset: Dataset, chosen: np.ndarray):
         super().__init__(dataset)
         self.chosen = chosen
+        for name in ("paths", "targets"):
+            items = getattr(dataset, name, None)
+            if items is not None and len(items) == len(dataset):
+                setattr(self, name, ChosenSamples(items, chosen))
         ahead: ReadAhead | None = getattr(dataset, "read_ahead", None)
         self.read_ahead = ahead and ahead.of(chosen)
         if hasattr(dataset, "batch"):
