@@ -48,13 +48,6 @@ def below(root: Path, pattern: str) -> Files:
     return found
 
 
-def unread(root: Path, files: Files) -> LeftOut:
-    """The files below ``root`` that are not among ``files``, except hidden ones."""
-    names = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    shown = (name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
-    return LeftOut.of({*shown} - files.keys())
-
-
 def beside_splits(files: Files) -> LeftOut:
     """The files outside the folders of splits, which therefore are not taken as such, if there are some of both."""
     tops = {name.partition("/")[0] for name in files}

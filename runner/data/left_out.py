@@ -1,7 +1,8 @@
 """Counts what a data source does not read, so that a run says it."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from manyheads.runner.errors import printable, warn
 
@@ -20,6 +21,17 @@ class LeftOut:
         """What these names name."""
         every = sorted(names)
         return LeftOut(len(every), tuple(every[:NAMED]))
+
+    @staticmethod
+    def below(root: Path, read: Container[str] = (), *, suffixes: Container[str] = ()) -> "LeftOut":
+        """The files below ``root`` that are not among those that are ``read``, except hidden ones.
+
+        ``suffixes``: of files that do not count.
+        """
+        paths = (path for path in root.rglob("*") if path.suffix.lower() not in suffixes)
+        names = ((path, path.relative_to(root)) for path in paths)
+        shown = ((path, name) for path, name in names if not any(part.startswith(".") for part in name.parts))
+        return LeftOut.of(name.as_posix() for path, name in shown if name.as_posix() not in read and path.is_file())
 
     def __add__(self, other: "LeftOut") -> "LeftOut":
         return LeftOut(self.count + other.count, (*self.names, *other.names)[:NAMED])

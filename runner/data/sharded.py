@@ -16,13 +16,14 @@ from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFold
 from manyheads.runner.data.shards.index import Index, Kind
 from manyheads.runner.data.shards.stored import Reading, Shards
 from manyheads.runner.data.tokenizing import vocabulary
-from manyheads.runner.errors import ConfigurationError, warn
+from manyheads.runner.errors import ConfigurationError, printable, warn
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import TEXT
 from manyheads.runner.run.storage import storage
 from manyheads.runner.run.storage.address import Address, is_address, place_of
 
 SPLITS = ("train", "val", "test")
+TEXTS = (".md", ".txt", ".json", ".yaml", ".yml")  # of files that may describe shards
 
 
 class BelowRoot:
@@ -71,7 +72,7 @@ class ShardedOption(BelowRoot, DataOption):
         return chosen(split, self.section[f"{split}_shards"], names, may_lack=split not in needed)
 
     def check_shards(self, names: Sequence[str]) -> None:
-        """Raises ConfigurationError for splits without shards, or that share some."""
+        """Raises ConfigurationError for splits without shards, or that share some; names what no split reads."""
         shards = {split: {*self.chosen(split, names)} for split in SPLITS}
         for split, other in (("train", "val"), ("train", "test"), ("val", "test")):
             if both := sorted(shards[split] & shards[other]):
@@ -82,6 +83,9 @@ class ShardedOption(BelowRoot, DataOption):
         unread = {*range(len(names))} - {number for chosen in shards.values() for number in chosen}
         why = "match none of data.train_shards, data.val_shards and data.test_shards, and are not read."
         LeftOut.of(names[number] for number in unread).warn("shards", why)
+        if isinstance(place := self.place, Path):
+            why = f"below {printable(place)} do not end in {' or '.join(self.shards.suffixes)}, and are not read."
+            LeftOut.below(place, suffixes=(*self.shards.suffixes, *TEXTS)).warn("files", why)
 
     @contextmanager
     def folder(self) -> Iterator[Folder]:

@@ -5,8 +5,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from manyheads.runner.data.corpus import Files, below, beside_splits, split_of, standard_library, unread
+from manyheads.runner.data.corpus import Files, below, beside_splits, split_of, standard_library
 from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.data.tokenizing import Bytes, tokens, vocabulary
@@ -39,7 +40,7 @@ class TextOption(DataOption):
             )
         files = self.files()
         if self.pattern and (root := Path(self.root)).is_dir():
-            unread(root, files).warn(
+            LeftOut.below(root, files).warn(
                 "files", f"below {root} do not match data.pattern={self.pattern}, and are not read."
             )
             why = "lie beside train/ and val/, so all files are divided by a hash of their names, not by these folders."

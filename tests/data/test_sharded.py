@@ -3,6 +3,12 @@
 import pytest
 
 from manyheads.runner.data.sharded import ShardedOption
+from manyheads.runner.data.shards.index import TAR
+
+
+class Tar(ShardedOption):
+    shards = TAR
+
 
 AUTO = {"root": "x", "train_shards": "auto", "val_shards": "auto", "test_shards": "auto"}
 
@@ -18,5 +24,20 @@ AUTO = {"root": "x", "train_shards": "auto", "val_shards": "auto", "test_shards"
     ],
 )
 def test_shards_that_no_split_reads_are_counted_and_named(capsys, names, said):
-    ShardedOption(AUTO).check_shards(names)
+    Tar(AUTO).check_shards(names)
     assert capsys.readouterr().err[: len(said) or None] == said
+
+
+def test_files_that_are_no_shards_are_counted_and_named(tmp_path, capsys):
+    for name in ("train-0.tar", "val-0.tar", "README.md", ".DS_Store", ".nv-meta/index.sqlite"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    Tar(AUTO | {"root": str(tmp_path)}).check_shards(["train-0.tar", "val-0.tar"])
+    assert capsys.readouterr().err == ""
+    for name in ("more/train-1.tar.gz", "train-2.tgz", "train.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    Tar(AUTO | {"root": str(tmp_path)}).check_shards(["train-0.tar", "val-0.tar"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("warning: 3 files (more/train-1.tar.gz, train-2.tgz, train.parquet) below ")
+    assert said.endswith("do not end in .tar, and are not read.")

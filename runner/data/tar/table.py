@@ -3,8 +3,10 @@
 import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, opened
 from manyheads.runner.data.shards.index import CONTENTS, HEADERS, NONE, About, Advance, Found, Index, Shard, crc
 from manyheads.runner.data.shards.index_file import ENTRY
@@ -23,10 +25,12 @@ def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None, *
 
     Raises ConfigurationError for what is wrong with a shard.
     """
-    table = Table(checked=CONTENTS if contents else HEADERS)
+    table, skipped = Table(checked=CONTENTS if contents else HEADERS), list[str]()
     for each in found:
-        table.add_shard(root, each, members)
+        table.add_shard(root, each, partial(members, skipped=skipped))
         advance()
+    why = f"of the shards below {printable(root)} have names without a dot, which belong to no sample."
+    LeftOut.of(skipped).warn("members", why)
     return table.index(root)
 
 

@@ -34,8 +34,11 @@ class Unsound(ValueError):
     """What is wrong with an archive, as the rest of a sentence that begins with its name."""
 
 
-def members(handle: int, size: int) -> Iterator[Member]:
-    """The members of an open archive of ``size`` bytes that belong to samples. Raises Unsound, OSError."""
+def members(handle: int, size: int, *, skipped: list[str] | None = None) -> Iterator[Member]:
+    """The members of an open archive of ``size`` bytes that belong to samples. Raises Unsound, OSError.
+
+    ``skipped``: receives the names of those without a field, except hidden ones.
+    """
     for name, member in _files(handle, size):
         if META.match(name):
             continue
@@ -45,6 +48,8 @@ def members(handle: int, size: int) -> Iterator[Member]:
         base, _, field = last.partition(".")
         if base and field:
             yield member._replace(key=f"{folder}{slash}{base}", field=field.lower())
+        elif base and skipped is not None:
+            skipped.append(name)
 
 
 def _files(handle: int, size: int) -> Iterator[tuple[str, Member]]:
