@@ -1,14 +1,16 @@
 """Turns a complete model on the CPU into an update: converted, placed, wrapped and compiled, with its optimizer."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders
+from manyheads.runner.data.rank.sampler import EvaluationSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import compile_in_place, compile_units
 from manyheads.runner.loop.scores import Scores
@@ -22,6 +24,7 @@ from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_
 from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 from manyheads.runner.parallel.rank.units import listed_units, recompute
 from manyheads.runner.precision.rank.precision import Precision
@@ -62,7 +65,7 @@ def assemble(
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
     update = Update(
         model=wrapped.model,
-        scores=Scores(task, added, monitor=run.checkpoint.monitor, evaluation=loaders.val.version),
+        scores=Scores(task, added, monitor=run.checkpoint.monitor, evaluations=evaluations(trainer, own, loaders)),
         optimizer=wrapped.optimizer,
         names=wrapped.names,
         schedule=build_schedule(run.scheduler, wrapped.optimizer, **updates),
@@ -78,6 +81,18 @@ def assemble(
         frozen_modules=frozen_norms(own) if run.parameters.freeze_batchnorm else (),
     )
     return update, settings
+
+
+def evaluations(trainer: TrainerSection, model: nn.Module, loaders: Loaders) -> dict[str, str]:
+    """How evaluations are made, by split, where another release or configuration would measure something else."""
+    averages = not trainer.evaluate_only and (trainer.ema_decay is not None or trainer.swa_start is not None)
+    is_tied = averages and any(len(names) > 1 for names in names_of(model).values())
+    ways = {
+        split: [cast(EvaluationSampler, loader.sampler).subset, "averages of tied weights" if is_tied else ""]
+        for split, loader in (("val", loaders.val), ("test", loaders.test))
+        if loader is not None
+    }
+    return {split: "; ".join(filter(None, words)) for split, words in ways.items() if any(words)}
 
 
 def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module, *, epochs: int) -> Wrapped:

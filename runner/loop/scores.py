@@ -57,12 +57,19 @@ class Scores:
     """Statistics of batches, and the columns that follow from them.
 
     ``monitor``: the column that makes an epoch the best, or "auto" for the task's own. Raises ConfigurationError if
-    it is not a column, or if two metrics have the same name. ``evaluation``: the version of how an evaluation is made,
-    raised when the same weights and the same data give other values.
+    it is not a column, or if two metrics have the same name. ``evaluations``: by split, in words, how evaluations are
+    made if the same weights have other values for the complete data.
     """
 
-    def __init__(self, task: Task, added: Sequence[Metric] = (), *, monitor: str = "auto", evaluation: int = 1):
-        self.task, self.is_mean, self.evaluation = task, task.reduction != "sum", evaluation
+    def __init__(
+        self,
+        task: Task,
+        added: Sequence[Metric] = (),
+        *,
+        monitor: str = "auto",
+        evaluations: Mapping[str, str] | None = None,
+    ):
+        self.task, self.is_mean, self.evaluations = task, task.reduction != "sum", dict(evaluations or {})
         self.unchecked = True  # whether the next batch is the first of training or of an evaluation
         self.proves_reduction = False  # whether what the loss returns is compared with what the task declares
         self.metrics = [*task.metrics, *added]
@@ -216,7 +223,7 @@ class Scores:
             "monitor": self.monitor,
             "direction": self.direction,
             "version": self.task.version,
-            "evaluation": self.evaluation,
+            "evaluations": self.evaluations,
             "metrics": metrics,
         }
 

@@ -25,13 +25,13 @@ class MetricJson(TypedDict, total=False):
 class ScoresJson(TypedDict, total=False):
     """The measured columns. ``monitor``: the column that decides the best epoch; ``metrics``: by name.
 
-    ``version``: of the loss; ``evaluation``: of how an evaluation is made. Both are 1 if missing.
+    ``version``: of the loss, 1 if missing; ``evaluations``: by split, how evaluations are made, if not of all samples.
     """
 
     monitor: str
     direction: str
     version: int
-    evaluation: int
+    evaluations: dict[str, str]
     metrics: dict[str, MetricJson]
 
 

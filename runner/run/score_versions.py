@@ -9,13 +9,13 @@ from manyheads.runner.wording import listed
 def version_of(scores: ScoresJson, column: str) -> str:
     """The version of a column such as ``val_acc1`` in the ``scores`` of a result.json; 1 if none is recorded.
 
-    ``1`` or, if evaluations were made in another way, ``1 (evaluation 2)``.
+    ``1`` or, if evaluations were made in another way, ``1 (16 of 37 samples)``.
     """
     split, _, name = column.partition("_")
     metrics = scores.get("metrics") or {}
     about = scores if name == "loss" else metrics.get(name) or {}
-    definition, evaluation = about.get("version") or 1, scores.get("evaluation") or 1
-    return f"{definition}" if evaluation == 1 or split == "train" else f"{definition} (evaluation {evaluation})"
+    definition, way = about.get("version") or 1, (scores.get("evaluations") or {}).get(split)
+    return f"{definition} ({way})" if way else f"{definition}"
 
 
 def unlike(column: str, runs: Mapping[str, ScoresJson | None]) -> str | None:

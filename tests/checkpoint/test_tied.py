@@ -54,6 +54,8 @@ def alone(request, tmp_path_factory):
 
 def test_every_name_has_the_average_wherever_it_is_evaluated_and_stored(alone, tmp_path):
     (model, average), folder, mean = alone
+    ways = folder.read_result()["scores"]["evaluations"]
+    assert ways == {"val": "averages of tied weights"}, "values of an earlier release, of one name's average, differ"
     last = load(folder.last_checkpoint)
     assert_same(last["average"]["weights"], mean)
     stored = load(folder.best_checkpoint)["model"] if average == "ema" else last["model"]

@@ -135,6 +135,6 @@ def test_a_report_learns_names_and_directions():
         "monitor": "val_spread",
         "direction": "min",
         "version": 1,
-        "evaluation": 1,
+        "evaluations": {},
         "metrics": {"spread": {"direction": "min", "label": "variance", "unit": "", "version": 1}},
     }

@@ -132,6 +132,20 @@ def test_values_of_two_definitions_are_not_ranked(sweep: Sweep):
     assert said in comparison.notes
 
 
+def test_values_of_different_samples_are_not_ranked(sweep: Sweep):
+    """A sweep over trainer.limit_val, whose evaluations take different samples, or one run of it that takes all."""
+    for limit, way in ((1, {"val": "8 of 37 samples"}), (2, {"val": "16 of 37 samples"}), ("null", {})):
+        result = of_version(1, 90.0 + len(way))
+        result["scores"] |= {"evaluations": way}
+        sweep.job(f"trainer.limit_val={limit}", result=result)
+    comparison = sweep.compared()
+    assert not any(row.is_best for row in comparison.rows)
+    assert (
+        "val_acc1 has several definitions: version 1 in job 2; version 1 (16 of 37 samples) in job 1; version 1 (8 of 37 "
+        "samples) in job 0. Its values are not compared."
+    ) in comparison.notes
+
+
 def test_seeds_of_two_definitions_are_not_averaged(sweep: Sweep):
     for seed, version in enumerate((1, 2)):
         set_config(sweep.job("optimizer.lr=0.1", f"seed={seed}", result=of_version(version, 90.0)), {"seed": seed})

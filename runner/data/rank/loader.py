@@ -47,11 +47,6 @@ class Loader:
         return self.sampler.updates
 
     @property
-    def version(self) -> int:
-        """The version of which samples an evaluation takes."""
-        return 1 if isinstance(self.sampler, TrainingSampler) else self.sampler.version
-
-    @property
     def samples(self) -> int:
         return len(self.batches.dataset)
 

@@ -111,7 +111,7 @@ class EvaluationSampler:
         self.size, self.batch_size, self.rank, self.world_size = size, batch_size, rank, world_size
         self.fill = fill
         self.updates = -(-size // batch_size)
-        self.version = 1 if self._drawn is None else 2  # raised when other samples are evaluated
+        self.subset = "" if self._drawn is None else f"{size:,} of {of:,} samples, drawn by data.split_seed={seed}"
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[BatchIndices]:
         for start in range(first_update * self.batch_size, self.size, self.batch_size):
