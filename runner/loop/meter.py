@@ -56,6 +56,11 @@ class Sums:
         for name, value in times.items():
             setattr(self, name, value)
 
+    def leave_out_measured(self) -> None:
+        """Forget losses and statistics, but not how many samples were taken."""
+        self.loss = self.loss_rest = self.counted = 0.0
+        self.statistics = {}
+
     def add_statistics(self, other: Statistics) -> None:
         for name, value in other.items():
             self.statistics[name] = self.statistics[name] + value if name in self.statistics else value

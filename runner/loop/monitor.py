@@ -8,7 +8,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import Ending
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import Numbers, ScoresJson
-from manyheads.runner.run.score_versions import unlike
+from manyheads.runner.run.score_versions import unlike, version_of
 from manyheads.runner.scheduler.rank.schedules import Schedule
 from manyheads.runner.wording import listed
 
@@ -42,8 +42,8 @@ class Monitor:
 
         ``evaluates``: whether any evaluation will follow.
 
-        Forgets a best value of another definition. Raises ConfigurationError if nothing can be measured, and something
-        acts on it.
+        Forgets a best value, and sums within an epoch, of another definition. Raises ConfigurationError if nothing can
+        be measured, and something acts on it.
         """
         if self.readers and not (samples and evaluates):
             reason = "there are no validation samples" if evaluates else "trainer.evaluate_every=0 never measures it"
@@ -57,7 +57,19 @@ class Monitor:
             self.schedule.forget_best()
         if said is not None:
             progress.best = None
+        self._leave_out_other_sums(recorded, now, progress)
         progress.scores = now
+
+    def _leave_out_other_sums(self, recorded: ScoresJson, now: ScoresJson, progress: Progress) -> None:
+        """Leave out what the current epoch has summed by other definitions, to which nothing can be added."""
+        columns = self.scores.names("train")
+        changed = [column for column in columns if version_of(recorded, column) != version_of(now, column)]
+        if changed and progress.epoch_step:
+            for sums in (progress.sums, progress.interval):
+                sums.leave_out_measured()
+            of = f"epoch {progress.epoch + 1} {'is' if len(changed) == 1 else 'are'} measured from"
+            done = f"update {progress.epoch_step + 1} of the epoch on: the checkpoint has sums of another definition."
+            self.say(f"{listed(changed, len(changed))} of {of} {done}")
 
     def evaluated(self, row: Numbers, progress: Progress) -> None:
         """Receive the row of an epoch or an evaluation, the same on every rank; None for what was not measured.

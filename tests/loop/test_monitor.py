@@ -1,5 +1,6 @@
 """A monitored number without a value is refused or reported, and never acted on silently."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.monitor import Monitor, readers_of
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
@@ -15,6 +17,7 @@ from manyheads.runner.metrics.metric import Metric
 from manyheads.runner.option.locate import locate
 from manyheads.runner.scheduler.rank.plateau import Plateau
 from manyheads.runner.scheduler.rank.schedules import Constant, Schedule
+from manyheads.runner.task.rank.regression import Regression
 from manyheads.runner.task.rank.task import Task
 from tests.in_process import small, train, typed
 
@@ -106,6 +109,27 @@ def test_a_best_value_of_another_definition_is_forgotten_once(monkeypatch):
     ]
     monitor([], said).begin(progress, samples=8)
     assert len(said) == 1
+
+
+def test_sums_of_another_definition_are_left_out_of_an_epoch(monkeypatch):
+    """What an older release summed in the first part of an epoch has other shapes, or another meaning."""
+    task = Regression(loss=torch.nn.MSELoss(), reduction="mean")
+    older = {"monitor": "val_mae", "version": 1, "metrics": {"mae": {"version": 1}, "r2": {"version": 1}}}
+    for epoch_step, kept in ((0, True), (3, False)):
+        said: list[str] = []
+        sums = Sums(
+            loss=8.0, count=4, counted=4, statistics={"squares": torch.tensor(9.0), "values": torch.tensor(4.0)}
+        )
+        progress = Progress(epoch=1, step=9, epoch_step=epoch_step, sums=sums, interval=replace(sums), scores=older)
+        watched = monitor([], said, task=task)
+        watched.begin(progress, samples=8)
+        assert bool(progress.sums.statistics) == bool(progress.interval.counted) == kept
+        assert progress.sums.count == 4
+        told = "train_loss, train_mae, train_r2 of epoch 2 are measured from update 4 of the epoch on: "
+        assert any(line.startswith(told) for line in said) != kept
+    assert watched.scores.of("train", progress.sums) == {"train_loss": None, "train_mae": None, "train_r2": None}
+    watched.begin(progress, samples=8)
+    assert len(said) == 2
 
 
 def test_another_monitor_has_other_records():

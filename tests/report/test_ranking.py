@@ -141,8 +141,8 @@ def test_values_of_different_samples_are_not_ranked(sweep: Sweep):
     comparison = sweep.compared()
     assert not any(row.is_best for row in comparison.rows)
     assert (
-        "val_acc1 has several definitions: version 1 in job 2; version 1 (16 of 37 samples) in job 1; version 1 (8 of 37 "
-        "samples) in job 0. Its values are not compared."
+        "val_acc1 has several definitions: version 1 in job 2; version 1 (16 of 37 samples) in job 1; version 1 "
+        "(8 of 37 samples) in job 0. Its values are not compared."
     ) in comparison.notes
 
 
