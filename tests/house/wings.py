@@ -1,0 +1,68 @@
+"""The wings of the house: what can be deleted with its configs and tests, while everything else works without it."""
+
+APEX = (
+    *(f"{group}/apex.py" for group in ("parallel", "parallel/rank", "precision", "precision/rank", "optimizer")),
+    "machine/apex_installation.py",
+)
+WINGS = {  # by name, what is deleted
+    "judge": ["runner/judge", "runner/commands/judge.py", "tests/judge"],
+    "tune": ["runner/commands/tune", "tests/commands/tune"],
+    "explain": ["runner/commands/explain", "tests/commands/explain"],
+    "scale": ["runner/commands/scale", "tests/commands/scale"],
+    "estimate": ["runner/estimate", "runner/commands/estimate.py", "tests/estimate"],
+    "parity": ["runner/parity", "runner/commands/parity.py", "tests/parity"],
+    "audit": ["runner/commands/audit", "tests/commands/audit"],
+    "record": ["runner/commands/record", "tests/commands/record"],
+    "report": ["runner/report", "runner/commands/report.py", "tests/report"],
+    "serve": [
+        *("runner/serve", "tests/serve", "tests/commands/test_evaluate.py"),
+        *(f"runner/commands/{name}.py" for name in ("predict", "export")),
+    ],
+    "manifest": ["runner/commands/manifest", "tests/commands/manifest"],
+    "install-horovod": ["runner/commands/install_horovod", "tests/commands/install_horovod"],
+    "nodes": ["launchers/nodes", "tests/launchers/nodes"],
+    "publishing": [
+        *("launchers/publishing", "runner/commands/publish.py", "tests/launchers/publishing"),
+        *(f"runner/logger/{name}.py" for name in ("wandb", "trackio", "mlflow", "mlflow_store")),
+        *(f"conf/logger/{name}.yaml" for name in ("wandb", "trackio", "mlflow")),
+        "tests/logger/test_mlflow.py",
+    ],
+    **{name: [f"runner/logger/{name}.py", f"conf/logger/{name}.yaml"] for name in ("wandb", "trackio")},
+    "mlflow": [
+        *(f"runner/logger/{name}.py" for name in ("mlflow", "mlflow_store")),
+        *("conf/logger/mlflow.yaml", "tests/logger/test_mlflow.py"),
+    ],
+    "mirror": [
+        *("runner/checkpoint/mirror", "launchers/mirroring.py", "launchers/mirror_main.py"),
+        *("tests/checkpoint/mirror", "tests/launchers/test_mirroring.py"),
+    ],
+    "storage": ["runner/run/storage", "tests/run/storage"],
+    "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm"],
+    "ray": ["launchers/ray", "conf/launcher/ray.yaml", "tests/launchers/ray_cluster"],
+    "replicated": [
+        *("launchers/torchft", "conf/launcher/torchft.yaml", "conf/parallel/replicated.yaml"),
+        *("runner/parallel/replicated.py", "runner/parallel/rank/replicated", "tests/parallel/replicated"),
+    ],
+    "horovod": [
+        *(f"launchers/{name}.py" for name in ("mpirun", "horovodrun")),
+        *(f"conf/launcher/{name}.yaml" for name in ("mpirun", "horovodrun")),
+        *(f"runner/parallel/{name}.py" for name in ("horovod", "horovod_installation", "rank/horovod")),
+        *("conf/parallel/horovod.yaml", "conf/experiment/mnist_horovod.yaml", "runner/commands/install_horovod"),
+        *("tests/commands/install_horovod", "tests/launchers/test_horovod_settings.py", "tests/parallel/horovod"),
+        *(f"tests/parallel/{name}.py" for name in ("horovod_ranks", "test_horovod", "test_horovod_installation")),
+    ],
+    "apex": [
+        *(f"runner/{path}" for path in APEX),
+        *("conf/parallel/apex.yaml", "conf/precision/apex.yaml", "conf/tuned/digits_fused_sgd.yaml"),
+        *(f"conf/optimizer/fused_{name}.yaml" for name in ("adam", "lamb", "novograd", "sgd")),
+        *(f"tests/{name}.py" for name in ("launchers/test_apex", "parallel/test_apex", "precision/test_apex")),
+        *(f"tests/machine/test_apex_{name}.py" for name in ("installation", "options")),
+        "tests/optimizer/test_fused.py",
+    ],
+    "model_parallel": [
+        *("runner/parallel/rank/model_parallel", "runner/parallel/model_parallel.py", "tests/parallel/model_parallel"),
+        *(f"runner/parallel/mesh_{name}.py" for name in ("layout", "refusals")),
+        *(f"conf/parallel/{name}.yaml" for name in ("fsdp", "tensor", "pipeline", "mesh")),
+        "tests/parallel/test_mesh_layout.py",
+    ],
+}
