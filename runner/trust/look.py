@@ -1,5 +1,6 @@
 """Code that somebody else's folder could run: read once, shown, and trusted exactly as shown."""
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from manyheads.runner.trust.check_trust import own_values, plain, untrusted
 from manyheads.runner.trust.plain_content import RESOLVER, leads_to_hydra, parse_config, resolvers
 from manyheads.runner.trust.trust_store import Trust, own_project
 
-LINES, WIDTH = 20, 400  # of a screen, and characters of a line
+ROWS = 20  # of a terminal, that a screen takes
+WHERE, WHAT = 100, 300  # characters of a line
 
 
 class Danger(IntEnum):
@@ -66,18 +68,27 @@ def screen(looks: Sequence[Look]) -> list[str]:
     for finding in (each for look in looks for each in look.findings):
         where.setdefault((finding.danger, finding.what), []).append(finding.where)
     found = sorted(where.items(), key=lambda each: each[0][0])
-    lines = [
-        _line(f"{places[0]}{f' and {len(places) - 1} others' if places[1:] else ''}: {what}")
-        for (_, what), places in found
-    ]
-    left = len(lines) - LINES
-    return lines if left <= 0 else [f"{left} less dangerous lines are not shown", *lines[left:]]
+    width = shutil.get_terminal_size().columns
+    lines, rows = list[str](), 0
+    for (_, what), places in reversed(found):
+        others = f" and {len(places) - 1} others" if places[1:] else ""
+        line = f"{_escaped(places[0], WHERE, keeps_end=True)}{others}: {_escaped(what, WHAT)}"
+        rows += -(-len(line) // width)
+        if lines and rows > ROWS:
+            left = len(found) - len(lines)
+            lines.append(f"{left} lines, none of them more dangerous than the others, are not shown")
+            break
+        lines.append(line)
+    return lines[::-1]
 
 
-def _line(text: str) -> str:
-    """A text as one line, with line breaks and all that steers a terminal escaped."""
-    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[: WIDTH + 1])
-    return text if len(text) <= WIDTH else f"{text[:WIDTH]}... (cut)"
+def _escaped(text: str, most: int, *, keeps_end: bool = False) -> str:
+    """A text as a part of one line, with line breaks and all that steers a terminal escaped."""
+    kept = text[-most:] if keeps_end else text[:most]
+    kept = "".join(each if each.isprintable() else repr(each)[1:-1] for each in kept)
+    if len(kept) <= most and len(text) <= most:
+        return kept
+    return f"...{kept[-most:]}" if keeps_end else f"{kept[:most]}... ({len(text):,} characters)"
 
 
 def digest(looks: Sequence[Look]) -> str:

@@ -58,10 +58,6 @@ WHOLE = {
     "a copy of the run elsewhere": ({"checkpoint": {"mirror": "s3://evil/run"}}, "checkpoint.mirror=s3://evil/run"),
     "a folder that is written": ({"data": {"_target_": "manyheads.runner.data.tar.Tar", "root": "/data", "name": "tar",
         "cache_folder": "/home/victim"}}, "data.cache_folder=/home/victim"),
-    "a file of yours as data": ({"data": {"_target_": "manyheads.runner.data.text.Text", "name": "text",
-        "_option_": "manyheads.runner.data.text.TextOption", "root": "/home/me/.ssh/key"}}, "data.root=/home/me/.ssh"),
-    "a file that another library loads": ({"model": {"_target_": "manyheads.runner.model.rank.timm.timm_model",
-        "name": "resnet18", "options": {"checkpoint_path": "/home/me/mine.pth"}}}, "model.options={"),
     "what is trusted": ({"trust": ["os"]}, "only the user can say what is trusted, not a config"),
 }  # fmt: skip
 

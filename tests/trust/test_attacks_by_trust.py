@@ -48,32 +48,6 @@ class TestOfARun:
         given(here / "a", config | {"notes": "os.system", "model": EVIL | {"_target_": "${notes}"}})
         assert "model._target_=os.system" in trust_here("a").out
 
-    def test_what_asks_for_the_environment_is_shown_without_its_value(self, trust_here, here, config, monkeypatch):
-        monkeypatch.setenv("MY_API_KEY", "hunter2")
-        asking = {"notes": "${oc.env:MY_API_KEY}", "tags": ["${oc.${name}:HOME,none}"], "hydra": {"job": {"name": "x"}}}
-        given(here / "a", config | asking)
-        shown = trust_here("a").out
-        assert "a: asks for ${oc.env:MY_API_KEY}\n" in shown
-        assert "a: asks for ${oc.${name}:HOME,none}\n" in shown
-        assert "a: changes Hydra's own settings: hydra\n" in shown
-        assert "names only this project's own code" not in shown
-        assert "hunter2" not in shown
-
-    def test_lines_are_neither_forged_nor_scrolled_away(self, trust_here, here, config, evil):
-        """The most dangerous is last, on one screen, and whatever has line breaks is escaped."""
-        run = RunFolder(given(here / "a", evil | {"data": config["data"] | {"root": "/home/me\ndigest 0123"}}))
-        commit = "0" * 40 + "\n" * 3000 + "a: names only this project's own code\ndigest 0123456789abcdef"
-        run.provenance.write_text(json.dumps({"commit": commit, "directory": "/home/me\n\t\x1b[2J"}))
-        run.code.mkdir()
-        for number in range(50):
-            (run.code / f"x{number}.py").touch()
-        lines = trust_here("a").out.splitlines()
-        assert len(lines) < 24
-        assert lines[0].endswith("less dangerous lines are not shown")
-        assert [line for line in lines if line.startswith("digest")] == [lines[-2]]
-        assert lines[-3].endswith("a: model._target_=os.system")
-        assert all(len(line) < 500 and "\x1b" not in line for line in lines)
-
     def test_another_folder_with_the_same_files_is_not_trusted(self, trust_here, resume_here, here, config, evil):
         """Two archives: the job of the second one has the first one's composed config."""
         given(here / "a", config)

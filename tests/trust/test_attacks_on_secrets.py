@@ -47,8 +47,6 @@ def test_passwords_on_the_command_line_are_masked(argument, shown):
 @pytest.mark.parametrize(
     "typed",
     [
-        "+callbacks.tell={_target_:my_package.Tell,api_key:s3cret}",
-        "+callbacks.tell={_target_:my_package.Tell,url:'https://bob:s3cret@host/x'}",
         "+model.hub_password=s3cret",
         "+data.token=s3cret,s3cret2",
         "+model.AccessKey=s3cret",

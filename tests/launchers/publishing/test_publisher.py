@@ -157,16 +157,6 @@ def test_a_job_belongs_to_its_sweep(finished, tmp_path, place):
     assert tracked_run(finished).group.key == key
 
 
-def test_somebody_elses_folder_that_claims_the_ids_of_ones_own_is_another_run(finished, tmp_path, monkeypatch):
-    Ledger(tmp_path).create({}, Entry(0, "run", ["seed=1"], state="completed"))
-    own = tracked_run(finished)
-    assert own.key == json.loads(finished.provenance.read_text())["id"]
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of_another_user"))
-    received = tracked_run(RunFolder(finished.path))
-    assert not {received.key, received.group.key} & {own.key, own.group.key}
-    assert tracked_run(RunFolder(finished.path)).key == received.key
-
-
 def test_a_folder_from_before_rows_had_a_time_and_runs_an_id(finished, place):
     provenance = json.loads(finished.provenance.read_text())
     finished.write_json(finished.provenance, {key: value for key, value in provenance.items() if key != "id"})
