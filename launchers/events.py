@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from manyheads.launchers.publishing.points import Tail
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import in_background
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.progress import event, is_json
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.tail import Tail
 
 BETWEEN = 0.2  # seconds between two looks at the folder
 

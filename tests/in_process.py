@@ -10,7 +10,6 @@ import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.config.freeze import checked, completed
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop import build
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.spikes import RollBack, Spike
@@ -20,6 +19,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.columns import TRAINING
 from tests.composing import composed
 
 # 40 updates in two epochs of 20, a second of work; two log intervals in an epoch and a shorter third one.

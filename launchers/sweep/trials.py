@@ -5,10 +5,10 @@ from copy import deepcopy
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyheads.launchers.publishing.points import Tail
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.tail import Tail
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.checkpoint.rank.tied import names_of
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.update import Update
 from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.loader import Loader

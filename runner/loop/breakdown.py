@@ -19,10 +19,10 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop.clock import WARMUP_UPDATES
 from manyheads.runner.loop.compile import is_compiled
 from manyheads.runner.loop.meter import Sums
+from manyheads.runner.run.tables.columns import TRAINING
 
 SAMPLED = tuple(f"sampled_{part}" for part in TRAINING[1:])
 SAMPLE_SECONDS = 0.25

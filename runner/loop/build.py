@@ -11,7 +11,6 @@ from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.checkpoint.rank.extra_state import refuse_cut
 from manyheads.runner.checkpoint.retention import steps_of
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.rank.build_data import Loaders, build_data, build_loaders
 from manyheads.runner.data.rank.input_transform import InputTransform
@@ -20,8 +19,6 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
-from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
-from manyheads.runner.logger.rank.csv_of_replicas import Keeping
 from manyheads.runner.logger.run_log import Both, log_display
 from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.assembly import assemble
@@ -43,6 +40,9 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.tables.of_replicas import Keeping
+from manyheads.runner.run.tables.writer import CSVWriter, NullWriter
 from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
 from manyheads.runner.task.rank.build_task import build_task
 from manyheads.runner.task.rank.task import Task

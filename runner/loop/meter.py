@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, fields
 
 import torch
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.loop.scores import Scores, Statistics, exact_parts
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.structure import tensors_in
+from manyheads.runner.run.state_dict import StateDict
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
 PATIENCE = 100  # batches kept for adding up later

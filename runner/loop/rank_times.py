@@ -11,12 +11,12 @@ from statistics import fmean, median_low
 import torch
 from torch import Tensor
 
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.meter import NAMES, Sums
 from manyheads.runner.machine.hindrances import Hindrances, clock
 from manyheads.runner.run.json_types import ResultJson, SlowRankJson
 from manyheads.runner.run.slow_ranks import OWN, cause
+from manyheads.runner.run.tables.columns import TRAINING
 
 INTERVAL = 2.0  # seconds, at least, that are judged together
 RATIO = 1.3  # a rank is slow if it takes this many times as long as most ranks

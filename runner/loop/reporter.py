@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import torch
 
 from manyheads.runner.data.rank.batches import Unreadable
-from manyheads.runner.logger.csv import MFU
-from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.logger.terminal import Display
 from manyheads.runner.loop.breakdown import parts
 from manyheads.runner.loop.log_windows import LogRow
@@ -23,6 +21,8 @@ from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.json_types import Numbers
+from manyheads.runner.run.tables.columns import MFU
+from manyheads.runner.run.tables.writer import NullWriter
 
 log = logging.getLogger(__name__)
 SPLITS = ("train", "val")

@@ -6,11 +6,11 @@ from typing import Any
 from manyheads.runner.data.keys import Multiset, added
 from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.data.rank.taken import Seen
-from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.loop.log_windows import LogWindow
 from manyheads.runner.loop.spikes import Spike
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
+from manyheads.runner.run.tables.writer import NullWriter
 
 UPDATES = 50  # of a row; fewer at a checkpoint and at an epoch's end
 

@@ -10,7 +10,6 @@ from typing import Any
 from manyheads.runner.callbacks.callback import RunContext
 from manyheads.runner.checkpoint.background_save import FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
@@ -27,6 +26,7 @@ from manyheads.runner.parallel.rank.structure import held_bytes
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.state_dict import StateDict
 from manyheads.runner.serve.description import write
 
 NOTHING: Mapping[int, Spike] = MappingProxyType({})

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.loop.non_finite import NotFinite
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
+from manyheads.runner.run.state_dict import StateDict
 
 NORMAL = 1.4826  # a normal distribution's standard deviation in units of its median absolute deviation
 LEAST = 0.01  # of the median: a deviation that is always accepted, for values that hardly vary

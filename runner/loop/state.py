@@ -8,7 +8,6 @@ from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, seed_everything, set_state
@@ -17,6 +16,7 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.parallel.rank.passes import RunState
+from manyheads.runner.run.state_dict import StateDict
 
 
 class TrainingState:

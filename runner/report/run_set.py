@@ -5,11 +5,11 @@ from pathlib import Path
 
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError, Failure
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.report.load_run import Run, load_run, read_overrides
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.columns import TRAINING
 
 SEED, FOLD = "seed", f"data.{DataOption.repeating}"
 RUNS = "runs"  # within the folder of a tuning or a judgement

@@ -23,7 +23,6 @@ from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.data.samples import Table
 from manyheads.runner.logger.logger import LoggedRun
-from manyheads.runner.logger.rank.csv import CSVWriter, NullWriter
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.logger.terminal import Display
 from manyheads.runner.loop.garbage import Garbage
@@ -40,6 +39,7 @@ from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.precision.rank.fp32 import FP32
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.writer import CSVWriter, NullWriter
 from manyheads.runner.scheduler.rank.schedules import Constant
 from manyheads.runner.task.rank.classification import Classification
 from manyheads.runner.task.rank.task import Task

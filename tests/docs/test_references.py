@@ -8,8 +8,16 @@ import pytest
 import manyheads
 from manyheads.launchers.load import GPU_COLUMNS, HOST_COLUMNS
 from manyheads.runner.commands import names
-from manyheads.runner.logger.csv import MFU, SKIPPED, SPIKES, STEP_COLUMNS, TAKEN, epoch_columns, evaluation_columns
 from manyheads.runner.run.json_types import ResultJson
+from manyheads.runner.run.tables.columns import (
+    MFU,
+    SKIPPED,
+    SPIKES,
+    STEP_COLUMNS,
+    TAKEN,
+    epoch_columns,
+    evaluation_columns,
+)
 from tests.conftest import ROOT
 from tests.docs import answers_reference, api_reference, commands_reference
 

@@ -6,8 +6,8 @@ import pytest
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.lookup import options, read_option, unavailable
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.option.declared import declared
+from manyheads.runner.run.tables.columns import TRAINING
 from tests import in_process
 from tests.launchers.conftest import freeze
 from tests.tail import tailed

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.loop import breakdown
 from manyheads.runner.loop.breakdown import Breakdown, parts
 from manyheads.runner.loop.meter import Sums
+from manyheads.runner.run.tables.columns import TRAINING
 from tests.in_process import attempt, rows, small, train
 from tests.loop.test_trainer import weights
 

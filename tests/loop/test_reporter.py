@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from manyheads.runner.data.rank.batches import Unreadable
-from manyheads.runner.logger.csv import STEP_COLUMNS, epoch_columns
-from manyheads.runner.logger.rank.csv import NullWriter
 from manyheads.runner.logger.terminal import Display
 from manyheads.runner.loop.log_windows import LogRow
 from manyheads.runner.loop.meter import Sums
@@ -18,6 +16,8 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter, milliseconds, peak_memory_mb, thousands
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.single import Single
+from manyheads.runner.run.tables.columns import STEP_COLUMNS, epoch_columns
+from manyheads.runner.run.tables.writer import NullWriter
 from manyheads.runner.task.rank.classification import Classification
 
 SUMS: dict[str, Any] = {

@@ -9,7 +9,6 @@ from manyheads.runner.checkpoint.background_save import BackgroundSave, Finished
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup
 from manyheads.runner.checkpoint.sharded.rank.shard_files import copy_folder
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, whole_size, written_beside, written_by_all
@@ -18,6 +17,7 @@ from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.files import also_named, make_folder, matching, remove, remove_leftovers, whole_file
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.state_dict import StateDict
 
 LAST, BEST = "last.pt", "best.pt"
 Work = Callable[[Callable[[], bool]], None]  # writes; its argument tells whether the checkpoint is still wanted

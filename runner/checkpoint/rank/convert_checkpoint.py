@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import is_named
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.index import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, StateDict, each_of, tensors
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, each_of, tensors
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all
@@ -21,6 +21,7 @@ from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import remove, take_name, whole_file
 from manyheads.runner.run.folder import aside, refusal
+from manyheads.runner.run.state_dict import StateDict
 
 SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors", "torch": ".weights.pt"}
 ALIGNED = 64  # bytes

@@ -15,9 +15,10 @@ from torch.optim import Optimizer
 from manyheads.runner.checkpoint.rank.extra_state import is_extra
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import names_of, tied_to
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, StateDict
+from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.state_dict import StateDict
 from manyheads.runner.wording import listed
 
 AT_ONCE = 2**28  # bytes of weights that are read before they are put into the model

@@ -15,11 +15,11 @@ from manyheads.runner.checkpoint.rank.bombs import refuse_bombs, refuse_repetiti
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.rank.extra_state import packed
 from manyheads.runner.checkpoint.sharded.index import Damaged
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened, refuse_tensor_bombs
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.state_dict import StateDict
 
 VERSION = 1
 _CODE = re.compile(r"GLOBAL ([\w.]+)")  # in an error of torch's unpickler

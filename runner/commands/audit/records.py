@@ -12,9 +12,9 @@ from typing import Annotated, TypeVar
 import numpy as np
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.logger.csv import SKIPPED, SPIKES, TAKEN
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.columns import SKIPPED, SPIKES, TAKEN
 
 _Row = TypeVar("_Row")
 MOST_SAMPLES = 2**36  # in a training set; with more, the table is taken to be damaged

@@ -19,7 +19,6 @@ from tensorboard.compat.proto.types_pb2 import DT_FLOAT, DT_STRING
 from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.logger.logger import LoggedRun, Logger
 from manyheads.runner.option.locate import Section
 from manyheads.runner.run import yaml_text
@@ -27,6 +26,7 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.json_types import Numbers, ResultJson
+from manyheads.runner.run.tables.columns import TRAINING
 
 FOLDER = "tensorboard"
 STEP_TAGS = {name: f"train/{name}" for name in ("loss", "lr", "grad_norm", "samples_per_second")}

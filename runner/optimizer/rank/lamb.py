@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
+from manyheads.runner.run.state_dict import StateDict
 
 
 class LAMB(Optimizer):

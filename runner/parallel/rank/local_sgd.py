@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.model_parallel.own_parts import SharedScaler
 from manyheads.runner.parallel.rank.process_group import Replicas
+from manyheads.runner.run.state_dict import StateDict
 
 
 class LocalSGD(Replicas):

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.run.heartbeat import Pending
+from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

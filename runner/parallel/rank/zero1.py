@@ -13,8 +13,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.fit import lay_out_as_weights
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.process_group import Replicas
+from manyheads.runner.run.state_dict import StateDict
 
 
 class Zero1(Replicas):

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.amp import AUTO
 from manyheads.runner.precision.rank.master_weights import MasterWeights
 from manyheads.runner.precision.rank.momentum import begin_momentum
 from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.run.state_dict import StateDict
 
 
 class AMP(Precision):

@@ -12,9 +12,9 @@ from apex import amp
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.run.state_dict import StateDict
 
 
 class Apex(Precision):

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import converted
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
+from manyheads.runner.run.state_dict import StateDict
 
 
 class Precision:

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.state_dict import StateDict
 
 
 class Schedule:

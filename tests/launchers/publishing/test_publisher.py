@@ -10,9 +10,9 @@ from manyheads.launchers.publishing.publish_state import PublishState, one_publi
 from manyheads.launchers.publishing.publisher import Publisher
 from manyheads.launchers.publishing.tracked_run import outcome, tracked_run
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.logger.csv import evaluation_columns
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.columns import evaluation_columns
 from tests.callbacks.tracking import Kept, curve, only, runs
 from tests.in_process import rows
 

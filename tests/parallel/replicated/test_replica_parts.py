@@ -12,11 +12,11 @@ import torch
 from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.estimate.rank.rehearsal import rehearse
-from manyheads.runner.logger.rank.csv import NullWriter
-from manyheads.runner.logger.rank.csv_of_replicas import Keeping
 from manyheads.runner.loop.header import division
 from manyheads.runner.machine.addresses import free_port
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.tables.of_replicas import Keeping
+from manyheads.runner.run.tables.writer import NullWriter
 from tests.in_process import config, small, train
 
 SMALL = ("precision=fp64", "data.batch_size=26", "data.train_samples=208", "trainer.grad_accumulation=2")

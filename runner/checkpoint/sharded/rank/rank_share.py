@@ -12,8 +12,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
-
-StateDict = dict[str, Any]  # tensors and plain values by name, as in torch's state_dicts
+from manyheads.runner.run.state_dict import StateDict
 
 DTYPES = {
     "BOOL": torch.bool,

@@ -12,7 +12,6 @@ from manyheads.runner.checkpoint.sharded.index import Box, Damaged, Index, Piece
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     DTYPES,
     Lazy,
-    StateDict,
     each_of,
     from_json,
     tensors,
@@ -20,6 +19,7 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import (
 )
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.state_dict import StateDict
 
 MOST_SHARED = 100  # most bytes of a checkpoint's tensors for each byte of its files
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use

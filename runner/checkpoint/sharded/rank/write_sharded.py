@@ -16,7 +16,6 @@ from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Box, FileDiges
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
     RankShare,
-    StateDict,
     held,
     merged,
     parted,
@@ -37,6 +36,7 @@ from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder, remove, remove_leftovers, sync_folder, take_name, write_whole
 from manyheads.runner.run.folder import aside
+from manyheads.runner.run.state_dict import StateDict
 
 POLL = 0.01  # seconds between checks for a rank's note
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.rank.model_parallel.own_parts import (
     Gradients,
@@ -24,6 +23,7 @@ from manyheads.runner.parallel.rank.model_parallel.splitting import Shared, Spli
 from manyheads.runner.parallel.rank.model_parallel.staging import Piped, Staging
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.process_group import ProcessGroup
+from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

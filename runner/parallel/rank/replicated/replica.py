@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import StateDict
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.replicated.group import ReplicaGroup
 from manyheads.runner.parallel.rank.replicated.membership import Membership
+from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

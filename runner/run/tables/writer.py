@@ -6,14 +6,24 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.logger.csv import MFU, SKIPPED, SPIKES, STEP_COLUMNS, TAKEN, epoch_columns, evaluation_columns
-from manyheads.runner.logger.logger import Logger
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, write_whole
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables.columns import (
+    MFU,
+    SKIPPED,
+    SPIKES,
+    STEP_COLUMNS,
+    TAKEN,
+    epoch_columns,
+    evaluation_columns,
+)
+
+if TYPE_CHECKING:  # whose module imports no torch either, but stands above
+    from manyheads.runner.logger.logger import Logger
 
 FLUSH_SECONDS = 0.25
 Row = Mapping[str, Any]
@@ -83,7 +93,7 @@ class CSVWriter(NullWriter):
         has_mfu: bool = False,
         skips: bool = False,
         finds_spikes: bool = False,
-        loggers: Sequence[Logger] = (),
+        loggers: "Sequence[Logger]" = (),
     ):
         columns = (*STEP_COLUMNS, *([MFU] if has_mfu else []))
         self._steps = CSVTable(folder.steps, columns, position.get("steps", 0))

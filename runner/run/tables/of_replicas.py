@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from manyheads.runner.logger.rank.csv import NullWriter, Row
 from manyheads.runner.run.json_types import Numbers, ResultJson
+from manyheads.runner.run.tables.writer import NullWriter, Row
 
 MOST = 20_000  # rows, some megabytes
 

@@ -5,13 +5,13 @@ import math
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from manyheads.runner.logger.csv import TRAINING
 from manyheads.runner.logger.logger import LoggedRun
-from manyheads.runner.logger.rank import csv as recorder
-from manyheads.runner.logger.rank.csv import CSVTable, CSVWriter, NullWriter
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.loop import log_windows as intervals
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.tables import writer as recorder
+from manyheads.runner.run.tables.columns import TRAINING
+from manyheads.runner.run.tables.writer import CSVTable, CSVWriter, NullWriter
 from tests.in_process import rows, small, train
 from tests.loop.test_session import killed_after
 
