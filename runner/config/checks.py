@@ -28,7 +28,13 @@ def check_trainer(run: RunConfig) -> None:
             trainer.clip_norm,
             f" and trainer.clip_value={trainer.clip_value:g} are two ways to clip gradients. Set one of them to inf.",
         )
-    _check_monitor(run)
+    if trainer.patience is not None and trainer.evaluate_every == 0:
+        raise ConfigurationError.at(
+            "trainer.patience",
+            trainer.patience,
+            f": checkpoint.monitor={run.checkpoint.monitor} is never measured with "
+            "trainer.evaluate_every=0. Set trainer.evaluate_every=1.",
+        )
     if trainer.recompute and run.parallel.mixes_communication:
         raise ConfigurationError(
             f"trainer.recompute: with parallel={run.parallel.name} ranks communicate within modules. Set it to []; "
@@ -53,19 +59,6 @@ def check_trainer(run: RunConfig) -> None:
     if trainer.verify_every:
         _check_verification(run)
     _check_average(run)
-
-
-def _check_monitor(run: RunConfig) -> None:
-    """Raises ConfigurationError if something acts on the monitored metric, and no evaluation measures it."""
-    trainer, monitor = run.trainer, run.checkpoint.monitor
-    never = "never measured with trainer.evaluate_every=0. Set trainer.evaluate_every=1."
-    if trainer.evaluate_every != 0 or trainer.evaluate_only:
-        return
-    if trainer.patience is not None:
-        rest = f": checkpoint.monitor={monitor} is {never}"
-        raise ConfigurationError.at("trainer.patience", trainer.patience, rest)
-    if monitor != "auto":
-        raise ConfigurationError.at("checkpoint.monitor", monitor, f" is {never}")
 
 
 def _check_graphs(trainer: TrainerSection) -> None:

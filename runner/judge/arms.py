@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from manyheads.runner.config.quoting import readable
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.question import Question
+from manyheads.runner.judge.terms import Aim
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
@@ -43,6 +44,14 @@ class Arms:
     def differences(self) -> dict[str, list[Any]]:
         """The values of base and of the change, by key, for keys in which they differ."""
         return config_differences(self.base.written, self.change.written)
+
+    def refuse_unmeasured(self, aims: Iterable[Aim]) -> None:
+        """Raises ConfigurationError if an evaluation's metric is among the aims that a run does not measure."""
+        metrics = [aim.text if aim.target is None else aim.target[0] for aim in aims]
+        for run in (self.base, self.change):
+            for metric in metrics:
+                if metric.startswith("val_") and (why := run.task.unmeasured(run, metric)) is not None:
+                    raise ConfigurationError(f"{metric}{why}", key="--on", value=metric)
 
     def code(self) -> str:
         """A digest of the code that both arms run: this project's, and the user's own."""

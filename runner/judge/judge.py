@@ -19,7 +19,7 @@ from manyheads.runner.judge.rounds import new_draw
 from manyheads.runner.judge.rows import RunRow, is_sealed
 from manyheads.runner.judge.runs import Runs
 from manyheads.runner.judge.session import JudgementSession
-from manyheads.runner.judge.terms import JudgementTerms
+from manyheads.runner.judge.terms import JudgementTerms, aims_of
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.run.data_files import read_json
@@ -121,6 +121,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], Question, list[RunRow]]:
 def _question(
     arms: Arms, overrides: Sequence[str], change: str, terms: JudgementTerms, revision: Revision | None = None
 ) -> Question:
+    arms.refuse_unmeasured(aims_of(terms.asked))
     return Question(
         overrides=[*overrides],
         change=change,

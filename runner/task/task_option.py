@@ -54,13 +54,21 @@ class TaskOption(Option):
                 f": outputs of task={self.name} cannot be averaged over views of an image. "
                 "Set it to none; task=classification and task=multilabel can.",
             )
-        if self.measures is None or monitor == "auto":
-            return
-        columns = [f"val_{name}" for name in (*self.measures, *run.metrics)]
-        if monitor not in columns:
-            raise ConfigurationError.at(
-                "checkpoint.monitor",
-                monitor,
-                f" is not measured.{nearest(monitor, columns)} Allowed: auto, {', '.join(columns)}.",
-                allowed=["auto", *columns],
-            )
+        if monitor != "auto" and (why := self.unmeasured(run, monitor, "auto")) is not None:
+            raise ConfigurationError.at("checkpoint.monitor", monitor, why, allowed=["auto", *self.columns(run)])
+
+    def columns(self, run: RunConfig) -> list[str]:
+        """The columns that an evaluation of this run measures; none if only the ranks can tell."""
+        return [] if self.measures is None else [f"val_{name}" for name in (*self.measures, *run.metrics)]
+
+    def unmeasured(self, run: RunConfig, column: str, *others: str) -> str | None:
+        """Why no evaluation of a run measures a column such as val_loss, after its name; None if one may.
+
+        ``others``: what is allowed besides columns.
+        """
+        columns, trainer = self.columns(run), run.trainer
+        if trainer.evaluate_every == 0 and not trainer.evaluate_only:
+            return " is never measured with trainer.evaluate_every=0. Set trainer.evaluate_every=1."
+        if not columns or column in columns:
+            return None
+        return f" is not measured.{nearest(column, columns)} Allowed: {', '.join((*others, *columns))}."

@@ -1,9 +1,12 @@
 """How the arms of a judgement are composed from base and change."""
 
+from contextlib import nullcontext
+
 import pytest
 
-from manyheads.runner.errors import UnknownName
+from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.judge.arms import UNSET, compose_arms
+from manyheads.runner.judge.terms import aims_of
 
 BASE = ("model=mlp", "optimizer=sgd", "optimizer.lr=0.1", "trainer.device=cpu")
 
@@ -18,6 +21,24 @@ def test_a_change_of_the_optimizer_removes_a_key_that_only_base_s_has():
         compose_arms([*BASE, "++optimizer.momentum=0"], "optimizer=adam")
     arms = compose_arms([*BASE, "++optimizer.momentum=0"], "optimizer=adam ~optimizer.momentum")
     assert (arms.base.optimizer.section["momentum"], arms.change.optimizer.name) == (0, "adam")
+
+
+@pytest.mark.parametrize(
+    ("on", "overrides", "change", "message"),
+    [
+        ("val_f1", (), "optimizer.lr=0.2", "val_f1 is not measured. Did you mean .* Allowed: val_loss, val_acc1"),
+        ("val_loss,val_f1", ("metrics=[f1]",), "metrics=[]", "val_f1 is not measured"),
+        ("seconds to val_f1=9", (), "optimizer.lr=0.2", "val_f1 is not measured"),
+        ("val_loss", ("trainer.evaluate_every=0",), "optimizer.lr=0.2", "val_loss is never measured with trainer.eva"),
+        ("val_loss,val_f1", ("metrics=[f1]",), "optimizer.lr=0.2", None),
+        ("speed", ("trainer.evaluate_every=0",), "optimizer.lr=0.2", None),
+        ("train_loss", (), "optimizer.lr=0.2", None),
+    ],
+)
+def test_a_metric_that_no_evaluation_measures_is_refused_before_training(on, overrides, change, message):
+    arms = compose_arms([*BASE, *overrides], change)
+    with nullcontext() if message is None else pytest.raises(ConfigurationError, match=message):
+        arms.refuse_unmeasured(aims_of(on))
 
 
 def test_an_argument_that_base_adds_is_changed_with_two_plus_signs():
