@@ -14,7 +14,7 @@ from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folde
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted
 from manyheads.runner.machine import invocation
-from manyheads.runner.report.run_result import Result
+from manyheads.runner.records.run_result import Result
 from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.json_types import Numbers

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from manyheads.runner.commands.tune.api import Tuning, tune
     from manyheads.runner.errors import ConfigurationError, RunFailed
     from manyheads.runner.judge.api import Verdict, judge
-    from manyheads.runner.report.run_result import Result
+    from manyheads.runner.records.run_result import Result
     from manyheads.runner.serve.rank.trained import load
 
 sys.meta_path.insert(0, Finder())  # before anything of torch is imported
@@ -41,7 +41,7 @@ __all__ = [
 # Imported when they are asked for, so that importing this package costs nothing.
 _PLACES = {
     "run": "runner.api",
-    "Result": "runner.report.run_result",
+    "Result": "runner.records.run_result",
     "sweep": "runner.api",
     "Row": "runner.api",
     "Sweep": "runner.api",

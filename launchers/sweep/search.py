@@ -18,7 +18,7 @@ from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume_sweep import finish
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, not_allowed
-from manyheads.runner.report.load_run import read_columns
+from manyheads.runner.records.load_run import read_columns
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.json_types import ScoresJson
 from manyheads.runner.run.ledger import Entry, Ledger

@@ -12,7 +12,7 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.past_config import PastConfig
-from manyheads.runner.report.run_result import Result, result_if_any
+from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.refused_run import clear_refused

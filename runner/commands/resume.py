@@ -20,8 +20,8 @@ from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunF
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.provenance.started_in import find_where_started, in_directory_of, refuse_replaced_files
+from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.report.answer import ComparedRuns
-from manyheads.runner.report.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger

@@ -10,8 +10,8 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.config_schema import KINDS, schema_for
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.records.run_result import Result
 from manyheads.runner.report.answer import ComparedRuns
-from manyheads.runner.report.run_result import Result
 from manyheads.runner.run.answer import Answer, Reply
 from manyheads.runner.run.json_schema import Schema, schema_of
 

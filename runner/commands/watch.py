@@ -21,7 +21,7 @@ from manyheads.runner.commands.runs.show_run import run_folder
 from manyheads.runner.commands.runs.terminal_curves import Curve, Plot
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine.console import Console
-from manyheads.runner.report.load_run import Run, load_run
+from manyheads.runner.records.load_run import Run, load_run
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder

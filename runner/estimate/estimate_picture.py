@@ -3,10 +3,10 @@
 import io
 from typing import TYPE_CHECKING, Any
 
+from manyheads.runner.charts.colours import short
+from manyheads.runner.charts.picture_file import STYLE
 from manyheads.runner.estimate.findings import DeviceMemory, Estimate
 from manyheads.runner.estimate.print_estimate import name_of, readable
-from manyheads.runner.report.comparison_picture import STYLE
-from manyheads.runner.report.palette import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

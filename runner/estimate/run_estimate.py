@@ -10,6 +10,7 @@ from itertools import product
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
+from manyheads.runner.charts.picture_file import PictureFile
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.hydra_errors import explained
@@ -20,7 +21,6 @@ from manyheads.runner.estimate.estimate_picture import draw
 from manyheads.runner.estimate.findings import DeviceMemory, Estimate
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.progress import working
 
 RANKS = "launcher.nproc_per_node"

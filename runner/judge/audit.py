@@ -25,7 +25,7 @@ from manyheads.runner.judge.rows import (
     latest,
 )
 from manyheads.runner.judge.terms import FOUND, SIGNS, UNREACHED
-from manyheads.runner.report.claims import differences_of, repeated_seeds
+from manyheads.runner.records.claims import differences_of, repeated_seeds
 
 # How far a rank's clock and the file system's may differ: in seconds, plus a fraction of the measured time. In 2,500
 # runs on two cores they differed by up to 81 ms at loads up to 14, and by at most 4 ms on an idle machine; the median

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from manyheads.runner.charts.chart_spec import Axis, Chart, Line
+from manyheads.runner.charts.colours import OTHERS
 from manyheads.runner.judge.answer import shown
 from manyheads.runner.judge.claims import Claims, Effect, least_gain
 from manyheads.runner.judge.question import Question
@@ -10,9 +12,6 @@ from manyheads.runner.judge.rounds import pairs
 from manyheads.runner.judge.rows import BASE, ROUND, RunRow
 from manyheads.runner.judge.sequential import TESTS, intervals
 from manyheads.runner.judge.terms import Aim
-from manyheads.runner.report.chart_spec import Axis, Chart
-from manyheads.runner.report.palette import OTHERS
-from manyheads.runner.report.series import Line
 
 GREY, INTERVAL, BASE_FIRST, CHANGE_FIRST = OTHERS[7], OTHERS[5], OTHERS[3], OTHERS[6]
 ROOM = 0.1  # margin above and below the data, as a fraction of their range

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from manyheads.runner.charts.html_page import html_page
 from manyheads.runner.judge.answer import sentences, shown, verdict_line
 from manyheads.runner.judge.arms import config_differences
 from manyheads.runner.judge.claims import Claims
@@ -29,8 +30,7 @@ from manyheads.runner.judge.rows import (
 from manyheads.runner.judge.task import BATCH_STATISTICS
 from manyheads.runner.judge.terms import FOUND, Aim
 from manyheads.runner.machine import invocation
-from manyheads.runner.report.html_page import html_page
-from manyheads.runner.report.keys import text_of
+from manyheads.runner.records.keys import text_of
 
 TEMPLATE = Path(__file__).with_name("judgement.html.j2")
 PURPOSES = {  # in words

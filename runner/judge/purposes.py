@@ -15,8 +15,8 @@ from manyheads.runner.judge.terms import FOUND, SIGNS, UNREACHED, VERSIONS, Aim
 from manyheads.runner.parity.parity_task import ParityTask
 from manyheads.runner.parity.parity_task import write_task as write_steps
 from manyheads.runner.precision.fp64 import FP64Option
-from manyheads.runner.report.claims import direction
-from manyheads.runner.report.load_run import Columns, read_columns
+from manyheads.runner.records.claims import direction
+from manyheads.runner.records.load_run import Columns, read_columns
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.json_types import ScoresJson, right
 from manyheads.runner.run.run_folder import RunFolder

@@ -16,7 +16,7 @@ from manyheads.runner.judge.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, R
 from manyheads.runner.judge.task import CodeTask, write_code_task
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.report.claims import machine_of
+from manyheads.runner.records.claims import machine_of
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import remove
 from manyheads.runner.run.run_folder import RunFolder

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.machine.console import Console
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.columns import Column, file_columns, median, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
-from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.run_folder import RunFolder

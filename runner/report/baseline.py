@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.records.keys import parsed
 from manyheads.runner.report.fairness import differing, divide, is_swept
-from manyheads.runner.report.keys import parsed
 from manyheads.runner.report.rows import ReportRow, is_chosen
 
 

@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from manyheads.runner.report.chart_spec import Axis, Chart, axis_of
+from manyheads.runner.charts.chart_spec import Axis, Chart, axis_of
+from manyheads.runner.records.keys import as_numbers, is_wide, titles
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.keys import as_numbers, is_wide, titles
 from manyheads.runner.report.purpose import is_layout
 from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.report.series import ALONE, Line, Series

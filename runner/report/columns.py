@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from manyheads.runner.records.keys import titles
+from manyheads.runner.records.shown_metric import NONE, ShownMetric, number, shown_value
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.keys import titles
 from manyheads.runner.report.rows import ReportRow
-from manyheads.runner.report.shown_metric import NONE, ShownMetric, number, shown_value
 
 Value = str | float | int | None
 

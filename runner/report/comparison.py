@@ -7,14 +7,14 @@ from pathlib import Path
 
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.records.keys import swept_keys
+from manyheads.runner.records.run_set import RunSet, SweepJob
+from manyheads.runner.records.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.report.agreement import agree
 from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, shortened
-from manyheads.runner.report.keys import swept_keys
 from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank, unlike_columns, unmeasured
 from manyheads.runner.report.rows import ReportRow, make_rows
-from manyheads.runner.report.run_set import RunSet, SweepJob
-from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.run.ledger import STATES
 from manyheads.runner.run.slow_ranks import slow_in_words
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from manyheads.runner.report.chart_spec import Chart
+from manyheads.runner.charts.chart_spec import Chart
+from manyheads.runner.charts.html_page import html_page
+from manyheads.runner.records.keys import text_of
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import Column, shown_columns
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import facts, heading
-from manyheads.runner.report.html_page import html_page
-from manyheads.runner.report.keys import text_of
 from manyheads.runner.report.rows import ReportRow
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")

@@ -5,12 +5,12 @@ import math
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from manyheads.runner.report.chart_spec import Axis, Chart
+from manyheads.runner.charts.chart_spec import Axis, Bar, Chart, Line
+from manyheads.runner.charts.colours import short
+from manyheads.runner.charts.picture_file import STYLE
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import heading
-from manyheads.runner.report.palette import short
-from manyheads.runner.report.series import Bar, Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 MOST_CHARTS, MOST_BARS, MOST_CURVES, MOST_NAMES = 4, 40, 60, 12
 NAME_ROOM = 84  # letters of names in a line below a chart
 DASHES: Any = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.edgecolor": "#8a949c",
-    "text.parse_math": False,  # labels are the user's
-}
 
 
 def draw(comparison: Comparison, drawn: list[Chart] | None = None) -> bytes | None:

@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from manyheads.runner.provenance.own_code import in_words
+from manyheads.runner.records.load_run import Run
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.load_run import Run
 
 
 def heading(comparison: Comparison) -> str:

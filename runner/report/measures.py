@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.runner.report.load_run import Run
-from manyheads.runner.report.shown_metric import ACCURACY, ShownMetric
+from manyheads.runner.records.load_run import Run
+from manyheads.runner.records.shown_metric import ACCURACY, ShownMetric
 
 
 @dataclass(frozen=True)

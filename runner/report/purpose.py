@@ -9,9 +9,9 @@ from manyheads.runner.config.lookup import ABOUT, own_sections
 from manyheads.runner.config.run_rules import TUNABLE
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.provenance.provenance import without_effect
-from manyheads.runner.report.keys import varies
+from manyheads.runner.records.keys import varies
+from manyheads.runner.records.shown_metric import LOSS, ShownMetric, shown_value
 from manyheads.runner.report.rows import ReportRow
-from manyheads.runner.report.shown_metric import LOSS, ShownMetric, shown_value
 from manyheads.runner.run.score_versions import unlike
 from manyheads.runner.wording import listed
 

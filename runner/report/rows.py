@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from manyheads.runner.provenance.predicted import Outcome, outcome
-from manyheads.runner.report.keys import parsed, repeating_keys, short_label, value_of
+from manyheads.runner.records.keys import parsed, repeating_keys, short_label, value_of
+from manyheads.runner.records.run_set import FOLD, SEED, RunSet, SweepJob
+from manyheads.runner.records.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.report.measures import Measures, average, measure
-from manyheads.runner.report.run_set import FOLD, SEED, RunSet, SweepJob
-from manyheads.runner.report.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.run.score_versions import unlike
 
 # States of a job without a completed run, the first that applies counts.

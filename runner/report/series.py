@@ -2,53 +2,22 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate
 
+from manyheads.runner.charts.chart_spec import Bar, Line
+from manyheads.runner.charts.colours import colours, dashes, short
+from manyheads.runner.records.load_run import Columns, Run
+from manyheads.runner.records.shown_metric import number
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.load_run import Columns, Run
-from manyheads.runner.report.palette import Palette, colours, dashes, short
+from manyheads.runner.report.palette import Palette
 from manyheads.runner.report.rows import ReportRow
-from manyheads.runner.report.shown_metric import number
 
 BATCH = "data.batch_size"
 ALONE = "#0072b2"  # the colour of a single line
 MOST_NAME = 60  # characters in the name of a line through several rows
 
 Points = tuple[Sequence[float], Sequence[float]]  # x and y; of a run's tables, without a copy
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A row's value with its range. ``row``: the row's index in the comparison; ``remark``: the speed-up."""
-
-    row: int
-    name: str
-    colour: str
-    value: float
-    low: float
-    high: float
-    text: str
-    remark: str
-    group: int
-    is_complete: bool
-
-
-@dataclass(frozen=True)
-class Line:
-    """A curve. ``row``: the index of its row in the comparison; None if it goes through several rows.
-
-    ``spread``: the standard deviation of each point, if it exists; ``mark``: line, points, or both.
-    """
-
-    row: int | None
-    name: str
-    colour: str
-    dash: str
-    x: Sequence[float]
-    y: Sequence[float]
-    mark: str = "line"
-    spread: list[float] = field(default_factory=list)
 
 
 class Series:

@@ -12,13 +12,13 @@ from rich.text import Text
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.answer import ComparedRuns, show
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.comparison_page import as_page
 from manyheads.runner.report.comparison_picture import draw
-from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.data_files import no_formula, without_collector
 from manyheads.runner.run.files import fresh_folder, make_folder, remove, whole_file, write_whole
 from manyheads.runner.run.progress import keeping, working

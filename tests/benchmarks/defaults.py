@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from manyheads.runner.report.load_run import read_columns
+from manyheads.runner.records.load_run import read_columns
 from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.measure import Comparison, compare
 from tests.benchmarks.start import PROJECT, TORCHRUN

@@ -31,7 +31,7 @@ from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.provenance.fingerprint import _taken, fingerprint
-from manyheads.runner.report.load_run import read_columns
+from manyheads.runner.records.load_run import read_columns
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.task import Task
 from tests.benchmarks.curve import Curve

@@ -10,7 +10,7 @@ from manyheads.runner.commands import watch as watching
 from manyheads.runner.commands.runs.run_view import COLUMNS, Now
 from manyheads.runner.commands.watch import watch
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.report.load_run import load_run
+from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.runs.folders import write_run
 from tests.report.sweep import Sweep

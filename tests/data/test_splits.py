@@ -22,7 +22,7 @@ from manyheads.runner.data.rank.splits import build_split
 from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.report.run_result import Result
+from manyheads.runner.records.run_result import Result
 from tests.data.conftest import save_photos
 from tests.in_process import config, rows, small, train, typed
 from tests.zoo import Noise

@@ -31,7 +31,7 @@ LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how man
         "explain": 51,
         "estimate": 27,
         "parity": 22,
-        "report": 102,
+        "report": 6,
         "serve": 17,
         "nodes": 105,
         "publishing": 81,

@@ -11,7 +11,7 @@ import yaml
 
 from manyheads.runner.config import own_folders
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.report.load_run import load_run
+from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyheads.runner.report.load_run import load_run
+from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute

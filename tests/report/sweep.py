@@ -11,9 +11,9 @@ import yaml
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import OPTION
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.rows import ReportRow
-from manyheads.runner.report.run_set import gather
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder

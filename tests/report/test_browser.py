@@ -8,10 +8,10 @@ from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.report import comparison_page as module
 from manyheads.runner.report.comparison import compare
 from manyheads.runner.report.comparison_page import as_page
-from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
 from tests.browser import opened, seen_as
 from tests.report.sweep import Sweep

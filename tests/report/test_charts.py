@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.report.chart_spec import Chart
+from manyheads.runner.charts.chart_spec import Chart
+from manyheads.runner.charts.colours import SCALE, colours
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.comparison_page import as_page
-from manyheads.runner.report.palette import SCALE, colours
 from tests.report.sweep import Sweep, set_column, set_result
 
 

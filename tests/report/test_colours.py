@@ -8,11 +8,11 @@ from itertools import combinations
 
 import pytest
 
+from manyheads.runner.charts.colours import OTHERS
 from manyheads.runner.commands.explain import answer as explain
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.estimate import estimate_picture
 from manyheads.runner.option.declared import declared
-from manyheads.runner.report.palette import OTHERS
 from tests.conftest import ROOT
 
 # How red, green and blue light is seen without one kind of cone: Machado, Oliveira and Fernandes 2009, severity 1.

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.columns import file_columns
 from manyheads.runner.report.comparison import compare
-from manyheads.runner.report.run_set import gather
 from tests.report.sweep import Sweep, set_config
 
 

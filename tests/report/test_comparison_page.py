@@ -2,11 +2,11 @@ import json
 import re
 from pathlib import Path
 
+from manyheads.runner.charts.html_page import as_script
 from manyheads.runner.report import charts as charts_module
 from manyheads.runner.report import comparison_page as module
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.comparison_page import as_page, configs
-from manyheads.runner.report.html_page import as_script
 from tests.report.sweep import Sweep, set_column
 
 EVIL = "</script><script>alert(1)</script><!--\"'&"

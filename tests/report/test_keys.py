@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.report.keys import parsed, swept_keys
-from manyheads.runner.report.run_set import gather
+from manyheads.runner.records.keys import parsed, swept_keys
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep, set_config
 

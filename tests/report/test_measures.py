@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.report.load_run import load_run, read_columns
+from manyheads.runner.records.load_run import load_run, read_columns
 from manyheads.runner.report.measures import average, measure
 from tests.report.sweep import Sweep, set_column, set_config, set_result, set_seconds
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
-from manyheads.runner.report.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep, set_config
 

@@ -2,7 +2,7 @@ import pytest
 
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.declared import declared
-from manyheads.runner.report import rounding
+from manyheads.runner.records import rounding
 
 LOSSES = [2.0, 1.8, 1.5, 1.2, 1.0, 0.9, 0.8, 0.7]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.report.run_set import gather
+from manyheads.runner.records.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
 from tests.report.sweep import Sweep
 

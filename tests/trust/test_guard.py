@@ -71,7 +71,7 @@ ALLOWED = {
     },
     "names in folders that the user typed; what has them is opened through the guard": {
         "runner/commands/runs/find.py": 1,
-        "runner/report/run_set.py": 1,
+        "runner/records/run_set.py": 1,
         "runner/serve/rank/predict_images.py": 1,
         "runner/config/fresh_folder.py": 3,
     },
@@ -128,7 +128,7 @@ ALLOWED = {
         "runner/config/own_folders.py": 3,
         "runner/config/meanings.py": 2,
         "launchers/slurm/batch_script.py": 1,
-        "runner/report/html_page.py": 2,
+        "runner/charts/html_page.py": 2,
         "runner/data/diabetes.py": 2,
         "runner/data/digits.py": 2,
         "runner/provenance/provenance.py": 2,

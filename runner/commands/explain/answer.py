@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.charts.picture_file import STYLE
 from manyheads.runner.commands.explain.limits import (
     BUSY,
     LOADER,
@@ -25,7 +26,6 @@ from manyheads.runner.config.candidates import Candidate
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
 from manyheads.runner.option.rules import DATA
-from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
 
 # Colours that colour-blind readers can tell apart; a part has the same colour within an update and alone.

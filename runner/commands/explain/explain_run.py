@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.charts.picture_file import PictureFile
 from manyheads.runner.commands.explain.answer import Explanation
 from manyheads.runner.config.candidates import candidates
 from manyheads.runner.config.checks import check_fresh_start
@@ -18,7 +19,6 @@ from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.provenance.past_config import PastConfig
-from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.json_types import ResultJson

@@ -16,7 +16,7 @@ from manyheads.runner.commands.record.answer import RecordedRuns
 from manyheads.runner.commands.record.evidence import CLOCKS, RecordedAttempt, RecordEvidence, checked_signature, gather
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
-from manyheads.runner.report.claims import differences_of, repeated_seeds
+from manyheads.runner.records.claims import differences_of, repeated_seeds
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger

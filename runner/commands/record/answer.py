@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.charts.html_page import html_page
 from manyheads.runner.commands.record.evidence import CLOCKS, Contender, RecordEvidence, RecordTarget
 from manyheads.runner.commands.record.statistics import SIGNIFICANT, Spread, p_of_difference
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine.console import Console
-from manyheads.runner.report.html_page import html_page
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.run_folder import RunFolder

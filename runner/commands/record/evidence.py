@@ -11,8 +11,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.provenance.provenance import signature
-from manyheads.runner.report.claims import direction, machine_of
-from manyheads.runner.report.load_run import load_run
+from manyheads.runner.records.claims import direction, machine_of
+from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of

@@ -29,8 +29,8 @@ from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.node_records import unless_submitted
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.provenance.provenance import describe
-from manyheads.runner.report.load_run import load_run
-from manyheads.runner.report.rounding import ComparedValue
+from manyheads.runner.records.load_run import load_run
+from manyheads.runner.records.rounding import ComparedValue
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder

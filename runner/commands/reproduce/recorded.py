@@ -11,9 +11,9 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.provenance import FORMAT
-from manyheads.runner.report.load_run import Columns, Run, read_columns
-from manyheads.runner.report.rounding import ComparedValue, paired, relative_difference
-from manyheads.runner.report.shown_metric import is_share
+from manyheads.runner.records.load_run import Columns, Run, read_columns
+from manyheads.runner.records.rounding import ComparedValue, paired, relative_difference
+from manyheads.runner.records.shown_metric import is_share
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check
 from manyheads.runner.run.ledger import Ledger

@@ -18,9 +18,9 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.code_state import ROOT, checkout
-from manyheads.runner.report.load_run import Run, load_run
-from manyheads.runner.report.rounding import STEADY_STEPS, ComparedValue
-from manyheads.runner.report.run_result import result_if_any
+from manyheads.runner.records.load_run import Run, load_run
+from manyheads.runner.records.rounding import STEADY_STEPS, ComparedValue
+from manyheads.runner.records.run_result import result_if_any
 from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.data_files import read_bytes

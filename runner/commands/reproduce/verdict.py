@@ -7,8 +7,8 @@ from typing import Any
 from manyheads.runner.commands.reproduce.recorded import STEP_VALUES, Past, evaluated, farthest, pairs
 from manyheads.runner.commands.reproduce.rerun import ReplayWindow, SecondRepetition
 from manyheads.runner.machine import invocation
-from manyheads.runner.report.load_run import Run
-from manyheads.runner.report.rounding import FIRST_ROWS, STEADY_STEPS, ComparedValue, departure, is_early
+from manyheads.runner.records.load_run import Run
+from manyheads.runner.records.rounding import FIRST_ROWS, STEADY_STEPS, ComparedValue, departure, is_early
 
 IDENTICAL, EQUAL, DIFFERENT = "identical", "equal within tolerance", "different"
 NOISE = 10.0  # of three equal runs on a GPU, one was farther from both others than these from each other by up to 6.7

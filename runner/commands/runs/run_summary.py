@@ -12,9 +12,9 @@ from manyheads.runner.commands.runs.find import find_runs, states
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import OPTION
-from manyheads.runner.report.keys import config_value, parsed
-from manyheads.runner.report.load_run import Run
-from manyheads.runner.report.shown_metric import ACCURACY, ShownMetric, metric_of
+from manyheads.runner.records.keys import config_value, parsed
+from manyheads.runner.records.load_run import Run
+from manyheads.runner.records.shown_metric import ACCURACY, ShownMetric, metric_of
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.frozen import read_frozen, read_typed

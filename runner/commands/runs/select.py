@@ -7,7 +7,7 @@ from typing import Any
 from manyheads.runner.commands.runs.run_summary import STATUSES, Summary
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
-from manyheads.runner.report.keys import text_of
+from manyheads.runner.records.keys import text_of
 from manyheads.runner.run.score_versions import unlike, version_of
 
 COLUMNS: dict[str, Callable[[Summary], Any]] = {

@@ -17,7 +17,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.predicted import Outcome, outcome
-from manyheads.runner.report.load_run import load_run
+from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.json_schema import TEXT_ONLY

@@ -9,6 +9,7 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.charts.picture_file import STYLE
 from manyheads.runner.commands.explain.limits import BUSY
 from manyheads.runner.commands.scale.recorded import Checkpoints
 from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts
@@ -16,7 +17,6 @@ from manyheads.runner.errors import ExitCode
 from manyheads.runner.estimate.print_estimate import readable
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.predicted import LEDGER, Record
-from manyheads.runner.report.comparison_picture import STYLE
 from manyheads.runner.run.answer import Answer
 
 HELD = "of 64 rows of published series, 51 were in such intervals."

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from manyheads.runner.charts.picture_file import PictureFile
 from manyheads.runner.commands.explain.explain_run import Subject, subject_of
 from manyheads.runner.commands.scale.answer import Scale, Scaled
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, measured_step, wrapped_updates
@@ -19,7 +20,6 @@ from manyheads.runner.commands.scale.targets import OF_RUN, Target, counts, memo
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance import predicted
-from manyheads.runner.report.picture_file import PictureFile
 from manyheads.runner.run.json_types import PredictedJson
 
 CPU = "cpu"  # the device of runs that compute on CPUs

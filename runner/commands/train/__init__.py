@@ -7,8 +7,8 @@ from manyheads.launchers import warm_ahead
 from manyheads.runner.run.data_files import without_collector
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
+    from manyheads.runner.records.run_result import Result
     from manyheads.runner.report.answer import ComparedRuns
-    from manyheads.runner.report.run_result import Result
 
 HELP = "run one experiment, or with -m a sweep; takes group=option, key=value and Hydra's flags"
 

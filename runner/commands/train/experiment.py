@@ -26,8 +26,8 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
+    from manyheads.runner.records.run_result import Result
     from manyheads.runner.report.answer import ComparedRuns
-    from manyheads.runner.report.run_result import Result
 
 
 def run_typed(arguments: Sequence[str], *, wants_answer: bool) -> "Result | ComparedRuns | None":
@@ -56,8 +56,8 @@ def _logged_at_once() -> Iterator[None]:
 
 def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
     """The answer about the run or sweep that was started; None if there was none."""
+    from manyheads.runner.records.run_result import result_if_any
     from manyheads.runner.report.answer import ComparedRuns
-    from manyheads.runner.report.run_result import result_if_any
     from manyheads.runner.run.ledger import Ledger
 
     folder = origin.started[0] if origin.started else None

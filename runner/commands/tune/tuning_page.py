@@ -8,16 +8,15 @@ from itertools import cycle
 from pathlib import Path
 from statistics import median
 
+from manyheads.runner.charts.chart_spec import Axis, Chart, Line
+from manyheads.runner.charts.colours import OTHERS
+from manyheads.runner.charts.html_page import html_page
 from manyheads.runner.commands.tune.answer import YOURS, Tuned
 from manyheads.runner.commands.tune.budget import log_seconds
 from manyheads.runner.commands.tune.screening import SCREEN
 from manyheads.runner.commands.tune.search import DECIDE, FRESH
 from manyheads.runner.judge.rows import BASE, COMPLETED, RunRow
 from manyheads.runner.machine import invocation
-from manyheads.runner.report.chart_spec import Axis, Chart
-from manyheads.runner.report.html_page import html_page
-from manyheads.runner.report.palette import OTHERS
-from manyheads.runner.report.series import Line
 
 TEMPLATE = Path(__file__).with_name("tuning.html.j2")
 AFTERWARDS = (DECIDE, FRESH)

@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.checkpoint.rank.load import largest_entry
 from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.parity.parity_task import LargestDifference
-from manyheads.runner.report.rounding import relative
+from manyheads.runner.records.rounding import relative
 
 BEFORE = -1  # the first step
 

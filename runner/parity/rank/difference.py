@@ -12,7 +12,7 @@ from manyheads.runner.checkpoint.rank.load import largest_entry, weights_sha256
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.loop.session import Session
 from manyheads.runner.parallel.rank.structure import call
-from manyheads.runner.report.rounding import FLOOR, relative
+from manyheads.runner.records.rounding import FLOOR, relative
 
 
 def differences(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> dict[str, float]:

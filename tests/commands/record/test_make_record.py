@@ -11,7 +11,7 @@ import pytest
 from manyheads.runner.commands.record import check
 from manyheads.runner.commands.record.evidence import gather
 from manyheads.runner.errors import ConfigurationError, ExitCode
-from manyheads.runner.report.run_set import gather as runs_of
+from manyheads.runner.records.run_set import gather as runs_of
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import EVENT
 from tests.conftest import FAST, execute

@@ -18,7 +18,7 @@ from manyheads.runner.commands import reproduce as command
 from manyheads.runner.commands.reproduce import last_step
 from manyheads.runner.commands.reproduce.recorded import read_past
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL
-from manyheads.runner.report.load_run import Run
+from manyheads.runner.records.load_run import Run
 from manyheads.runner.respond import respond
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute

@@ -8,7 +8,7 @@ import pytest
 from manyheads.runner.commands.reproduce.recorded import farthest, pairs, read_past, unlike_scores
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.provenance.provenance import FORMAT
-from manyheads.runner.report.rounding import departure, is_early
+from manyheads.runner.records.rounding import departure, is_early
 from manyheads.runner.run.run_folder import RunFolder
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from manyheads.runner.commands.reproduce.rerun import ReplayWindow, SecondRepetition
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, decide
-from manyheads.runner.report.rounding import ComparedValue
+from manyheads.runner.records.rounding import ComparedValue
 
 NO_EPOCHS = {"step": []}
 

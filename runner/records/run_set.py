@@ -5,7 +5,7 @@ from pathlib import Path
 
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError, Failure
-from manyheads.runner.report.load_run import Run, load_run, read_overrides
+from manyheads.runner.records.load_run import Run, load_run, read_overrides
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.runner.report.load_run import Columns
+from manyheads.runner.records.load_run import Columns
 
 FIRST_ROWS = 5
 STEADY_STEPS, GROWTH = 20, 1.5  # after these steps, rounding errors grow by half per step

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from manyheads.runner.report.load_run import Run
+from manyheads.runner.records.load_run import Run
 from manyheads.runner.run.json_types import ResultJson
 
 NONE = "–"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.report.chart_spec import Chart
+from manyheads.runner.charts.chart_spec import Chart
 
 HERE = Path(__file__).parent
 STYLE = HERE / "page.css"

@@ -1,10 +1,43 @@
 """A chart as plain data, from which comparison.png and comparison.html are both drawn."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from manyheads.runner.report.keys import is_wide
-from manyheads.runner.report.series import Bar, Line
-from manyheads.runner.report.shown_metric import ShownMetric
+from manyheads.runner.records.keys import is_wide
+from manyheads.runner.records.shown_metric import ShownMetric
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row's value with its range. ``row``: the row's index in the comparison; ``remark``: the speed-up."""
+
+    row: int
+    name: str
+    colour: str
+    value: float
+    low: float
+    high: float
+    text: str
+    remark: str
+    group: int
+    is_complete: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve. ``row``: the index of its row in the comparison; None if it goes through several rows.
+
+    ``spread``: the standard deviation of each point, if it exists; ``mark``: line, points, or both.
+    """
+
+    row: int | None
+    name: str
+    colour: str
+    dash: str
+    x: Sequence[float]
+    y: Sequence[float]
+    mark: str = "line"
+    spread: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

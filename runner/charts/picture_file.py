@@ -1,12 +1,22 @@
-"""The file that a command draws a picture into."""
+"""The file that a command draws a picture into, and the style of pictures."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file
 
 FORMS = (".png", ".svg")
+STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.edgecolor": "#8a949c",
+    "text.parse_math": False,  # labels are the user's
+}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Reads finished runs and sweeps, for comparing, listing, repeating and claiming: the core record, without torch."""
