@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 
-from manyheads.runner.config.lookup import CONF, Folders, known_keys, package_folder
+from manyheads.runner.config.lookup import CONF, NAMED, Folders, known_keys, options, package_folder
 from manyheads.runner.config.quoting import quoted, readable
-from manyheads.runner.errors import UnknownName
+from manyheads.runner.errors import ConfigurationError, UnknownName
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.wording import refused_arguments
 
 SEARCHPATH = "hydra.searchpath"
@@ -35,7 +36,7 @@ class CommandLine:
     """A command line of ``train``. ``arguments``: as Hydra reads them; ``home``: what --config-path is relative to.
 
     Texts that Hydra could not read are quoted, and overrides that flags separate are joined, after the flags. Prints
-    the usage and raises ConfigurationError if the arguments cannot be parsed.
+    the usage and raises ConfigurationError if the arguments cannot be parsed, and raises it for a group left out.
     """
 
     arguments: tuple[str, ...]
@@ -60,6 +61,8 @@ class CommandLine:
             words.sort(key=lambda word: id(word) in typed)
         arguments = [readable(str(word)) if id(word) in typed else str(word) for word in words]
         flags.overrides = [each for word, each in zip(words, arguments, strict=True) if id(word) in typed]
+        for override in flags.overrides:
+            _refuse_left_out(override)
         object.__setattr__(self, "arguments", tuple(arguments))
         object.__setattr__(self, "flags", flags)
 
@@ -158,6 +161,13 @@ def _no_such_flag(flag: str, after: str = "") -> UnknownName:
     keys = [key] if key in known_keys() else [each for each in known_keys() if each.rpartition(".")[2] == key][:1]
     how = f"Keys are set without dashes: {keys[0]}={value}" if keys else "--help lists them."
     return UnknownName(f"{flag}: there is no such flag. {how}", key=flag.partition("=")[0])
+
+
+def _refuse_left_out(override: str) -> None:
+    group = override.partition("=")[0].removeprefix("~")
+    if override.startswith("~") and group in (*GROUPS, *NAMED):
+        how = f"Write {group}=[]." if group in NAMED else f"Allowed: {', '.join(options(group))}."
+        raise ConfigurationError(f"~{group}: a group cannot be left out. {how}", key=group)
 
 
 def searching(folders: Iterable[Path]) -> str:

@@ -118,10 +118,6 @@ def explain(error: Exception, folders: Folders = OWN, overrides: Sequence[str] =
         listing = f"`{invocation.command('train')} --help` lists"
         none = f"{' and '.join(f'{group}=[]' for group in NAMED)} leave out all entries"
         return ConfigurationError(f"{text}: set each group to one of its options, which {listing}; {none}.")
-    if found := re.search(r"Could not delete '([^'@]+)'\. No match in the defaults list", text):
-        group = found.group(1)
-        how = f"Write {group}=[]." if group in NAMED else f"Write {group}=<another option>."
-        return ConfigurationError(f"~{group}: a group cannot be left out. {how}", key=group)
     if isinstance(cause := error.__cause__, OmegaConfBaseException):  # Hydra prints it below its own message
         text = f"{text.removesuffix('.')}: {str(cause).partition(chr(10))[0].removesuffix('.')}."
     return ConfigurationError(text)

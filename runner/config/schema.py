@@ -33,6 +33,7 @@ from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.locate import OPTION, Section, targets
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.option.source_file import source_file
+from manyheads.runner.run import yaml_text
 from manyheads.runner.run.seal import project_of
 from manyheads.runner.wording import nearest
 
@@ -261,5 +262,12 @@ def _check_values(prefix: str, section: Section, default: Section, rules: Mappin
     for key, value in section.items():
         rule = rule_for(rules, key, default.get(key))
         if rule is not None and not rule.accepts(value):
-            hint = nearest(value, filter(rule.accepts, rule.allowed.split(", "))) if isinstance(value, str) else ""
+            hint = _hint(value, rule) if isinstance(value, str) else ""
             raise not_allowed(dot + key, value, rule.allowed, values=rule.values, shown=shown(value), hint=hint)
+
+
+def _hint(value: str, rule: Rule) -> str:
+    """What may help with a text that its key does not accept."""
+    if re.fullmatch(r"[\w.+-]+", value) and rule.accepts(yaml_text.parse(value)):
+        return f" {value} is a text here: leave out the quotes, or read variables as ${{oc.decode:${{oc.env:NAME}}}}."
+    return nearest(value, filter(rule.accepts, rule.allowed.split(", ")))

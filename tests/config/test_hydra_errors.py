@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import FreshFolder
 from manyheads.runner.config.hydra_errors import check_experiment, explained
-from manyheads.runner.config.lookup import CONF, options
+from manyheads.runner.config.lookup import CONF, NAMED, options
 from manyheads.runner.errors import ConfigurationError, Ended, Failure, Interrupted, RunFailed, report
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.respond import respond
@@ -434,8 +434,16 @@ def test_every_refused_job_of_a_sweep_says_why_once(run_command, launcher):
 
 @pytest.mark.parametrize(
     ("override", "remedy"),
-    [("~logger", "Write logger=[]."), ("callbacks=null", "callbacks=[]"), ("logger=null", "logger=[]")],
+    [
+        *((f"~{group}", f"~{group}: a group cannot be left out. ") for group in (*GROUPS, *NAMED)),
+        *((f"{group}=null", f"{group}=[]") for group in NAMED),
+    ],
 )
 def test_what_cannot_be_left_out_says_how_it_is_emptied(override, remedy):
     with pytest.raises(ConfigurationError, match=re.escape(remedy)), explained(CommandLine((override,))):
         in_process.typed(override)
+
+
+def test_a_group_cannot_be_left_out_of_a_dry_run_either(run_here, tmp_path):
+    done = run_here("-m", "~model", "seed=1,2", "hydra.launcher.dry_run=true")
+    assert (done.code, "~model: a group cannot be left out." in done.err) == (2, True)

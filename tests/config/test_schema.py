@@ -102,6 +102,11 @@ def test_a_class_of_the_users_own_may_have_any_key(group):
             ["trainer.epochs=0 or max_steps"],
             r"^trainer\.epochs=\"0 or max_steps\" is not allowed\. Allowed: an integer",
         ),
+        (
+            ["trainer.max_steps='3'"],
+            r'^trainer\.max_steps="3" is not allowed\. 3 is a text here: leave out the quotes, or',
+        ),
+        (["trainer.max_steps=${oc.env:NOT_SET,3}"], r"read variables as \$\{oc\.decode:\$\{oc\.env:NAME\}\}\."),
         (["trainer.deterministic=1"], r"^trainer\.deterministic=1 is not allowed\. Allowed: true or false\."),
         (["data=imagefolder"], r"^data\.root is not set, and has no default\. Set it: data\.root=<value>\."),
         (["model=custom"], r"^model\._target_ is not set"),
