@@ -262,4 +262,12 @@ FAULTS = (
         replacement="scores = scores.double()",
         tests=("tests/metrics/test_against_scikit_learn.py::test_of_rankings_of_classes",),
     ),
+    Fault(
+        name="a job's folder is named from the working directory",
+        promise="a sweep that is killed or stopped and then resumed",
+        file="runner/run/ledger.py",
+        original="os.path.relpath(folder, self.sweep)",
+        replacement="os.path.relpath(folder)",
+        tests=("tests/run/test_ledger.py::test_a_job_s_folder_is_named_from_the_sweep_s_through_links_too",),
+    ),
 )

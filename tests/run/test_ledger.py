@@ -5,6 +5,7 @@ import pytest
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
+from manyheads.runner.run.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -29,6 +30,13 @@ def test_the_last_entry_of_a_job_counts(ledger):
     ]
     assert ledger.entries()[1].objective == 3.5
     assert ledger.options() == {"jobs": 2}
+
+
+def test_a_job_s_folder_is_named_from_the_sweep_s_through_links_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "outputs").symlink_to("scratch")
+    assert Ledger("outputs/sweep").name_of(RunFolder("outputs/sweep/0").path) == "0"
 
 
 def test_a_state_forgets_the_reason_of_the_one_before():

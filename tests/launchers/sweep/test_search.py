@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from manyheads.launchers.sweep import resume_sweep
@@ -255,14 +256,18 @@ def search(path: Path, *more: str):
 @pytest.mark.processes
 @pytest.mark.slow
 def test_resumed_it_goes_on_as_if_it_had_not_stopped(tmp_path):
-    whole = tmp_path / "whole"
+    """In a folder that is reached by a link, as on machines with a scratch disk."""
+    outputs = tmp_path / "outputs"
+    (tmp_path / "scratch").mkdir()
+    outputs.symlink_to(tmp_path / "scratch")
+    whole = outputs / "whole"
     done = search(whole, "hydra.sweeper.n_trials=3", "trainer.max_steps=4")
     assert done.code == 0, done.err
     proposed = [entry.overrides for entry in Ledger(whole).entries()]
     assert len({tuple(each) for each in proposed}) == 3
     best = yaml.safe_load((whole / "optimization_results.yaml").read_text())
     assert best["best_value"] == max(entry.objective for entry in Ledger(whole).entries())  # of an accuracy
-    stopped = tmp_path / "stopped"
+    stopped = outputs / "stopped"
     shutil.copytree(whole, stopped)
     lines = Ledger(stopped).path.read_text().splitlines(keepends=True)
     Ledger(stopped).path.write_text("".join(line for line in lines if '"job": 2' not in line))
@@ -322,8 +327,11 @@ def test_mistakes_are_refused_before_the_first_trial(run_here, optuna, tmp_path,
     assert not (path / "0").exists()
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_slurm"])
 def test_a_launcher_that_writes_no_ledger_is_refused_before_the_first_trial(run_here, optuna, tmp_path, launcher):
+    if launcher not in ("basic", "joblib"):  # as a plugin stores its option
+        target = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
+        ConfigStore.instance().store(group="hydra/launcher", name=launcher, node={"_target_": target})
     done = run_here(*SEARCH, f"hydra/launcher={launcher}", f"hydra.sweep.dir={tmp_path / 'search'}")
     assert done.code == 2
     assert f"hydra/launcher={launcher}: hydra/sweeper=search reads the ledger, which only hydra/launcher=" in done.err
