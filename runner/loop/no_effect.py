@@ -5,11 +5,13 @@ from functools import partial
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY
-from manyheads.runner.config.lookup import CONF, read
+from manyheads.runner.config.lookup import CONF, option_of, read
 from manyheads.runner.data.rank.build_data import Loaders
+from manyheads.runner.data.rank.in_memory import Blocks
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.option.run_config import RunConfig
 
+OF_IMAGES, OF_TEXT = ("image_size", "train_image_size", "val_resize"), ("block_size", "tokenizer")
 OF_EPOCH, OF_RUN = ("log_every", "limit_train", "overfit"), ("ema_every", "sam_every", "verify_every")
 # Keys that act only if one of others is set: the others, then these, each after its section.
 NEEDS = (
@@ -38,6 +40,7 @@ def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict
         for name in names
         if _is_set(run, f"{section}.{name}") and all(_value(run, other) in (None, 0, "0") for other in others)
     ]
+    idle += of_other_data(run, loaders)
     late = [f"{key}={_shown(run, key)} ({limit})" for key, limit in _unreached(run, settings, loaders)]
     rows = {"no effect": "; ".join(idle), "unreached": "; ".join(late)}
     return {name: text for name, text in rows.items() if text}
@@ -45,7 +48,9 @@ def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict
 
 def _unreached(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> list[tuple[str, str]]:
     """The keys that were set to more than this run has, and what it has."""
-    updates, total, scheduler = loaders.train.updates, settings.total_steps, run.scheduler.section
+    updates, total = loaders.train.updates, settings.total_steps
+    is_own = not run.scheduler.target.startswith("manyheads.")  # whose keys may mean something else
+    scheduler = {k: v for k, v in run.scheduler.section.items() if k.startswith("warmup_") or not is_own}
     every_epochs, every_updates = _interval(run.checkpoint.every)
     in_epochs, evaluations = total / updates, _evaluations(settings, updates)
     epoch, batches = f"an epoch has {updates:,} updates", f"an evaluation has {loaders.val.updates:,} batches"
@@ -75,6 +80,18 @@ def _unreached(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> lis
         for key, size, most, limit in rows
         if size and size > most and is_set(key)
     ]
+
+
+def of_other_data(run: RunConfig, loaders: Loaders) -> list[str]:
+    """The keys of images that were set for text, and the other way round, of data that may be either."""
+    section = run.data.section
+    if not {"image_size", "block_size"} <= section.keys():
+        return []
+    is_text = isinstance(loaders.train.batches.dataset, Blocks)
+    keys, kind = (OF_IMAGES, "text") if is_text else (OF_TEXT, "images")
+    usual = option_of("data", section) or section
+    is_set = {key: key in section and section[key] != usual.get(key) for key in keys}
+    return [f"data.{key}={section[key]}, since the data has {kind}" for key in keys if is_set[key]]
 
 
 def _evaluations(settings: TrainSettings, updates: int) -> int:

@@ -2,11 +2,14 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from manyheads.runner.config.lookup import CONF, options, read
+from manyheads.runner.config.lookup import CONF, options, read, read_option
+from manyheads.runner.data.rank.in_memory import Blocks
+from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.no_effect import NEEDS, no_effect
+from manyheads.runner.loop.no_effect import NEEDS, no_effect, of_other_data
 from manyheads.runner.loop.train_settings import TrainSettings
 from tests.in_process import typed
 
@@ -63,6 +66,30 @@ def said(*overrides):
     loader = SimpleNamespace(updates=UPDATES)
     loaders = SimpleNamespace(train=loader, val=SimpleNamespace(updates=BATCHES))
     return no_effect(run, TrainSettings.of(run.trainer, UPDATES), loaders)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "says"),
+    [
+        (Blocks(TokenBlocks(np.arange(64), 8, "")), "data.image_size=64, since the data has text"),
+        (None, "data.block_size=64, since the data has images"),
+    ],
+)
+def test_keys_of_images_are_said_to_have_no_effect_on_text(dataset, says):
+    section = {**read_option("data", "tar"), "image_size": 64, "block_size": 64}
+    run = SimpleNamespace(data=SimpleNamespace(section=section))
+    loaders = SimpleNamespace(train=SimpleNamespace(batches=SimpleNamespace(dataset=dataset)))
+    assert of_other_data(run, loaders) == [says]
+
+
+def test_keys_of_a_schedule_of_ones_own_are_not_taken_for_epochs():
+    assert (
+        said(
+            *("scheduler=custom", "scheduler._target_=torch.optim.lr_scheduler.MultiStepLR"),
+            "+scheduler.milestones=[30]",
+        )
+        == {}
+    )
 
 
 def another(key):
