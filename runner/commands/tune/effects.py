@@ -56,16 +56,18 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
     weights = np.ones(len(runs))
     for _ in range(PASSES):
         weighted = weights[:, None] * of_round
-        within = np.diag(weights) - weighted @ (weighted / weighted.sum(axis=0)).T  # only differences within a round
-        precision = of_variant.T @ within @ of_variant / noise**2
+        totals, shared = weighted.sum(axis=0), of_variant.T @ weighted
+        # Only differences within a round count: the weighted mean of each is taken away.
+        precision = (np.diag(weights @ of_variant) - shared @ (shared / totals).T) / noise**2
+        explained = (of_variant.T @ (weights * seconds) - shared @ (weighted.T @ seconds / totals)) / noise**2
         system = np.eye(len(measured)) + precision @ among_measured
-        explained = of_variant.T @ within @ seconds / noise**2
         rest = seconds - of_variant @ among_measured @ np.linalg.solve(system, explained)
-        rest -= of_round @ (weighted.T @ rest / weighted.sum(axis=0))
+        rest -= of_round @ (weighted.T @ rest / totals)
         weights = 1 / (1 + np.maximum(rest / noise, 0) ** 2 / FREEDOM)
     solved = np.linalg.solve(system, np.column_stack([explained, precision @ with_measured.T]))
     means = with_measured @ solved[:, 0]
-    variances = np.diag(_covariance(candidates, candidates)) - (with_measured * solved[:, 1:].T).sum(axis=1)
+    own = np.array([OF_SETTING**2 * len(each) + OF_CONFIGURATION**2 * (each != BASE) for each in candidates])
+    variances = own - (with_measured * solved[:, 1:].T).sum(axis=1)
     return {
         each: Gain(round(prior[each] - float(mean), DIGITS), round(math.sqrt(max(0.0, variance)), DIGITS))
         for each, mean, variance in zip(candidates, means, variances, strict=True)
@@ -84,10 +86,10 @@ def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarra
 def _incidence(rows: Sequence[Iterable[Hashable]], columns: Sequence[Hashable]) -> np.ndarray:
     """A matrix, (rows, columns), with a 1 where a row contains what the column is about."""
     place = {each: number for number, each in enumerate(columns)}
-    found = np.zeros((len(rows), len(columns)))
-    for number, row in enumerate(rows):
-        found[number, [place[each] for each in row]] = 1
-    return found
+    cells = [number * len(columns) + place[each] for number, row in enumerate(rows) for each in row]
+    found = np.zeros(len(rows) * len(columns))
+    found[cells] = 1
+    return found.reshape(len(rows), len(columns))
 
 
 def noise_of(rounds: Sequence[Times], *, floor: float) -> float:
