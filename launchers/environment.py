@@ -11,13 +11,11 @@ from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import warn
 from manyheads.runner.machine.user_folders import can_write, close_parents, others_may_write, user_folder
 from manyheads.runner.run import scratch
-from manyheads.runner.run.run_folder import FLIGHT, RunFolder
 
 NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
 PROJECT = [str(NAMES)] if NAMES.is_dir() else []
 
-RECORDED_CALLS = 2000  # per rank
 BRIEF_SPINS = 100  # a few microseconds; 1,000 are slower if all cores are busy, 0 if the next operation follows soon
 
 
@@ -99,22 +97,6 @@ def waiting(policy: str) -> dict[str, str]:
         return {"OMP_WAIT_POLICY": policy}
     chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
     return {} if policy == "default" or chosen else {"GOMP_SPINCOUNT": str(BRIEF_SPINS)}
-
-
-def flight_recorder(folder: RunFolder) -> dict[str, str]:
-    """Variables that make NCCL log its last calls to logs/nccl_rank_<n> when one times out.
-
-    Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html. Names of torch 2.6 and of 2.15.
-    """
-    size, file = str(RECORDED_CALLS), str(folder.logs / FLIGHT)
-    wanted = {
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": size,
-        "TORCH_FR_BUFFER_SIZE": size,
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": file,
-        "TORCH_FR_DUMP_TEMP_FILE": file,
-    }
-    return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 @contextmanager

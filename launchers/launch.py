@@ -4,25 +4,21 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from manyheads.launchers import warm_server
-from manyheads.launchers.environment import PROJECT, environment, flight_recorder
-from manyheads.launchers.events import events
+from manyheads.launchers.companions import Accompanied, Span
+from manyheads.launchers.environment import PROJECT, environment
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
-from manyheads.launchers.load import gpu_load, host_load
-from manyheads.launchers.mirroring import mirrored
-from manyheads.launchers.publishing.publishers import publishers
 from manyheads.launchers.result import finish
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
-from manyheads.runner.machine import hardware, invocation
+from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import received_signals
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance import predicted
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -34,47 +30,61 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class LaunchPlan:
-    """A run that is ready to start: its folder and config, read once; its launcher; the variable that pins the config.
+class Start:
+    """A checked config and its launcher, which has begun slow preparations in the background.
 
-    Ranks refuse a run.yaml other than the one that ``pinned`` names. ``apart``: no rank may train in this process.
+    ``variables``: the ranks' environment. ``apart``: no rank may train in this process.
     """
 
-    folder: RunFolder
     run: RunConfig
     launcher: Launcher
-    pinned: Mapping[str, str]
+    variables: Mapping[str, str]
     apart: bool
+
+    @classmethod
+    def of(cls, run: RunConfig, *, apart: bool = False) -> "Start":
+        """Let the launcher of ``run`` begin. Raises ConfigurationError.
+
+        ``apart``: no rank may train in this process, because it has other jobs to do and must survive this one.
+        """
+        launcher: Launcher = run.launcher.kind(name=run.launcher.name, **run.launcher.arguments())
+        launcher = launcher.as_child_process() if apart else launcher
+        variables = environment(launcher)
+        launcher.prepare(variables, _imports(run, apart=apart))
+        return cls(run, launcher, variables, apart)
+
+    def refuse_early(self) -> None:
+        """Check what ranks would refuse only much later, or because of the user's own classes.
+
+        Other runs are refused within a second by their ranks, or by a check beside them (``run_agent``), and leave no
+        run. Raises ConfigurationError.
+        """
+        if self.launcher.begins_later or (self.launcher.warm and _names_own_code(self.run)):
+            warm_server.check(self.run, self.variables)
+        if self.launcher.begins_later:
+            warm_server.stop()
+
+    def planned(self, folder: RunFolder) -> "LaunchPlan":
+        """The plan to run what is frozen in ``folder``, which is this config."""
+        pinned = folder.pin_config()
+        warm_server.end_waiting()  # unless the launcher has told it to continue
+        return LaunchPlan(folder, self, {**self.variables, **pinned})
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """A run that is ready to start. ``variables``: the ranks' environment, by which they refuse another run.yaml."""
+
+    folder: RunFolder
+    start: Start
+    variables: Mapping[str, str]
 
 
 def prepare(folder: RunFolder, *, apart: bool = False) -> LaunchPlan:
-    """Plan to run, or resume, what is frozen in ``folder``, and start slow preparations in the background.
-
-    ``apart``: no rank may train in this process, because it has other jobs to do and must survive this one. Raises
-    ConfigurationError.
-    """
+    """Plan to run, or resume, what is frozen in ``folder``. ``apart``, errors: those of ``Start.of``."""
     folder.refuse_other_format()
-    pinned = folder.pin_config()
-    run = RunConfig.read(folder)
-    launcher = _launcher(run)
-    launcher = launcher.as_child_process() if apart else launcher
-    launcher.prepare(environment(launcher), _imports(run, apart=apart))
-    warm_server.end_waiting()  # unless the launcher has told it to continue
-    return LaunchPlan(folder, run, launcher, pinned, apart)
-
-
-def refuse_early(run: RunConfig) -> None:
-    """Check what ranks would refuse only much later, or because of the user's own classes. Raises ConfigurationError.
-
-    Other runs are refused within a second by their ranks, or by a check beside them (``run_agent``), and leave no run.
-    """
-    launcher = _launcher(run)
-    variables = environment(launcher)
-    launcher.prepare(variables, _imports(run))
-    if launcher.begins_later or (launcher.warm and _names_own_code(run)):
-        warm_server.check(run, variables)
-    if launcher.begins_later:
-        warm_server.stop()
+    folder.pin_config()
+    return Start.of(RunConfig.read(folder), apart=apart).planned(folder)
 
 
 def _imports(run: RunConfig, *, apart: bool = False) -> list[str]:
@@ -91,11 +101,6 @@ def _imports(run: RunConfig, *, apart: bool = False) -> list[str]:
     return [*modules, *slow, *(["torchvision"] if apart else [])]
 
 
-def _launcher(run: RunConfig) -> Launcher:
-    launcher: Launcher = run.launcher.kind(name=run.launcher.name, **run.launcher.arguments())
-    return launcher
-
-
 def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = None) -> ResultJson:
     """Carry out the plan; returns the content of the run's result.json.
 
@@ -103,26 +108,25 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
     main(folder) is a rank; only for a plan made with ``apart``. ``composed_from``: the saved config that the run's
     config was composed from.
     """
-    folder, launcher = plan.folder, plan.launcher
-    is_untried = folder.is_planned() and main == TRAIN and not plan.apart and _names_own_code(plan.run)
+    folder, run, launcher = plan.folder, plan.start.run, plan.start.launcher
+    trains = main == TRAIN
+    is_untried = folder.is_planned() and trains and not plan.start.apart and _names_own_code(run)
     if folder.is_planned():  # the first start, or an earlier one was killed before this line
         with folder.locked():
-            record(folder, plan.run, composed_from=composed_from)
-    watched = events(folder, plan.run) if main == TRAIN else nullcontext()
-    kept = f"resume it with: {invocation.command('resume', folder)}" if main == TRAIN else ""
-    with keeping("run", kept), received_signals(hang_ups=not launcher.is_elsewhere) as signals, watched:
-        if launcher.is_elsewhere:
-            if main != TRAIN:
-                raise ConfigurationError.at("launcher", launcher.name, " can only train from here. Choose another.")
-            return launcher.launch_elsewhere(folder, plan.run, signals)
-        try:
-            result = _launch_here(plan, signals, main=main, is_untried=is_untried)
-            if main == TRAIN:
-                predicted.note(folder)
-            return result
-        except (RunFailed, Interrupted) as reason:
-            launcher.ended(folder, reason)
-            raise
+            record(folder, run, composed_from=composed_from)
+    kept = f"resume it with: {invocation.command('resume', folder)}" if trains else ""
+    with keeping("run", kept), received_signals(hang_ups=not launcher.is_elsewhere) as signals:
+        accompanied = Accompanied(folder, run, trains, dict(plan.variables), signals)
+        with accompanied.with_companions(Span.COMMAND):
+            if launcher.is_elsewhere:
+                if not trains:
+                    raise ConfigurationError.at("launcher", launcher.name, " can only train from here. Choose another.")
+                return launcher.launch_elsewhere(folder, run, signals)
+            try:
+                return _launch_here(launcher, accompanied, main=main, is_untried=is_untried)
+            except (RunFailed, Interrupted) as reason:
+                launcher.ended(folder, reason)
+                raise
 
 
 def _names_own_code(run: RunConfig) -> bool:
@@ -130,10 +134,10 @@ def _names_own_code(run: RunConfig) -> bool:
     return any(not target.startswith(("manyheads.", "torch.", "auto")) for _, target in targets(run.written))
 
 
-def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried: bool) -> ResultJson:
-    folder, run, launcher = plan.folder, plan.run, plan.launcher
+def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_untried: bool) -> ResultJson:
+    folder, run = accompanied.folder, accompanied.run
     with folder.locked():
-        if main == TRAIN:
+        if accompanied.trains:
             from manyheads.runner.logger.terminal import Terminal  # slow; the ranks import meanwhile
 
             Terminal().header({"run": str(folder)})  # ranks print the rest once they have imported torch
@@ -142,21 +146,12 @@ def _launch_here(plan: LaunchPlan, signals: list[int], *, main: str, is_untried:
         spread = launcher.settings is not None
         create = partial(Heartbeat, None) if spread else partial(Heartbeat.create, folder.heartbeat)
         heartbeat = create(ranks=launcher.ranks)
-        recorder = flight_recorder(folder) if run.on_gpus else {}
-        variables = {**environment(launcher), **plan.pinned, **recorder}
-        common = folder, launcher.ranks, variables, heartbeat, signals, launcher.timeout, main
+        common = folder, launcher.ranks, accompanied.variables, heartbeat, accompanied.signals, launcher.timeout, main
         job, planned = Job(*common, run=run, is_untried=is_untried), run.as_planned
         log.info("%s: %d x %s by %s", folder, launcher.ranks, run.parallel.name, launcher.name)
-        trains = main == TRAIN
-        learns = trains and not run.trainer.evaluate_only
-        with (
-            mirrored(folder, run.checkpoint, variables, signals) if learns else nullcontext(),
-            publishers(folder, run.logger, variables, signals) if trains else nullcontext(),
-        ):
+        with accompanied.with_companions(Span.STORED, Span.RUN):
             try:
-                gpus = hardware.gpu_indices()[: run.gpus_here]
-                watched = host_load(folder.host) if main == TRAIN else nullcontext()
-                with watched, gpu_load(folder.gpu, gpus):
+                with accompanied.with_companions(Span.RANKS):
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 _note("%s: %s", folder, reason)  # the terminal shows it at the very end

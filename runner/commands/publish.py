@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from manyheads.launchers.publishing.empty_folder import in_empty_folder, tell_unread
-from manyheads.launchers.publishing.publish_state import one_publisher
-from manyheads.launchers.publishing.publisher import Publisher, tracker_of
+from manyheads.launchers.companions.publishing.empty_folder import in_empty_folder, tell_unread
+from manyheads.launchers.companions.publishing.publish_state import one_publisher
+from manyheads.launchers.companions.publishing.publisher import Publisher, tracker_of
 from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.schema import check_entry

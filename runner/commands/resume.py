@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.mirroring import store_rest
 from manyheads.launchers.nodes.joining import join
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
@@ -105,7 +105,8 @@ def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None
     print(f"To train longer, in a new folder: {longer}")
     if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):
         refuse_untrusted_run(folder, packages)
-        store_rest(folder, RunConfig.read(folder).checkpoint)
+        with Accompanied(folder, RunConfig.read(folder)).with_companions(Span.STORED):
+            pass  # at whose end the rest is stored
 
 
 def _fetched(address: str) -> Path:

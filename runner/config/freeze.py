@@ -4,7 +4,6 @@ This happens without torch, before any process of the run starts.
 """
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from omegaconf import DictConfig
@@ -32,16 +31,10 @@ def freeze(
     trust: Trust | None = None,
     timeout: float | None = None,
     folders: Folders = OWN,
-    check: Callable[[RunConfig], None] | None = None,
 ) -> RunConfig:
-    """Write run.yaml and return its content. The other arguments and errors are those of ``checked``.
-
-    check: called with the checked config before anything is written; may raise ConfigurationError.
-    """
+    """Write run.yaml and return its content. The other arguments and errors are those of ``checked``."""
     folder.refuse_second_run()
     run = checked(composed, trust=trust, timeout=timeout, folders=folders)
-    if check is not None:
-        check(run)
     folder.write_config(run.written)
     return run
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from manyheads.launchers.publishing.tracked_run import files
+from manyheads.launchers.companions.publishing.tracked_run import files
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 import manyheads
-from manyheads.launchers.load import GPU_COLUMNS, HOST_COLUMNS
+from manyheads.launchers.companions.load import GPU_COLUMNS, HOST_COLUMNS
 from manyheads.runner.commands import names
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.tables.columns import (

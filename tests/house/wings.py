@@ -22,7 +22,7 @@ WINGS = {  # by name, what is deleted
     "install-horovod": ["runner/commands/install_horovod", "tests/commands/install_horovod"],
     "nodes": ["launchers/nodes", "tests/launchers/nodes"],
     "publishing": [
-        *("launchers/publishing", "runner/commands/publish.py", "tests/launchers/publishing"),
+        *("launchers/companions/publishing", "runner/commands/publish.py", "tests/launchers/companions/publishing"),
         *(f"runner/logger/{name}.py" for name in ("wandb", "trackio", "mlflow", "mlflow_store")),
         *(f"conf/logger/{name}.yaml" for name in ("wandb", "trackio", "mlflow")),
         "tests/logger/test_mlflow.py",
@@ -33,8 +33,11 @@ WINGS = {  # by name, what is deleted
         *("conf/logger/mlflow.yaml", "tests/logger/test_mlflow.py"),
     ],
     "mirror": [
-        *("runner/checkpoint/mirror", "launchers/mirroring.py", "launchers/mirror_main.py"),
-        *("tests/checkpoint/mirror", "tests/launchers/test_mirroring.py"),
+        *(
+            "runner/checkpoint/mirror",
+            "launchers/companions/mirroring",
+        ),
+        *("tests/checkpoint/mirror", "tests/launchers/companions/test_mirroring.py"),
     ],
     "storage": ["runner/run/storage", "tests/run/storage"],
     "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm"],

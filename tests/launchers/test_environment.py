@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.causes import recorded
-from manyheads.launchers.environment import environment, flight_recorder
+from manyheads.launchers.companions import flight_recorder
+from manyheads.launchers.environment import environment
 from manyheads.launchers.inline import Inline
 from manyheads.runner.errors import warn
 from manyheads.runner.run import scratch
@@ -112,7 +113,7 @@ def test_by_default_threads_wait_as_in_a_script_without_a_launcher(monkeypatch, 
 def test_what_nccl_did_last_is_kept_with_the_run_and_named_by_the_error(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.logs.mkdir(parents=True)
-    variables = flight_recorder(folder)
+    variables = flight_recorder.variables(folder)
     assert recorded(folder) == ""
     for rank in range(2):
         Path(variables["TORCH_FR_DUMP_TEMP_FILE"] + str(rank)).touch()

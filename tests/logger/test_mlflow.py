@@ -1,4 +1,4 @@
-"""What MLflow is told of a sweep, without MLflow; with it: tests/launchers/publishing/test_mlflow.py."""
+"""What MLflow is told of a sweep, without MLflow; with it: tests/launchers/companions/publishing/test_mlflow.py."""
 
 import pytest
 

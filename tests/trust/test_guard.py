@@ -112,7 +112,7 @@ ALLOWED = {
         "runner/parallel/rank/replicated/healing.py": 6,
         "runner/commands/install_horovod/compile_horovod.py": 3,
         "runner/logger/wandb.py": 5,
-        "launchers/publishing/publisher.py": 1,
+        "launchers/companions/publishing/publisher.py": 1,
         "runner/callbacks/rank/profile.py": 1,
         "runner/serve/rank/export.py": 1,
         "runner/commands/parity.py": 1,

@@ -71,8 +71,8 @@ def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
 def start(config: DictConfig, *, origin: Origin) -> float | None:
     """Run one experiment, or one job of a sweep; return the objective, for sweepers that search."""
     gc.enable()  # ``take`` has disabled it
-    from manyheads.launchers.launch import launch, prepare, refuse_early  # not needed to print a config or the help
-    from manyheads.runner.config.freeze import checked, freeze
+    from manyheads.launchers.launch import Start, launch, prepare  # not needed to print a config or the help
+    from manyheads.runner.config.freeze import checked
 
     with _job() as folder:
         hydras = HydraConfig.get()
@@ -85,14 +85,19 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
             run = checked(config, trust=origin.trust, folders=folders)
             join(run.launcher, run.digests())
             return None
-        if is_planned := _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
+        if _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
             refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)
-        if not is_planned:
+            plan = prepare(folder, apart=True)
+        else:
             check_experiment(hydras.overrides.task, folders)
-            early = None if _in_sweep() else refuse_early
-            freeze(folder, config, trust=origin.trust, folders=folders, check=early)
+            folder.refuse_second_run()
+            run = checked(config, trust=origin.trust, folders=folders)
+            begun = Start.of(run, apart=_in_sweep())
+            if not _in_sweep():
+                begun.refuse_early()
+            folder.write_config(run.written)
+            plan = begun.planned(folder)
         seal.record(folder.path, {folder.COMPOSED: OmegaConf.to_yaml(config)})  # as Hydra has written it
-        plan = prepare(folder, apart=_in_sweep())
         return launch(plan, composed_from=origin.composed_from)["objective"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.mirror_main import Watch
+from manyheads.launchers.companions.mirroring.mirror_main import Watch
 from manyheads.runner.checkpoint.mirror.fetch import at_hand, fetch, with_weights, without_checkpoints
 from manyheads.runner.checkpoint.mirror.manifest import NAME, Manifest
 from manyheads.runner.checkpoint.mirror.upload import Mirror

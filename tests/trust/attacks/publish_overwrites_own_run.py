@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from manyheads.launchers.publishing.tracked_run import tracked_run
+from manyheads.launchers.companions.publishing.tracked_run import tracked_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.trust.attacks.scene import SMALL

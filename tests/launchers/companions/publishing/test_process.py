@@ -7,16 +7,18 @@ import time
 import psutil
 import pytest
 
+from manyheads.launchers.companions import Accompanied
+from manyheads.launchers.companions.publishing import accompany
+from manyheads.launchers.companions.publishing import publishers as parents
+from manyheads.launchers.companions.publishing.publish_state import PublishState, state_file
+from manyheads.launchers.companions.publishing.publisher import MAIN
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.publishing import publishers as parents
-from manyheads.launchers.publishing.publish_state import PublishState, state_file
-from manyheads.launchers.publishing.publisher import MAIN
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import curve, only, runs, wait_for
 from tests.in_process import rows
-from tests.launchers.publishing.conftest import planned, resume_to_the_end
+from tests.launchers.companions.publishing.conftest import planned, resume_to_the_end
 from tests.tail import tail
 
 QUICK = ("trainer.max_steps=20", "trainer.epochs=1", "trainer.log_every=4", "data.val_samples=11")
@@ -77,7 +79,7 @@ def test_it_comes_back_in_the_middle_of_a_run(tmp_path, place, capfd):
     """The tracker is away until the run has begun; nothing is missing in the end, and nothing is said."""
     (place / "away").touch()
     folder = planned(tmp_path / "run", place, *QUICK)
-    with parents.publishers(folder, RunConfig.read(folder).logger, {}, []):
+    with accompany(Accompanied(folder, RunConfig.read(folder))):
         wait_for(lambda: PublishState.read(state_file(folder, "kept")).error is not None, seconds=60)
         (place / "away").unlink()
         launch_alone(folder)
@@ -118,7 +120,7 @@ def test_when_the_parent_is_killed_the_tracker_hears_the_truth(tmp_path, place):
     folder = planned(tmp_path / "run", place, *QUICK)
     child = os.fork()
     if not child:
-        with parents.publishers(folder, RunConfig.read(folder).logger, {}, []):
+        with accompany(Accompanied(folder, RunConfig.read(folder))):
             time.sleep(600)
     wait_for(lambda: processes(folder) != [], seconds=60)
     os.kill(child, signal.SIGKILL)

@@ -21,7 +21,7 @@ from manyheads.runner.run.storage.address import Address
 from manyheads.runner.run.storage.storage import Storage
 from manyheads.runner.run.storage.wire import StorageError
 
-MAIN = "manyheads.launchers.mirror_main"
+MAIN = "manyheads.launchers.companions.mirroring.mirror_main"
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 10.0  # of one request; the whole is retried as long as the run trains
 PAUSES = (1.0, 30.0)  # seconds after a failure, the first and the longest

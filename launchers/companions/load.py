@@ -7,7 +7,7 @@ the driver (NVML).
 import csv
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -15,10 +15,13 @@ from typing import Any
 
 import psutil
 
+from manyheads.launchers.companions import Accompanied, Span
+from manyheads.runner.machine import hardware
 from manyheads.runner.machine.gpus import THROTTLED, asked, session
 from manyheads.runner.machine.process import in_background
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
 
+SPAN = Span.RANKS
 EVERY_SECONDS = 1.0
 MB = 1024 * 1024
 Sample = Callable[[], Iterable[Sequence[Any]]]  # returns the current rows, without the time
@@ -35,6 +38,14 @@ GPU_COLUMNS = (
     *("time", "device", "utilisation_percent", "memory_used_mb", "memory_total_mb"),
     *("sm_clock_mhz", "power_w", "temperature_c", "throttled_by"),
 )
+
+
+@contextmanager
+def accompany(run: Accompanied) -> Iterator[None]:
+    """A context in which the load of this machine and of the run's GPUs on it is recorded."""
+    gpus = hardware.gpu_indices()[: run.run.gpus_here]
+    with host_load(run.folder.host) if run.trains else nullcontext(), gpu_load(run.folder.gpu, gpus):
+        yield
 
 
 def host_load(path: Path) -> AbstractContextManager[None]:

@@ -6,9 +6,9 @@ import time
 import psutil
 import pytest
 
-from manyheads.launchers import load
-from manyheads.launchers.load import HOST_COLUMNS as COLUMNS
-from manyheads.launchers.load import host_load
+from manyheads.launchers.companions import load
+from manyheads.launchers.companions.load import HOST_COLUMNS as COLUMNS
+from manyheads.launchers.companions.load import host_load
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from manyheads.launchers.publishing.empty_folder import tell_unread
-from manyheads.launchers.publishing.publish_state import PublishState, state_file
-from manyheads.launchers.publishing.publisher import MAIN
+from manyheads.launchers.companions import Accompanied
+from manyheads.launchers.companions.publishing.empty_folder import tell_unread
+from manyheads.launchers.companions.publishing.publish_state import PublishState, state_file
+from manyheads.launchers.companions.publishing.publisher import MAIN
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
@@ -28,20 +29,12 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def publishers(
-    folder: RunFolder, loggers: "Mapping[str, LoggerOption]", variables: dict[str, str], signals: list[int]
-) -> Iterator[None]:
-    """A context in which the run is published to every tracker among the loggers, and after which its outcome is.
-
-    ``variables``: the ranks' environment; ``signals``: received by the parent; a further one ends the wait.
-    """
-    trackers = {name: logger for name, logger in loggers.items() if logger.publishes}
-    if not trackers:
-        yield
-        return
+def publishers(run: Accompanied, trackers: "Mapping[str, LoggerOption]") -> Iterator[None]:
+    """A context in which the run is published to every tracker, and after which its outcome is."""
+    folder, signals = run.folder, run.signals
     tell_unread(trackers.values())
     with scratch.folder() as own:
-        given = {**os.environ, **variables, "TMPDIR": str(own)}  # removed even if a publisher is killed
+        given = {**os.environ, **run.variables, "TMPDIR": str(own)}  # removed even if a publisher is killed
         lock = scratch.kept(own)  # publishers outlive a parent that is killed
         try:
             started = {name: _start(folder, name, given, lock) for name in trackers}

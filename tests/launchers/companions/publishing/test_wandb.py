@@ -10,7 +10,7 @@ import pytest
 
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows
-from tests.launchers.publishing.wandb_server import Service
+from tests.launchers.companions.publishing.wandb_server import Service
 
 KEY = "01234abcde" * 4
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.launchers.companions import Accompanied
+from manyheads.launchers.companions.publishing import accompany
+from manyheads.launchers.companions.publishing.publisher import Publisher
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.publishing import publishers as parents
-from manyheads.launchers.publishing.publisher import Publisher
 from manyheads.runner.app import main
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import record
@@ -22,7 +23,7 @@ from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.callbacks.tracking import wait_for
 from tests.in_process import rows, small
-from tests.launchers.publishing.conftest import change, resume_to_the_end
+from tests.launchers.companions.publishing.conftest import change, resume_to_the_end
 
 # The mechanism is tested without it, in test_publisher.py and test_process.py.
 pytestmark = [pytest.mark.tail, pytest.mark.needs("mlflow", "flask", "sqlalchemy", "aiohttp")]
@@ -152,7 +153,7 @@ def test_a_server_in_trouble_costs_no_training_and_gets_all_of_it_later(tmp_path
     own.start()
     folder = planned(tmp_path / "run", own.uri, "trainer.log_every=1")
     try:
-        with parents.publishers(folder, RunConfig.read(folder).logger, {}, []):
+        with accompany(Accompanied(folder, RunConfig.read(folder))):
             wait_for(lambda: (folder.path / "trackers" / "mlflow.json").exists(), seconds=60)
             own.signal(signal.SIGKILL if trouble == "killed" else signal.SIGSTOP)
             config = folder.read_config()
@@ -171,7 +172,7 @@ def test_a_server_in_trouble_costs_no_training_and_gets_all_of_it_later(tmp_path
 
 
 def publish_all(folder: RunFolder, server: Server) -> None:
-    from manyheads.launchers.publishing.publisher import tracker_of
+    from manyheads.launchers.companions.publishing.publisher import tracker_of
 
     for _ in range(2):
         Publisher(folder, "mlflow", tracker_of("mlflow", folder.read_config()["logger"]["mlflow"])).finish()

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from manyheads.launchers.publishing.points import Tables
-from manyheads.launchers.publishing.publish_state import PublishState, one_publisher, state_file
-from manyheads.launchers.publishing.publisher import Publisher
-from manyheads.launchers.publishing.tracked_run import outcome, tracked_run
+from manyheads.launchers.companions.publishing.points import Tables
+from manyheads.launchers.companions.publishing.publish_state import PublishState, one_publisher, state_file
+from manyheads.launchers.companions.publishing.publisher import Publisher
+from manyheads.launchers.companions.publishing.tracked_run import outcome, tracked_run
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder

@@ -15,10 +15,16 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
-from manyheads.launchers.publishing.empty_folder import in_empty_folder
-from manyheads.launchers.publishing.points import EPOCHS, STEPS, TableRow, Tables
-from manyheads.launchers.publishing.publish_state import PublishState, masked, note_failure, one_publisher, state_file
-from manyheads.launchers.publishing.tracked_run import files, outcome, tracked_run
+from manyheads.launchers.companions.publishing.empty_folder import in_empty_folder
+from manyheads.launchers.companions.publishing.points import EPOCHS, STEPS, TableRow, Tables
+from manyheads.launchers.companions.publishing.publish_state import (
+    PublishState,
+    masked,
+    note_failure,
+    one_publisher,
+    state_file,
+)
+from manyheads.launchers.companions.publishing.tracked_run import files, outcome, tracked_run
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.tracker import Tracker
 from manyheads.runner.option.locate import Section, instantiate_named
@@ -115,7 +121,7 @@ class Publisher:
         self.state.write(self._path)
 
 
-MAIN = "manyheads.launchers.publishing.publisher"
+MAIN = "manyheads.launchers.companions.publishing.publisher"
 BEGIN_SECONDS = 0.2  # between two looks whether the ranks have accepted the run
 EVERY_SECONDS = 2.0
 LONGEST_PAUSE = 60.0  # between two attempts to reach a tracker

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from manyheads.launchers.mirror_main import FAILED, MAIN, OVER, READY, REFUSED
+from manyheads.launchers.companions import Accompanied
+from manyheads.launchers.companions.mirroring.mirror_main import FAILED, MAIN, OVER, READY, REFUSED
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.rules import seconds
-from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.program import PIPE, Process, Program, stop
 from manyheads.runner.run.run_folder import RunFolder
@@ -34,33 +34,22 @@ def address_of(folder: RunFolder, mirror: str) -> Address:
 
 
 @contextmanager
-def mirrored(
-    folder: RunFolder, section: CheckpointSection, variables: Mapping[str, str], signals: Sequence[int] = ()
-) -> Iterator[None]:
-    """A context in which a run that trains is copied, if its config names an address; afterwards the rest is stored.
+def mirrored(run: Accompanied, mirror: str) -> Iterator[None]:
+    """A context in which a run is copied to the address ``mirror``; afterwards the rest is stored.
 
-    ``variables``: the ranks' environment; ``signals``: received by the parent; a further one ends the wait.
     Raises ConfigurationError if the address holds another run, and RunFailed if the run completed but its last
     checkpoint could not be stored.
     """
-    if section.mirror is None:
-        yield
-        return
-    follower = _Follower(folder, address_of(folder, section.mirror), section.mirror_wait, variables)
+    address = address_of(run.folder, mirror)
+    follower = _Follower(run.folder, address, run.run.checkpoint.mirror_wait, run.variables)
     try:
         yield
     except BaseException:
-        if said := follower.finish(signals):
+        if said := follower.finish(run.signals):
             warn(said)
         raise
-    if said := follower.finish(signals):
+    if said := follower.finish(run.signals):
         raise RunFailed(Failure(type=Kind.PROGRAM_FAILED, message=f"the run is complete, but {said}"))
-
-
-def store_rest(folder: RunFolder, section: CheckpointSection) -> None:
-    """Store what is still missing of a run that has ended. Raises ConfigurationError and RunFailed as ``mirrored``."""
-    with mirrored(folder, section, {}):
-        pass
 
 
 class _Follower:
@@ -80,7 +69,7 @@ class _Follower:
             self._stop()
             raise ConfigurationError(str(self._last["error"]), key="checkpoint.mirror", value=str(address))
 
-    def finish(self, signals: Sequence[int] = ()) -> str:
+    def finish(self, signals: Sequence[int]) -> str:
         """Let the process store the rest; returns a clause with what could not be stored, empty if all was."""
         assert self._process.stdin is not None
         self._process.stdin.close()

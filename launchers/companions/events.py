@@ -5,26 +5,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from manyheads.launchers.companions import Accompanied, Span
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import in_background
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.progress import event, is_json
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.tables.tail import Tail
 
+SPAN = Span.COMMAND
 BETWEEN = 0.2  # seconds between two looks at the folder
 
 
 @contextmanager
-def events(folder: RunFolder, run: RunConfig) -> Iterator[None]:
+def accompany(run: Accompanied) -> Iterator[None]:
     """A context that prints a run's events for --progress json: started, row, evaluated, checkpoint, ended."""
-    if not is_json():
+    if not run.trains or not is_json():
         yield
         return
+    folder, config = run.folder, run.run
     watched = _Watched(folder)
-    trainer = {key: getattr(run.trainer, key) for key in ("epochs", "max_steps", "stop_after")}
-    event("started", folder=folder.path, ranks=run.launcher.ranks, parallel=run.parallel.name, **trainer)
+    trainer = {key: getattr(config.trainer, key) for key in ("epochs", "max_steps", "stop_after")}
+    event("started", folder=folder.path, ranks=config.launcher.ranks, parallel=config.parallel.name, **trainer)
     try:
         with in_background(watched.follow, name="events"):
             yield

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from manyheads.launchers import load
-from manyheads.launchers.load import GPU_COLUMNS as COLUMNS
-from manyheads.launchers.load import gpu_load
+from manyheads.launchers.companions import load
+from manyheads.launchers.companions.load import GPU_COLUMNS as COLUMNS
+from manyheads.launchers.companions.load import gpu_load
 from manyheads.runner.machine.gpus import THROTTLED
 
 MB = 1024 * 1024
