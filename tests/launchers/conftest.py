@@ -137,7 +137,7 @@ class Parent:
             lambda: self.folder.steps.exists() and any(int(r["step"]) >= step for r in rows(self.folder.steps))
         )
 
-    def wait_until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 180) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None, self.text()
