@@ -15,13 +15,13 @@ from manyheads.runner.config.composing import Compositions, RememberingLoader
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.option.declared import ENTRIES, GROUPS
 from tests import composing
-from tests.tail import tail, tailed
+from tests.tail import tail
 
 VALUES = ["seed=7", "+loss.weight=[1,2]", "trainer.epochs=3", "~trainer.log_every", "hydra.run.dir=x"]
 OPTIONS = [
     (group, path.stem) for group in (*GROUPS, *ENTRIES, "experiment") for path in sorted((CONF / group).glob("*.yaml"))
 ]
-FIRST = [next(each for each in OPTIONS if each[0] == group) for group in dict(OPTIONS)]
+LAST = dict(OPTIONS)  # one of each group
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +48,12 @@ def outcomes(*commands: list[str]) -> tuple[list[tuple[Any, ...]], list[tuple[An
         return [outcome(remembering, each) for each in commands], [outcome(plain, each) for each in commands]
 
 
-@pytest.mark.parametrize(("group", "option"), tailed(OPTIONS, always=FIRST))
-def test_each_option_with_values_is_what_hydra_composes(group, option):
-    chosen = f"{group}=[{option}]" if group in ENTRIES else f"{group}={option}"
-    remembered, composed = outcomes([chosen, *VALUES], [*VALUES[::-1], chosen, "seed=8"])
+@pytest.mark.parametrize(
+    "chosen", [LAST, *(tail(dict([each])) for each in OPTIONS)], ids=lambda chosen: " ".join(chosen)
+)
+def test_each_option_with_values_is_what_hydra_composes(chosen):
+    options = [f"{group}=[{name}]" if group in ENTRIES else f"{group}={name}" for group, name in chosen.items()]
+    remembered, composed = outcomes([*options, *VALUES], [*VALUES[::-1], *options, "seed=8"])
     assert remembered == composed
     assert "hydra" in composed[0][0], composed
 

@@ -168,8 +168,8 @@ def test_bad_values_are_refused(overrides, fragments):
 @pytest.mark.parametrize(
     ("overrides", "fragments"), **named([*SOME, *BAD_COMMANDS, *(tail(*each) for each in BAD if each not in SOME)])
 )
-def test_bad_input_is_refused(run_command, tmp_path, overrides, fragments):
-    done = run_command(*overrides)
+def test_bad_input_is_refused(run_here, tmp_path, overrides, fragments):
+    done = run_here(*overrides)
     if overrides[0] == "-m":  # Hydra's own log of a sweep precedes it
         done = type(done)(done.code, "", done.err)
     assert_refused(done, *fragments)
@@ -184,18 +184,18 @@ def test_bad_input_is_refused(run_command, tmp_path, overrides, fragments):
         tail(["train/cat/1.jpg", "train/dog/1.jpg", "val/cat/1.jpg"], ["same class folders", "differ in dog"]),
     ],
 )
-def test_an_image_folder_with_something_amiss_is_refused(run_command, tmp_path, folders, fragments):
+def test_an_image_folder_with_something_amiss_is_refused(run_here, tmp_path, folders, fragments):
     for file in folders:
         (tmp_path / "photos" / file).parent.mkdir(parents=True)
         (tmp_path / "photos" / file).touch()
     before = files(tmp_path)
-    assert_refused(run_command("data=imagefolder", "data.root=photos"), "data.root=", *fragments)
+    assert_refused(run_here("data=imagefolder", "data.root=photos"), "data.root=", *fragments)
     assert files(tmp_path) == before
 
 
-def test_a_launcher_that_is_not_there_is_refused(run_command):
+def test_a_launcher_that_is_not_there_is_refused(run_here):
     assert_refused(
-        run_command("launcher._target_=manyheads.launchers.inline.Nothing"),
+        run_here("launcher._target_=manyheads.launchers.inline.Nothing"),
         "manyheads.launchers.inline.Nothing",
         "has no Nothing",
     )
@@ -205,12 +205,15 @@ class TestOverASavedConfig:
     """``--config-path <run>/.hydra --config-name config``: Hydra's own way to repeat a run."""
 
     @pytest.fixture
-    def repeat(self, run_command, finished_run):
-        saved = finished_run.path / ".hydra"
-        return lambda *overrides: run_command("--config-path", str(saved), "--config-name", "config", *overrides)
+    def saved(self, finished_run):
+        return ("--config-path", str(finished_run.path / ".hydra"), "--config-name", "config")
 
-    def test_repeats_the_run(self, repeat, finished_run, tmp_path):
-        done = repeat()
+    @pytest.fixture
+    def repeat(self, run_here, saved):
+        return lambda *overrides: run_here(*saved, *overrides)
+
+    def test_repeats_the_run(self, run_command, saved, finished_run, tmp_path):
+        done = run_command(*saved)
         assert done.code == 0, done.err
         (result,) = tmp_path.glob("outputs/*/*/result.json")  # its own folder, though the section was lost
         repeated = yaml.safe_load(result.read_text())
@@ -237,9 +240,9 @@ class TestOverASavedConfig:
         assert_refused(repeat("experiment=debug"), "experiment", "--config-path")
 
     @pytest.mark.parametrize("content", ["a: [1", "a: !!python/object/apply:os.system ['touch mark']"])
-    def test_one_that_cannot_be_read_is_refused(self, run_command, tmp_path, content):
+    def test_one_that_cannot_be_read_is_refused(self, run_here, tmp_path, content):
         (tmp_path / "run.yaml").write_text(content)
-        done = run_command("--config-path", str(tmp_path), "--config-name", "run")
+        done = run_here("--config-path", str(tmp_path), "--config-name", "run")
         assert_refused(done, "a config cannot be read", "run.yaml", "line 1")
         assert not (tmp_path / "mark").exists()
 
@@ -249,27 +252,27 @@ class TestOverASavedConfig:
 
 
 class TestFoldersThatAreTaken:
-    def test_an_explicit_folder_with_a_run_is_refused_untouched(self, run_command, finished_run):
+    def test_an_explicit_folder_with_a_run_is_refused_untouched(self, run_here, finished_run):
         before = files(finished_run.path)
-        done = run_command(f"hydra.run.dir={finished_run.path}", *FAST)
+        done = run_here(f"hydra.run.dir={finished_run.path}", *FAST)
         assert_refused(done, f"hydra.run.dir={finished_run.path}", "Name another folder")
         assert files(finished_run.path) == before
 
     @pytest.mark.parametrize("evidence", ["ledger.jsonl", "0/run.yaml"])
-    def test_an_explicit_folder_with_a_sweep_is_refused_untouched(self, run_command, tmp_path, evidence):
+    def test_an_explicit_folder_with_a_sweep_is_refused_untouched(self, run_here, tmp_path, evidence):
         path = tmp_path / "sweep" / evidence
         path.parent.mkdir(parents=True)
         path.write_text("seed: 1\n")
         before = files(tmp_path)
-        done = run_command("-m", "hydra.sweep.dir=sweep", "trainer.epochs=1,2", *FAST)
+        done = run_here("-m", "hydra.sweep.dir=sweep", "trainer.epochs=1,2", *FAST)
         assert_refused(done, "hydra.sweep.dir=sweep", "Name another folder")
         assert files(tmp_path) == before
 
-    def test_the_folder_of_a_refused_run_is_free_again(self, run_command, tmp_path):
+    def test_the_folder_of_a_refused_run_is_free_again(self, run_here, tmp_path):
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "notes.txt").write_text("keep")
         for _ in range(2):
-            assert_refused(run_command("hydra.run.dir=mine", "trainer.epochs=0"), "trainer.epochs=0")
+            assert_refused(run_here("hydra.run.dir=mine", "trainer.epochs=0"), "trainer.epochs=0")
         assert list(files(tmp_path)) == ["mine/notes.txt"]
 
 
