@@ -2,8 +2,8 @@
 
 import argparse
 
-from manyheads.runner.estimate.answer import Estimates
-from manyheads.runner.estimate.run_estimate import estimate
+from manyheads.runner.answers.estimate.answer import Estimates
+from manyheads.runner.answers.estimate.run_estimate import estimate
 
 HELP = "predict what each rank would hold and send, without needing the devices or the memory"
 

@@ -8,15 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.answers.measure.steps_task import ParityFindings, ParityTask, StepFiles, write_task
+from manyheads.runner.answers.parity.answer import Parity, announce
+from manyheads.runner.answers.parity.parity_plan import (
+    FAILED,
+    NOT_HERE,
+    WHICH,
+    ParityOutcome,
+    PlannedSide,
+    judged,
+    plan,
+)
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError, RunFailed, not_allowed
 from manyheads.runner.machine.process import blocked_signals, handled_by, interrupt
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parity.answer import Parity, announce
-from manyheads.runner.parity.parity_plan import FAILED, NOT_HERE, WHICH, ParityOutcome, PlannedSide, judged, plan
-from manyheads.runner.parity.parity_task import ParityFindings, ParityTask, StepFiles, write_task
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.progress import working
@@ -24,7 +32,7 @@ from manyheads.runner.run.run_folder import RunFolder
 
 HELP = "take the same steps on several backends, and show whether they differ and why"
 PARITY = Path("outputs") / "parity"
-RANK = "manyheads.runner.parity.rank.probe"
+RANK = "manyheads.runner.answers.measure.rank.probe"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
+from manyheads.runner.answers.measure.steps_task import StepFiles
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.audit import faults
@@ -33,7 +34,6 @@ from manyheads.runner.judge.runs import Purpose, Runs
 from manyheads.runner.machine.process import blocked_signals
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.run.files import remove, write_whole
 from manyheads.runner.run.progress import say
 from manyheads.runner.run.run_folder import RunFolder

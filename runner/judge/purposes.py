@@ -7,13 +7,13 @@ from itertools import accumulate
 from typing import Any
 
 from manyheads.launchers.launcher import TRAIN
+from manyheads.runner.answers.measure.steps_task import ParityTask
+from manyheads.runner.answers.measure.steps_task import write_task as write_steps
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.rows import EXACT, FACTS, STEPS
 from manyheads.runner.judge.runs import Purpose
 from manyheads.runner.judge.task import LOSSY_FILE, PaceTask, marked_seconds, write_task
 from manyheads.runner.judge.terms import FOUND, SIGNS, UNREACHED, VERSIONS, Aim
-from manyheads.runner.parity.parity_task import ParityTask
-from manyheads.runner.parity.parity_task import write_task as write_steps
 from manyheads.runner.precision.fp64 import FP64Option
 from manyheads.runner.records.claims import direction
 from manyheads.runner.records.load_run import Columns, read_columns
@@ -35,7 +35,7 @@ def steps(*, tolerance: float, baseline: RunFolder | None, trace: bool) -> Purpo
     task = ParityTask(STEPS_COMPARED, tolerance, None if baseline is None else str(baseline.path), trace=trace)
     return Purpose(
         STEPS,
-        "manyheads.runner.parity.rank.probe",
+        "manyheads.runner.answers.measure.rank.probe",
         lambda folder: write_steps(folder, task),
         lambda _, result: result["parity"],
     )

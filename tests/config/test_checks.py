@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.runner.commands.explain.explain_run import explain
+from manyheads.runner.answers.explain.explain_run import explain
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.arms import compose_arms
 

@@ -7,10 +7,10 @@ APEX = (
 WINGS = {  # by name, what is deleted
     "judge": ["runner/judge", "runner/commands/judge.py", "tests/judge"],
     "tune": ["runner/commands/tune", "tests/commands/tune"],
-    "explain": ["runner/commands/explain", "tests/commands/explain"],
+    "explain": ["runner/answers/explain", "runner/commands/explain.py", "tests/answers/explain"],
     "scale": ["runner/commands/scale", "tests/commands/scale"],
-    "estimate": ["runner/estimate", "runner/commands/estimate.py", "tests/estimate"],
-    "parity": ["runner/parity", "runner/commands/parity.py", "tests/parity"],
+    "estimate": ["runner/answers/estimate", "runner/commands/estimate.py", "tests/answers/estimate"],
+    "parity": ["runner/answers/parity", "runner/commands/parity.py", "tests/answers/parity"],
     "audit": ["runner/commands/audit", "tests/commands/audit"],
     "record": ["runner/commands/record", "tests/commands/record"],
     "report": ["runner/report", "runner/commands/report.py", "tests/report"],

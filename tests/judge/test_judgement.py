@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from manyheads.runner.answers.measure.steps_task import StepFiles
 from manyheads.runner.errors import ConfigurationError, Interrupted
 from manyheads.runner.judge import purposes
 from manyheads.runner.judge.judgement import BudgetTooSmall, Judgement
 from manyheads.runner.judge.rows import BASE, CHANGE, FACTS, FLOOR
 from manyheads.runner.judge.runs import Runs
-from manyheads.runner.parity.parity_task import StepFiles
 from manyheads.runner.run.run_folder import RunFolder
 from tests.judge.test_claims import SAME, question, row, rows, trained
 

@@ -233,10 +233,10 @@ FAULTS = (
     Fault(
         name="parity compares a converted model with itself",
         promise="keep their imaginary parts",
-        file="runner/parity/rank/constructed.py",
+        file="runner/answers/measure/rank/constructed.py",
         original="before = Tensors(model)\n        model = converted(model, dtype)",
         replacement="model = converted(model, dtype)\n        before = Tensors(model)",
-        tests=("tests/parity/test_constructed.py::test_whatever_a_model_loses_before_the_first_step_is_named",),
+        tests=("tests/answers/parity/test_constructed.py::test_whatever_a_model_loses_before_the_first_step_is_named",),
     ),
     Fault(
         name="a monitor that is None passes",

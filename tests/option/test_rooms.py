@@ -36,7 +36,7 @@ ALLOWED = {
     # rows of the header about what an option does otherwise than its key says
     "runner/loop/header.py": {"optimizer.fused", "scheduler.interval"},
     # to be mended
-    "runner/estimate/rank/rehearsal.py": {"precision.dtype"},
+    "runner/answers/measure/rank/rehearsal.py": {"precision.dtype"},
 }
 
 

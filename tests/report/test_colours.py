@@ -8,10 +8,10 @@ from itertools import combinations
 
 import pytest
 
+from manyheads.runner.answers.estimate import estimate_picture
+from manyheads.runner.answers.explain import answer as explain
 from manyheads.runner.charts.colours import OTHERS
-from manyheads.runner.commands.explain import answer as explain
 from manyheads.runner.config.lookup import options, read_option
-from manyheads.runner.estimate import estimate_picture
 from manyheads.runner.option.declared import declared
 from tests.conftest import ROOT
 

@@ -117,7 +117,7 @@ ALLOWED = {
         "runner/serve/rank/export.py": 1,
         "runner/commands/parity.py": 1,
         "runner/commands/pack/destination.py": 4,
-        "runner/parity/rank/sides.py": 1,
+        "runner/answers/measure/rank/sides.py": 1,
         "runner/run/files.py: fresh_folder": 1,
         "runner/commands/index.py": 1,
         "runner/checkpoint/mirror/fetch.py: names that Manifest has examined": 5,

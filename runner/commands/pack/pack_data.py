@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import __version__
-from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.answers.measure.subject import subject_of
 from manyheads.runner.commands.pack.answer import Packed, Settings, Written
 from manyheads.runner.commands.pack.destination import Destination, destination, refuse_existing
 from manyheads.runner.commands.pack.write_tar import write_tar

@@ -9,12 +9,12 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
+from manyheads.runner.answers.measure.limits import BUSY
+from manyheads.runner.answers.measure.sizes import readable
 from manyheads.runner.charts.picture_file import STYLE
-from manyheads.runner.commands.explain.limits import BUSY
 from manyheads.runner.commands.scale.recorded import Checkpoints
 from manyheads.runner.commands.scale.simulator.replay import Assumptions, Parts
 from manyheads.runner.errors import ExitCode
-from manyheads.runner.estimate.print_estimate import readable
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.predicted import LEDGER, Record
 from manyheads.runner.run.answer import Answer

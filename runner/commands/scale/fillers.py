@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyheads.runner.commands.explain.explain_run import measured
+from manyheads.runner.answers.measure.subject import measured
 from manyheads.runner.commands.scale import cpu_quota
 from manyheads.runner.errors import Failure, RunFailed
 from manyheads.runner.option.run_config import RunConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from manyheads.runner.commands.explain.explain_run import measure
-from manyheads.runner.commands.explain.limits import BATCH, LOADER, OPTIMIZER, PASSES, UPDATE, Seconds, variation
+from manyheads.runner.answers.measure.limits import BATCH, LOADER, OPTIMIZER, PASSES, UPDATE, Seconds, variation
+from manyheads.runner.answers.measure.subject import measure
 from manyheads.runner.commands.scale.simulator.interval import median_error
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config import saved

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-from manyheads.runner.commands.explain.explain_run import measure
+from manyheads.runner.answers.measure.subject import measure
 from manyheads.runner.commands.scale.cpu_quota import quotas
 from manyheads.runner.commands.scale.fillers import Fillers, fillers
 from manyheads.runner.commands.scale.measured_step import (

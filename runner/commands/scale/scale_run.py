@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from manyheads.runner.answers.measure.subject import Subject, subject_of
 from manyheads.runner.charts.picture_file import PictureFile
-from manyheads.runner.commands.explain.explain_run import Subject, subject_of
 from manyheads.runner.commands.scale.answer import Scale, Scaled
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, measured_step, wrapped_updates
 from manyheads.runner.commands.scale.plan import Plan

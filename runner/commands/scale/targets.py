@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from manyheads.runner.answers.measure.estimated import PlannedEstimate, estimated
+from manyheads.runner.answers.measure.sizes import readable
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.errors import ConfigurationError, not_allowed
-from manyheads.runner.estimate.print_estimate import readable
-from manyheads.runner.estimate.run_estimate import PlannedEstimate, estimated
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.progress import working
 

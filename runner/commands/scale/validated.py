@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.commands.explain.limits import BUSY, milliseconds
+from manyheads.runner.answers.measure.limits import BUSY, milliseconds
 from manyheads.runner.commands.scale.simulator.network import Link
 from manyheads.runner.commands.scale.simulator.predict import Prediction
 from manyheads.runner.machine.console import Console

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.answers.measure.subject import subject_of
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, Updates, between
 from manyheads.runner.commands.scale.network_here import Sums, link_of
 from manyheads.runner.commands.scale.plan import Plan

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.explain.limits import Limit
+from manyheads.runner.answers.measure.limits import Limit
 from manyheads.runner.commands.tune.budget import BETWEEN_RUNS, arm_of
 from manyheads.runner.commands.tune.choice import Choice, Outcome
 from manyheads.runner.commands.tune.race import BASE, Variant

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from manyheads.runner.commands.explain.limits import Limit, Seconds
+from manyheads.runner.answers.measure.limits import Limit, Seconds
 from manyheads.runner.commands.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
 from manyheads.runner.commands.tune.memory import too_large
 from manyheads.runner.commands.tune.race import BASE, Times, Variant

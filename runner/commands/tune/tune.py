@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.launchers.warm_server import several
-from manyheads.runner.commands.explain.limits import Limit
+from manyheads.runner.answers.measure.limits import Limit
 from manyheads.runner.commands.tune.answer import Tuned
 from manyheads.runner.commands.tune.bench import Bench
 from manyheads.runner.commands.tune.budget import Budget

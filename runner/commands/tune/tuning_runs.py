@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from manyheads.launchers.launcher import TRAIN
-from manyheads.runner.commands.explain.explain_run import RANK, measured
+from manyheads.runner.answers.measure.subject import RANK, measured
 from manyheads.runner.commands.tune.budget import Budget, arm_of, log_seconds
 from manyheads.runner.commands.tune.race import BASE, Variant
 from manyheads.runner.commands.tune.trial import Trial

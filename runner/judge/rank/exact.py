@@ -5,11 +5,11 @@ from typing import NoReturn
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from manyheads.runner.answers.measure.rank import probe
 from manyheads.runner.judge.task import LOSSY_FILE
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parity.rank import probe
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -7,6 +7,7 @@ from typing import NoReturn
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from manyheads.runner.answers.measure.rank.trace import unsynchronized
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.digests import digest_of_ids, overlap, split_digest
 from manyheads.runner.data.rank.rng import seed_everything
@@ -18,7 +19,6 @@ from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parity.rank.trace import unsynchronized
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 

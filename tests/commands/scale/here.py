@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyheads.runner.commands.explain.explain_run import subject_of
+from manyheads.runner.answers.measure.subject import subject_of
 from manyheads.runner.commands.scale.measured_step import MeasuredStep
 from manyheads.runner.commands.scale.network_here import Sums
 from manyheads.runner.commands.scale.ranks_here import RanksHere

@@ -5,13 +5,14 @@ from functools import cache
 
 import pytest
 
+from manyheads.runner.answers.estimate.run_estimate import plan
+from manyheads.runner.answers.measure.estimated import PlannedEstimate, estimated
+from manyheads.runner.answers.measure.findings import RankHolds
 from manyheads.runner.commands.scale.simulator.network import Cluster, Group, Link
 from manyheads.runner.commands.scale.simulator.replay import Assumptions, Replay
 from manyheads.runner.commands.scale.simulator.step import Step, Unit
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.origin import Origin
-from manyheads.runner.estimate.findings import RankHolds
-from manyheads.runner.estimate.run_estimate import PlannedEstimate, estimated, plan
 from manyheads.runner.parallel.exchanges import Exchanges
 from tests.tail import tail
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import manyheads
-from manyheads.runner.commands.explain.explain_run import Subject
+from manyheads.runner.answers.measure.subject import Subject
 from manyheads.runner.commands.scale import api, scale_run
 from manyheads.runner.commands.scale.answer import Scale
 from manyheads.runner.commands.scale.measured_step import MeasuredStep, Updates, between

@@ -4,8 +4,8 @@ from contextlib import closing
 
 import pytest
 
-from manyheads.runner.commands.explain.rank import floors
-from manyheads.runner.commands.explain.rank.parts import UpdateParts
+from manyheads.runner.answers.measure.rank import floors
+from manyheads.runner.answers.measure.rank.parts import UpdateParts
 from manyheads.runner.commands.scale.rank.units import units_of
 from manyheads.runner.option.run_config import RunConfig
 from tests.in_process import attempt, small, weights

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from manyheads.runner.answers.measure.rank.rehearsal import rehearse
 from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.estimate.rank.rehearsal import rehearse
 from manyheads.runner.loop.header import division
 from manyheads.runner.machine.addresses import free_port
 from manyheads.runner.option.run_config import RunConfig

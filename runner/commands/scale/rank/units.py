@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.commands.explain.rank import floors
-from manyheads.runner.commands.explain.rank.parts import UpdateParts
+from manyheads.runner.answers.measure.rank import floors
+from manyheads.runner.answers.measure.rank.parts import UpdateParts
 from manyheads.runner.commands.scale import cpu_quota
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError

@@ -2,8 +2,8 @@
 
 from typing import NoReturn
 
-from manyheads.runner.commands.explain.limits import UPDATE
-from manyheads.runner.commands.explain.rank import floors
+from manyheads.runner.answers.measure.limits import UPDATE
+from manyheads.runner.answers.measure.rank import floors
 from manyheads.runner.commands.scale import cpu_quota
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.option.run_config import RunConfig

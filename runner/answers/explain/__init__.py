@@ -1,0 +1,1 @@
+"""``manyheads explain``: what limits the speed of a run."""

@@ -1,0 +1,1 @@
+"""What ranks measure; imports torch."""

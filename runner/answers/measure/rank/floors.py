@@ -1,0 +1,82 @@
+"""A rank that measures updates as in training, and each of their parts alone, in turns."""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from manyheads.runner.answers.measure.rank.parts import Part, UpdateParts
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.loop import rank_main as worker
+from manyheads.runner.loop.build import build
+from manyheads.runner.loop.determinism import operations_named
+from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+
+ROUNDS = 5
+SECONDS = 0.3  # each part is repeated for this long in each round, at least once
+ENDLESS = 10**9
+More = Callable[[UpdateParts], Mapping[str, Any]]  # measures something else; returns it by its key in result.json
+
+
+def main(path: str) -> NoReturn:
+    """Be one rank of a run that is explained. Ends the process. ``path``: the run folder."""
+    worker.main(path, work=work)
+
+
+@operations_named()
+def work(
+    run: RunConfig,
+    parallel: Parallel,
+    folder: RunFolder,
+    heartbeat: Heartbeat,
+    *,
+    only: Collection[str] | None = None,
+    seconds: float = SECONDS,
+    more: More = lambda parts: {},
+) -> None:
+    """Measure, and write ``floors`` (the seconds of each part in each round) and ``more`` to result.json.
+
+    ``only``: the names of the parts to measure, by default all; ``seconds``: how long each is repeated in a round, at
+    least once.
+    """
+    trainer = endless(build(run, parallel, folder, heartbeat, is_silent=True))
+    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    with closing(trainer):
+        seed_everything(run.seed + 1 + parallel.data_rank)
+        session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
+        parts = UpdateParts(trainer, run)
+        known = {name: part for name, part in parts.known().items() if only is None or name in only}
+        floors = measured(known, trainer, seconds=seconds)
+        session.conclude(floors=floors, **more(parts))
+
+
+def endless(trainer: Trainer) -> Trainer:
+    """Change the trainer such that it does not end by itself; its schedule is unchanged."""
+    trainer.settings = replace(trainer.settings, epochs=ENDLESS, total_steps=ENDLESS, last_step=ENDLESS)
+    return trainer
+
+
+def measured(parts: dict[str, Part], trainer: Trainer, *, seconds: float = SECONDS) -> dict[str, list[float]]:
+    """Seconds of one repetition of each part, in each round; the parts take turns, so that drift affects all alike."""
+    once = {name: part(1) for name, part in parts.items()}  # also warms up
+    found: dict[str, list[float]] = {name: [] for name in parts}
+    for _ in range(ROUNDS):
+        for name, part in parts.items():
+            count = max(1, round(seconds / max(once[name], 1e-9)))
+            once[name] = part(count) / count
+            found[name].append(once[name])
+        if trainer.stop.signal is not None:
+            break
+    return found
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1])

@@ -1,0 +1,130 @@
+"""A rank's work for parity: a few of the trainer's updates, each inspected before and after it is applied."""
+
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from itertools import islice
+from typing import NoReturn
+
+from torch import Tensor, nn
+
+from manyheads.runner.answers.measure.rank.constructed import Constructed
+from manyheads.runner.answers.measure.rank.difference import digests
+from manyheads.runner.answers.measure.rank.sides import Baseline, ComparedSide, Digests, Taken
+from manyheads.runner.answers.measure.rank.trace import Trace
+from manyheads.runner.answers.measure.steps_task import ParityTask, read_task
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.loop import rank_main as worker
+from manyheads.runner.loop.build import build
+from manyheads.runner.loop.determinism import operations_named
+from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def main(path: str) -> NoReturn:
+    """Run one rank that takes parity's steps instead of training. Ends the process."""
+    worker.main(path, work=work)
+
+
+@operations_named()
+def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Take the steps that the folder's task asks for. Raises ConfigurationError."""
+    made: list[Digests] = []
+    constructed = Constructed()
+
+    def look(model: nn.Module) -> None:
+        """Inspect the rank's own model as built, before a strategy gives all ranks the same weights."""
+        constructed.complete(model)
+        made.append(digests(model))
+
+    trainer = build(run, parallel, folder, heartbeat, convert=constructed.convert, on_model=look, is_silent=True)
+    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    task = read_task(folder)
+    with closing(trainer):
+        side = Baseline(session, constructed) if task.baseline is None else ComparedSide(session, task)
+        take_steps(session, task, side, made[0], seed=run.seed)
+
+
+def take_steps(session: Session, task: ParityTask, side: Baseline | ComparedSide, made: Digests, *, seed: int) -> None:
+    """Take the task's steps, and write result.json with what was found under ``parity``.
+
+    ``made``: digests of the model's initial weights on this rank.
+    """
+    trainer, parallel = session.trainer, session.parallel
+    side.start(made)
+    seed_everything(seed + 1 + parallel.data_rank)
+    session.update.prime(trainer.train.example)
+    steps = min(task.steps, trainer.settings.last_step)
+    for step, batches in enumerate(islice(_updates(trainer), steps)):
+        side.before(step)
+        seed_everything(seed + 1 + parallel.data_rank)
+        follows = step == 0 and task.trace and not parallel.shares_model  # else a module has a part of its tensors
+        trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if follows else None
+        with trace.following() if trace else nullcontext():
+            taken = take(session, batches, [*made["parameter"]])
+        if trace is not None:
+            side.traced(trace, _samples(trainer))
+        side.after(step, taken)
+        trainer.heartbeat.beat()
+        if trainer.stop.signal is not None:
+            break
+    session.conclude(parity={"steps": trainer.progress.step, "ranks": parallel.world_size, **side.findings()})
+
+
+def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken:
+    """Take one update, and return what it computed. Waits for the device.
+
+    ``parameters``: names of the complete model's; if ranks share a model, only the first one has them.
+    """
+    trainer, update = session.trainer, session.update
+    model = session.parallel.unwrap(update.model)
+    gradients: dict[str, Tensor | None] = {}
+
+    def look() -> None:
+        owned = dict(zip(update.names, update.precision.parameters(update.optimizer), strict=True))
+        whole = session.parallel.gather_tensors({n: p.grad for n, p in owned.items() if p.grad is not None})
+        known = whole if session.parallel.shares_model else owned
+        gradients.update((name, _copy(whole[name]) if name in whole else None) for name in known)
+
+    update.enter_training()
+    made = update(batches, number=trainer.progress.step, wants_norm=False, on_gradients=look)
+    trainer.count(batches, made)
+    trainer.windows.close()
+    windows, flags = trainer.windows.collect(trainer.stop.flags())
+    trainer.stop.apply(flags)
+    (sums,) = (window.sums for window in windows)
+    trainer.progress.samples += int(sums.count)
+    weights = session.state.weights()
+    return Taken(
+        loss=sums.whole_loss / sums.counted if sums.counted else float("nan"),
+        gradients=gradients,
+        weights={name: _copy(weights[name]) for name in parameters if name in weights},
+        buffers={name: _copy(buffer) for name, buffer in model.named_buffers()},
+    )
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _updates(trainer: Trainer) -> Iterator[list[Batch]]:
+    """The micro-batches of each update of the run, epoch after epoch."""
+    for epoch in range(trainer.settings.epochs):
+        yield from trainer.updates(trainer.train.epoch(epoch))
+
+
+def _samples(trainer: Trainer) -> list[list[int]]:
+    """The samples in the first update's micro-batches; none for one that only keeps this rank in step."""
+    requests = islice(trainer.train.sampler.epoch(0), trainer.settings.grad_accumulation)
+    return [request.indices.tolist() if request.count else [] for request in requests]
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1])

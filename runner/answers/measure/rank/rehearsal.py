@@ -1,0 +1,204 @@
+"""A rank's update, run with torch's fake tensors in its fake process group.
+
+The strategy, the precision, the optimizer and the update are those of a real run; their memory and communication are
+counted.
+"""
+
+import gc
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from manyheads.runner.answers.measure.findings import RankHolds
+from manyheads.runner.answers.measure.rank.counted import Allocated, CountedTraffic, SavedTensors
+from manyheads.runner.answers.measure.rank.fake_ddp import replicated
+from manyheads.runner.answers.measure.rank.fake_models import (
+    UnknownValues,
+    hollow_parameters,
+    make_fake,
+    plain_conversion,
+    silent,
+    where_it_stops,
+)
+from manyheads.runner.checkpoint.rank.dtypes import converted
+from manyheads.runner.data.rank.batches import Batch
+from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.assembly import assemble
+from manyheads.runner.loop.build import build_task_and_loaders, set_process
+from manyheads.runner.loop.update import Update
+from manyheads.runner.model.rank.build_model import bare_model
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors
+
+FAKE = "torch._subclasses.fake_tensor"  # it logs each error of a model, which is reported in a sentence anyway
+UPDATES = 2  # the first one creates what later ones use, such as the optimizer's state
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """The result of a rehearsal. ``unlike``: what ``Parallel.unlike`` returned; ``layout``: of all ranks, in words.
+
+    ``samples``: number of samples in a micro-batch.
+    """
+
+    holds: RankHolds
+    unlike: dict[int, bool]
+    layout: str
+    samples: int
+
+
+def rehearse(run: RunConfig, rank: int, *, follows: bool = True) -> Rehearsed:
+    """Count the memory and communication of a rank. Raises ConfigurationError as the run would.
+
+    ``run``: the run's config; ``follows``: run updates; otherwise only the memory held between updates is counted.
+    """
+    run = _without_files(run)
+    set_process(
+        threads=run.launcher.threads_per_rank,
+        detect_anomaly=run.trainer.detect_anomaly,
+        deterministic=run.trainer.deterministic,
+    )
+    seed_everything(run.seed)
+    parallel = _alone(run, rank)
+    try:
+        found = _rehearsed(run, parallel, follows=follows)
+    finally:
+        parallel.leave()
+        gc.collect()  # fake tensors refer to each other
+    if not found.holds.stops:
+        return found
+    held = rehearse(run, rank, follows=False)  # with a new model: an update has stopped halfway in the other
+    return replace(held, holds=replace(held.holds, stops=found.holds.stops))
+
+
+def _alone(run: RunConfig, rank: int) -> Parallel:
+    """The strategy of this rank, without any other ranks."""
+    option = run.parallel.stand_in()
+    if "timeout" in option.section:
+        option = type(option)({**option.section, "backend": "fake"})
+    place = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
+    parallel: Parallel = option.instantiate(**place)
+    parallel.join()
+    parallel.gather = lambda value: [value] * parallel.world_size  # type: ignore[method-assign]  # no other ranks
+    return parallel
+
+
+def _without_files(run: RunConfig) -> RunConfig:
+    """The config without weight files, and with settings that fake tensors support, of the same size."""
+    scales = run.precision.section.get("dtype") == "float16"  # by unknown values; bfloat16 has the same sizes
+    return run.changed(
+        precision={"dtype": "bfloat16"} if scales else {},
+        model={"pretrained": None},
+        trainer={"on_nan": "error", "on_spike": None, "verify_every": 0, "compile": "none", "compile_units": []},
+        data={"num_workers": 0},
+    )
+
+
+def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearsed:
+    data = build_data(run.data)
+    precision = run.precision.instantiate(parallel)
+    try:
+        with hollow_parameters():
+            model = bare_model(run.model, data, convert=partial(converted, dtype=precision.dtype))
+        _refuse_nothing(model)
+        task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
+        batch = loaders.train.example()
+        loaders.train.example = lambda: batch  # type: ignore[method-assign]  # no file is read from here on
+        mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()
+        with mode, allocated, allocated.resizes(), plain_conversion(), replicated(), silent(FAKE):
+            make_fake(model, mode)
+            task = task.to(parallel.device)
+            update, _ = assemble(run, parallel, precision, data, model, task=task, loaders=loaders)
+            batches = [_fake_batch(batch, mode) for _ in range(run.trainer.grad_accumulation)]
+            rehearsal = Rehearsal(update, batches, allocated, traffic)
+            with traffic, UnknownValues(model):
+                holds = rehearsal.run(parallel.rank, parallel.unwrap(update.model), follows=follows)
+            layout = parallel.summary.replace(" over fake", "")
+            return Rehearsed(holds, parallel.unlike(update.optimizer), layout, batch.count)
+    finally:
+        precision.close()
+
+
+def _refuse_nothing(model: nn.Module) -> None:
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigurationError(f"{type(model).__name__} has no trainable parameters, so there is no update.")
+
+
+def _fake_batch(batch: Batch, mode: FakeTensorMode) -> Batch:
+    content = map_tensors(mode.from_tensor, batch.content)
+    return replace(batch, content=content, inputs=map_tensors(mode.from_tensor, batch.inputs))
+
+
+class Rehearsal:
+    """Runs updates and counts their memory and communication."""
+
+    def __init__(self, update: Update, batches: list[Batch], allocated: Allocated, traffic: CountedTraffic):
+        self.update, self.batches, self.allocated, self.traffic = update, batches, allocated, traffic
+        self.saved = SavedTensors()
+        self.gradients = 0
+        self.then = 0
+
+    def run(self, rank: int, model: nn.Module, *, follows: bool) -> RankHolds:
+        """Count what is held and sent in an update after the first."""
+        stops = ""
+        try:
+            for number in range(UPDATES if follows else 0):
+                self._update(number, model)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            if not (stops := where_it_stops(error, model)):
+                raise
+        if not follows:
+            self._step_alone()
+        parallel, precision, optimizer = self.update.parallel, self.update.precision, self.update.optimizer
+        own = parallel.model_tensors(model)
+        known = {tensor.untyped_storage()._cdata for tensor in own}
+        masters = [p for p in precision.parameters(optimizer) if p.untyped_storage()._cdata not in known]
+        holds = RankHolds(
+            rank,
+            parameters=held_bytes(own),
+            gradients=self.gradients,
+            optimizer=held_bytes(parallel.optimizer_tensors(optimizer)),
+            masters=held_bytes(masters),
+            buffers=held_bytes(model.buffers()),
+            stops=stops,
+        )
+        if stops or not follows:
+            return holds
+        return replace(
+            holds,
+            activations=self.saved.most,
+            activations_then=self.then,
+            most=self.allocated.most,
+            traffic=dict(self.traffic.found),
+        )
+
+    def _update(self, number: int, model: nn.Module) -> None:
+        self.saved, self.traffic.found = SavedTensors(), {}
+        self.allocated.most, self.allocated.at_most = 0, self._note
+        model.train()
+        with self.saved.counting(model):
+            self.update(self.batches, number=number, wants_norm=False, on_gradients=self._measure)
+
+    def _note(self) -> None:
+        self.then = self.saved.now
+
+    def _measure(self) -> None:
+        model = self.update.parallel.unwrap(self.update.model)
+        self.gradients = held_bytes(self.update.parallel.gradient_tensors(model, self.update.optimizer))
+
+    def _step_alone(self) -> None:
+        """Run the optimizer's step with gradients that were not computed."""
+        update = self.update
+        for parameter in update.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        self._measure()
+        with update.parallel.stepping(update.optimizer):
+            update.precision.step(update.optimizer)

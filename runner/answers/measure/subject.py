@@ -1,0 +1,74 @@
+"""The run that is measured: composed or recorded, without what would disturb, and its ranks' measurements."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.config.checks import check_fresh_start
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.composing import run_config
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.machine.process import handled_by, interrupt
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.source_file import source_file
+from manyheads.runner.provenance.past_config import PastConfig
+from manyheads.runner.run.data_files import log_file
+from manyheads.runner.run.files import fresh_folder
+from manyheads.runner.run.json_types import ResultJson
+from manyheads.runner.run.progress import working
+from manyheads.runner.run.run_folder import RunFolder
+
+EXPLANATIONS = Path("outputs") / "explanations"
+RANK = "manyheads.runner.answers.measure.rank.floors"
+
+
+class Subject(NamedTuple):
+    """The run to measure. ``overrides``: from which it was composed; None for a recorded run.
+
+    ``folder``: of a recorded run, if nothing of it is changed.
+    """
+
+    run: RunConfig
+    overrides: list[str] | None
+    folder: Path | None = None
+
+
+def subject_of(words: Sequence[str], *, config_dir: str | None = None) -> Subject:
+    """The run that ``words`` describe, as for train, or as a folder and changes. Raises ConfigurationError."""
+    is_recorded = bool(words) and "=" not in words[0] and source_file(words[0]) is None
+    subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
+    check_fresh_start(subject.run, what="a measurement")
+    return subject
+
+
+def measure(run: RunConfig, *, rank: str = RANK) -> tuple[Path, ResultJson]:
+    """Have a run's ranks measure updates, and each of their parts alone; return the folder and its result.json.
+
+    ``rank``: the module that each rank runs. Raises ConfigurationError, RunFailed.
+    """
+    folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
+    folder.write_config(measured(run).written)
+    kept = f"{folder} holds nothing but its logs"
+    with handled_by(interrupt), log_file(folder.log), working("updates, and their parts alone", kept=kept):
+        launch(prepare(folder, apart=True), main=rank)
+    return folder.path, folder.read_result() or {}
+
+
+def _composed(overrides: Sequence[str], config_dir: str | None) -> Subject:
+    line, origin = resolve_origin(CommandLine.of(list(overrides), config_dir))
+    return Subject(run_config(list(line.overrides), line, origin), [*overrides])
+
+
+def _recorded(path: str, overrides: Sequence[str]) -> Subject:
+    composed, folders, trust = PastConfig.authorized(path, overrides).composed("checkpoint.resume=null")
+    return Subject(checked(composed, trust=trust, folders=folders), None, None if overrides else Path(path))
+
+
+def measured(run: RunConfig) -> RunConfig:
+    """The run without evaluations, checkpoints and other work between epochs, and without trackers."""
+    trainer = {"evaluate_every": 0, "test": False, "patience": None, "max_time": None, "swa_start": None}
+    changed = run.changed(trainer=trainer, checkpoint={"every": "0", "monitor": "auto"})
+    return RunConfig.of({**changed.written, "logger": {}})

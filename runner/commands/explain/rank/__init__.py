@@ -1,1 +1,0 @@
-"""What ranks measure for an explanation."""

@@ -1,1 +1,0 @@
-"""The part of estimate that runs in a rank, and imports torch."""

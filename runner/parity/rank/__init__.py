@@ -1,1 +1,0 @@
-"""The part of parity that runs in a rank, and imports torch."""
