@@ -37,7 +37,11 @@ def below(root: Path, pattern: str) -> Files:
         return {root.name: root}
     if not root.is_dir():
         raise ConfigurationError.at("data.root", root, ": there is no such file or folder. Set it to your text.")
-    found = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
+    try:
+        found = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
+    except (ValueError, NotImplementedError) as error:  # the latter for an absolute path
+        message = f": {error}. Set it to a pattern of names below data.root, such as **/*.md."
+        raise ConfigurationError.at("data.pattern", pattern, message) from None
     if not found:
         raise ConfigurationError.at(
             "data.root",

@@ -10,6 +10,7 @@ from typing import Any
 from manyheads.runner.config.lookup import NAMED, SECTIONS, entry_option, option_of, own_sections
 from manyheads.runner.config.run_rules import rules_of
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.locate import OPTION, TARGET, Section
@@ -133,11 +134,17 @@ def _names_nothing(value: Any, *, is_argument: bool) -> bool:
 
 
 def _is_inside(value: Any, place: Path | None) -> bool:
-    """Whether a path leads into the received folder, which is not one that holds the user's home."""
+    """Whether a path leads into the received folder, where nobody else could put a link after this check.
+
+    Not into one that holds the user's home.
+    """
     if place is None or not isinstance(value, str) or is_address(value):
         return False
     folder = Path(os.path.realpath(place))
-    return not Path.home().is_relative_to(folder) and Path(os.path.realpath(_absolute(value))).is_relative_to(folder)
+    path = Path(os.path.realpath(_absolute(value)))
+    if Path.home().is_relative_to(folder) or not path.is_relative_to(folder):
+        return False
+    return is_mine(next(each for each in (path, *path.parents) if each.exists()))
 
 
 def _absolute(path: str) -> str:

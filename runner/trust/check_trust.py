@@ -69,7 +69,10 @@ def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
     code = {key: value for key, value in found if _names_code(key)}
     others = {key: value for key, value in found if key not in code}
     what = "it names code outside the allowed classes, which could run anything"
-    may = "it sets what only you may: a path outside its folder, an address, a host, a command, or unknown arguments"
+    may = (
+        "it sets what only you may: a path outside its folder, or where others may write, an address, a host, a "
+        "command, or unknown arguments"
+    )
     named = [
         f"{says}: {', '.join(f'{key}={shown(value)}' for key, value in values.items())}"
         for says, values in ((what, code), (may, others))

@@ -6,6 +6,7 @@ from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, options, read,
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.locate import OPTION, TARGET
+from manyheads.runner.parallel.model_parallel import MeshOption
 from manyheads.runner.trust.allowed_keys import own_kinds, refused_keys
 from manyheads.runner.trust.trust_store import Trust
 from tests.in_process import small
@@ -96,6 +97,9 @@ def test_a_path_inside_the_folder_that_was_received(tmp_path, monkeypatch):
         for path in (str(outside), f"{inside}/../mine", f"{inside}/link/x", "mine", "received/../mine", "~/x"):
             assert refused({section: {name: path}}, trust) == [key]
     assert refused({"launcher": {"hostfile": str(inside / "hosts")}}, trust) == ["launcher.hostfile"]  # names hosts
+    (inside / "data").mkdir()
+    (inside / "data").chmod(0o777)  # where others could put a link after the check
+    assert refused({"data": {"root": str(inside / "data")}}, trust) == ["data.root"]
     monkeypatch.setenv("HOME", str(inside / "me"))  # a folder that holds the home was not received
     assert refused({"data": {"root": str(inside / "x")}}, trust) == ["data.root"]
 
@@ -111,3 +115,19 @@ def test_the_kinds_that_matter():
     assert own_kinds("model")["options"] is Kind.ANYTHING
     assert own_kinds("data")["root"] is own_kinds("checkpoint")["load"] is Kind.PATH
     assert {"hosts", "template", "nodes", "address"} <= {k for k, v in own_kinds("launcher").items() if v is Kind.PLACE}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("plan", {"a.*": ["x"]}),
+        ("plan", {"a.*": {"_target_": "os.system"}}),
+        ("plan", "/home/me/plan.py"),
+        ("plan", ["x"]),
+    ],
+)
+def test_a_plan_has_patterns_of_layers_and_ways_to_split_them(key, value):
+    rule = MeshOption.all_rules()[key]
+    assert not rule.accepts(value)
+    assert rule.accepts("auto")
+    assert rule.accepts({"blocks.*.mlp": "colwise"})

@@ -44,6 +44,12 @@ class TestOfARun:
         assert "a: names only this project's own code" in shown
         assert "a, as composed: model._target_=os.system" in shown
 
+    @pytest.mark.parametrize("group", ["model", "parallel", "data"])
+    def test_a_class_that_declares_an_option_is_shown_and_not_imported(self, trust_here, here, config, group):
+        given(here / "a", config | {group: config[group] | {"_option_": "my_package.Net"}})
+        assert f"{group}._option_=my_package.Net" in trust_here("a").out
+        assert not (here / "imported").exists()
+
     def test_a_class_that_is_named_by_reference_is_shown(self, trust_here, here, config):
         given(here / "a", config | {"notes": "os.system", "model": EVIL | {"_target_": "${notes}"}})
         assert "model._target_=os.system" in trust_here("a").out

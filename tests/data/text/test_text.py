@@ -108,6 +108,7 @@ def test_a_tokenizer_of_ones_own(texts):
     ("overrides", "message"),
     [
         (["data.pattern=*.md"], r"no file there matches data.pattern=\*.md"),
+        (["data.pattern=/etc/*"], r"data.pattern=/etc/\*: Non-relative patterns"),
         (["data.val_fraction=0.6", "data.test_fraction=0.4"], "leave nothing to train on"),
         (["data.block_size=5000"], "the train split has .* tokens"),
         ([f"+data.tokenizer._target_={__name__}.Strange"], "its vocab_size is 3"),
