@@ -11,8 +11,8 @@ import torch
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.config.freeze import checked, completed
 from manyheads.runner.loop import build
+from manyheads.runner.loop.guards.guard import Restart
 from manyheads.runner.loop.session import Session
-from manyheads.runner.loop.spikes import RollBack, Spike
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -106,17 +106,17 @@ def opened(path: Path, config: dict[str, Any]) -> Iterator[Trainer]:
 
 def train(path: Path, config: dict[str, Any], *, place: RankInfo = ALONE) -> Session:
     """A whole run, the rest of the one that ``path`` holds, or of the one that ``checkpoint.resume`` names."""
-    skipped: dict[int, Spike] = {}
+    memory: dict[str, Any] = {}
     parallel = None
     while True:  # as in session.work, but for the session that is returned
         state = Checkpoints(RunFolder(path), every=0, keep=0).last(otherwise=config["checkpoint"]["resume"])
         run = attempt(path, config, state=state, place=place, parallel=parallel)
         try:
             with closing(run.trainer):
-                run.train(seed=config["seed"], state=state, skipped=skipped)
+                run.train(seed=config["seed"], state=state, memory=memory)
             return run
-        except RollBack as back:
-            skipped, parallel = back.skipped, run.parallel
+        except Restart as restart:
+            memory, parallel = restart.memory, run.parallel
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:

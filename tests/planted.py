@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.commands.scale.cpu_quota import group
-from manyheads.runner.loop.corruption import bits
+from manyheads.runner.loop.guards.corruption import bits
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.small_cnn import SmallCNN
 from tests.zoo import Noise

@@ -1,11 +1,10 @@
 """Turns a complete model on the CPU into an update: converted, placed, wrapped and compiled, with its optimizer."""
 
 import math
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.data.data_option import Data
@@ -13,14 +12,13 @@ from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.sampler import EvaluationSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import compile_in_place, compile_units
+from manyheads.runner.loop.guards.build_guards import build_guards
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.sharpness import Sharpness
-from manyheads.runner.loop.spikes import Spikes
 from manyheads.runner.loop.train_settings import TrainSettings
-from manyheads.runner.loop.update import Update
+from manyheads.runner.loop.update import Clipping, Update, Wrapped
 from manyheads.runner.metrics.metric import build_metrics
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
-from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests, frozen_norms
+from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests
 from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.option.run_config import RunConfig
@@ -30,19 +28,6 @@ from manyheads.runner.parallel.rank.units import listed_units, recompute
 from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.scheduler.rank.build_schedule import build_schedule
 from manyheads.runner.task.rank.task import Task
-
-
-class Wrapped(NamedTuple):
-    """A model and its optimizer as the strategy and the precision need them.
-
-    ``names``: of the parameters that the optimizer has on this rank, in its order; ``phases``: what is frozen in which
-    epoch, if anything is.
-    """
-
-    model: nn.Module
-    optimizer: Optimizer
-    names: list[str]
-    phases: Phases | None
 
 
 def assemble(
@@ -58,27 +43,23 @@ def assemble(
     """Build the update of a model that is complete and on the CPU, and the loop's settings."""
     trainer = run.trainer
     parallel.example = loaders.train.example
-    wrapped = wrap(run, parallel, precision, model, epochs=trainer.epochs_in(loaders.train.updates))
-    own = parallel.unwrap(wrapped.model)
+    wrapped, phases = wrap(run, parallel, precision, model, epochs=trainer.epochs_in(loaders.train.updates))
     added = build_metrics(run.metrics, task, run.model.num_classes or data.num_classes)
     settings = TrainSettings.of(trainer, loaders.train.updates)
     updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
     update = Update(
-        model=wrapped.model,
-        scores=Scores(task, added, monitor=run.checkpoint.monitor, evaluations=evaluations(trainer, own, loaders)),
-        optimizer=wrapped.optimizer,
-        names=wrapped.names,
+        wrapped,
+        scores=Scores(
+            task,
+            added,
+            monitor=run.checkpoint.monitor,
+            evaluations=evaluations(trainer, parallel.unwrap(wrapped.model), loaders),
+        ),
         schedule=build_schedule(run.scheduler, wrapped.optimizer, **updates),
         parallel=parallel,
         precision=precision,
-        clip_norm=trainer.clip_norm,
-        clip_value=trainer.clip_value,
-        on_nan=trainer.on_nan,
-        sharpness=None if trainer.sam_rho is None else Sharpness(trainer.sam_rho, trainer.sam_every),
-        phases=wrapped.phases,
-        spikes=Spikes.of(trainer, parallel),
-        tta=trainer.tta,
-        frozen_modules=frozen_norms(own) if run.parameters.freeze_batchnorm else (),
+        clipping=Clipping(trainer.clip_norm, trainer.clip_value),
+        guards=build_guards(run, wrapped, parallel, phases),
     )
     return update, settings
 
@@ -95,10 +76,12 @@ def evaluations(trainer: TrainerSection, model: nn.Module, loaders: Loaders) -> 
     return {split: "; ".join(filter(None, words)) for split, words in ways.items() if any(words)}
 
 
-def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module, *, epochs: int) -> Wrapped:
+def wrap(
+    run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module, *, epochs: int
+) -> tuple[Wrapped, Phases | None]:
     """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend.
 
-    ``epochs``: in which the run ends.
+    ``epochs``: in which the run ends. Also returns what is frozen in which epoch, if anything is.
     """
     trainer, section = run.trainer, run.parameters
     refuse_gradients(run, parallel, precision, model)
@@ -123,7 +106,8 @@ def wrap(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Mod
         compile_in_place(own, trainer.compile, parallel.device)
     updated = dict(zip(names, precision.parameters(optimizer), strict=True))
     keeps = section.freeze_batchnorm
-    return Wrapped(model, optimizer, names, build_phases(own, optimizer, updated, rests, keeps_statistics=keeps))
+    phases = build_phases(own, optimizer, updated, rests, keeps_statistics=keeps)
+    return Wrapped(model, optimizer, names), phases
 
 
 def refuse_gradients(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module) -> None:

@@ -161,7 +161,8 @@ class SWA(Average):
         update, parallel = self._update, self._update.parallel
         model = parallel.evaluated(update.model).eval()  # no dropout, so that no random numbers are drawn
         norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]
-        norms = [norm for norm in norms if not any(norm is still for still in update.frozen_modules)]
+        frozen = {module for guard in update.guards for module in guard.frozen}
+        norms = [norm for norm in norms if norm not in frozen]
         if not norms:
             return
         momenta = [norm.momentum for norm in norms]

@@ -24,13 +24,13 @@ from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.average import build_average
 from manyheads.runner.loop.determinism import set_deterministic
+from manyheads.runner.loop.guards.build_guards import guards_of_record
 from manyheads.runner.loop.header import header
 from manyheads.runner.loop.monitor import readers_of
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import Utilization, utilization
-from manyheads.runner.loop.verification import Verification
 from manyheads.runner.model.rank.build_model import build_model, initialize_from_data, materialize
 from manyheads.runner.optimizer.rank.build_optimizer import refuse_closure
 from manyheads.runner.optimizer.rank.freezing import freeze
@@ -120,9 +120,7 @@ def build(
         reporter = build_reporter(
             run, parallel, update.scores, folder, state, **size, utilization=known, is_silent=is_silent
         )
-        if trainer.verify_every and not trainer.evaluate_only:
-            every, retries, say = trainer.verify_every, trainer.on_corruption == "retry", reporter.display.say
-            update.verification = Verification(update, every=every, retries=retries, folder=folder, say=say)
+        update.guards += guards_of_record(run, update, folder, reporter.display.say)
     except BaseException:
         precision.close()
         raise

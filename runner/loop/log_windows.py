@@ -55,7 +55,7 @@ class LogWindows:
         if self._parallel.counts_samples:
             for passed in made.passes:
                 self.taken.add(passed)
-                if passed.samples and not made.is_skipped:
+                if passed.samples and made.rejection is None:
                     self.meter.add(passed)
 
     def close(self, row: LogRow | None = None) -> None:

@@ -11,12 +11,12 @@ import torch
 from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.logger.terminal import Display
 from manyheads.runner.loop.breakdown import parts
+from manyheads.runner.loop.guards.spikes import Spike
 from manyheads.runner.loop.log_windows import LogRow
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.sample_record import SampleRecord
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.spikes import Spike
 from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
@@ -130,8 +130,10 @@ class Reporter:
             progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
         return row, is_best
 
-    def spike(self, progress: Progress, spike: Spike, passes: Sequence[ForwardResult]) -> None:
-        """Write a row of spikes.csv for the last update, which was skipped for this spike; all ranks call it."""
+    def rejected(self, progress: Progress, spike: object, passes: Sequence[ForwardResult]) -> None:
+        """Write a row of spikes.csv if the last update was skipped for a spike; all ranks call it."""
+        if not isinstance(spike, Spike):
+            return
         self.taken.spike(progress.epoch, progress.step, spike, passes)
         is_itself = spike.step == progress.step
         self.display.say(f"skipped: {spike}" if is_itself else f"skipped: update {progress.step}, which led to a spike")

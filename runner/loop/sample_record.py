@@ -6,8 +6,8 @@ from typing import Any
 from manyheads.runner.data.keys import Multiset, added
 from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.data.rank.taken import Seen
+from manyheads.runner.loop.guards.spikes import Spike
 from manyheads.runner.loop.log_windows import LogWindow
-from manyheads.runner.loop.spikes import Spike
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.tables.writer import NullWriter

@@ -14,10 +14,10 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
+from manyheads.runner.loop.guards.guard import GradientObserver, Restart
 from manyheads.runner.loop.non_finite import data_named
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.results import result_of, summary, tested
-from manyheads.runner.loop.spikes import RollBack, Spike
 from manyheads.runner.loop.state import Rejoining, TrainingState, adapt_progress
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
@@ -29,7 +29,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.state_dict import StateDict
 from manyheads.runner.serve.description import write
 
-NOTHING: Mapping[int, Spike] = MappingProxyType({})
+NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 NOTABLE = 0.05  # seconds of waiting for a checkpoint that are reported
 
 
@@ -42,16 +42,16 @@ class Session:
         self.rejoining = Rejoining(self.state)
         self._is_described = False
         self._gradients = 0  # bytes
+        self._first_gradients = GradientObserver(self._measure_gradients)
 
-    def train(self, *, seed: int, state: StateDict | None, skipped: Mapping[int, Spike] = NOTHING) -> None:
+    def train(self, *, seed: int, state: StateDict | None, memory: Mapping[str, Any] = NO_MEMORY) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from.
 
-        ``skipped``: by update, the spike for which it is skipped. Raises RollBack if training must restart from the
-        last checkpoint.
+        ``memory``: of a session that demanded to return to that checkpoint. Raises Restart to demand it.
         """
         try:
             with self._reported():
-                self._train(seed=seed, state=state, skipped=skipped)
+                self._train(seed=seed, state=state, memory=memory)
         finally:
             self.checkpoints.give_up()  # of a save that a failure has interrupted
             self.trainer.reporter.close()
@@ -73,15 +73,15 @@ class Session:
         try:
             with memory, diagnosed(self.update, (data.image_size, trainer.resize_from)), data_named(self.trainer):
                 yield
-        except RollBack as back:
+        except Restart as restart:
             self.wait_for_save()  # of the checkpoint to return to
-            self.trainer.reporter.display.say(str(back))
+            self.trainer.reporter.display.say(str(restart))
             raise
         except BaseException as error:
             self.trainer.heartbeat.fail(error)
             raise
 
-    def _train(self, *, seed: int, state: StateDict | None, skipped: Mapping[int, Spike]) -> None:
+    def _train(self, *, seed: int, state: StateDict | None, memory: Mapping[str, Any]) -> None:
         trainer = self.trainer
         # What the model draws, as for dropout, differs between ranks that have different samples.
         seed_everything(seed + 1 + self.parallel.data_rank)
@@ -95,15 +95,16 @@ class Session:
         has_caught_up = self.rejoining.catch_up(self.checkpoints, seed=seed)
         if has_caught_up and trainer.done:
             self.save(best=False)
-        if self.update.spikes is not None:
-            self.update.spikes.skipped |= skipped
+        for guard in self.update.guards:
+            if guard.key is not None and guard.key in memory:
+                guard.restarted(memory[guard.key])
         if state is not None or has_caught_up:
             trainer.reporter.display.say(f"resuming from step {trainer.progress.step}")
         settings, samples = trainer.settings, trainer.evaluation.loader.samples
         evaluates = bool(settings.evaluate_every or settings.evaluate_steps)
         trainer.monitor.begin(trainer.progress, samples=samples, evaluates=evaluates)
         self.start()
-        trainer.on_first_gradients = self._measure_gradients
+        self.update.guards.insert(0, self._first_gradients)
         trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
         self.wait_for_save()
         if self.parallel.finish(self.rejoining):
@@ -136,8 +137,8 @@ class Session:
         if not self.checkpoints.enabled or (at_epoch and not best and not trainer.done and trainer.stop.signal is None):
             return
         started = time.perf_counter()
-        if self.update.verification is not None:
-            self.update.verification.rest.check()
+        for guard in self.update.guards:
+            guard.before_save()
         self.wait_for_save()
         if self.parallel.records and not self._is_described:  # before the first weights that somebody could use
             write(self.folder, trainer.describe())
@@ -185,7 +186,7 @@ class Session:
             callback.on_end(result)
 
     def _measure_gradients(self) -> None:
-        self.trainer.on_first_gradients = None
+        self.update.guards.remove(self._first_gradients)
         model = self.parallel.unwrap(self.update.model)
         self._gradients = held_bytes(self.parallel.gradient_tensors(model, self.update.optimizer))
 
@@ -201,7 +202,7 @@ class Session:
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Do a rank's work: train, or only evaluate, as the config says. Raises ConfigurationError."""
-    evaluate_only, skipped = run.trainer.evaluate_only, dict[int, Spike]()
+    evaluate_only, memory = run.trainer.evaluate_only, NO_MEMORY
     while True:
         checkpoints = Checkpoints.of(folder, run.checkpoint)
         state = None if evaluate_only else checkpoints.last(otherwise=run.checkpoint.resume, ranks=parallel)
@@ -212,8 +213,8 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
             with closing(trainer):
                 if evaluate_only:
                     return session.evaluate()
-                return session.train(seed=run.seed, state=state, skipped=skipped)
-        except RollBack as back:
-            skipped = back.skipped
+                return session.train(seed=run.seed, state=state, memory=memory)
+        except Restart as restart:
+            memory = restart.memory
         del trainer, session, checkpoints, state
         gc.collect()  # the model and all that refers to it, before another one is built

@@ -33,8 +33,9 @@ class TrainingState:
         self.update.schedule.load_state_dict(state["scheduler"])
         if (average := trainer.average) is not None:
             average.load_state_dict(real(state["average"])) if "average" in state else average.begin()
-        if (spikes := self.update.spikes) is not None and "spikes" in state:
-            spikes.load_state_dict(state["spikes"])
+        for guard in self.update.guards:
+            if guard.key in state:
+                guard.load_state_dict(state[guard.key])
         if len(state["rng"]) == self.parallel.world_size:
             set_state(real(state["rng"][self.parallel.rank]))
             if own := state.get("parallel"):
@@ -89,9 +90,9 @@ class TrainingState:
 
     def reached(self) -> StateDict:
         """The progress of training; the positions of the tables are known to the rank that writes them."""
-        trainer, progress, spikes = self.trainer, self.trainer.progress, self.update.spikes
+        trainer, progress = self.trainer, self.trainer.progress
         return {
-            **({} if spikes is None else {"spikes": spikes.state_dict()}),
+            **{guard.key: guard.state_dict() for guard in self.update.guards if guard.key is not None},
             "epoch_updates": trainer.train.updates,
             "scheduler": {"step": progress.step, **self.update.schedule.state_dict()},
             "progress": progress.state_dict(),

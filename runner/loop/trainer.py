@@ -58,7 +58,6 @@ class Trainer:
         self.update, self.train, self.settings = update, train, settings
         self.describe = describe
         self.reporter, self.heartbeat, self.callbacks = reporter, heartbeat, callbacks
-        self.on_first_gradients: Callable[[], None] | None = None  # called in each update until it is None
         self.average = average
         self.progress = Progress()
         self.stop = Stop(heartbeat)
@@ -150,11 +149,9 @@ class Trainer:
         is_sampled = breakdown.is_due(self.windows.clock.now)
         if is_sampled:
             breakdown.start()
-        made = self.update(
-            batches, number=self.progress.step, wants_norm=wants_norm, on_gradients=self.on_first_gradients
-        )
+        made = self.update(batches, number=self.progress.step, wants_norm=wants_norm)
         self.count(batches, made)
-        if self.average is not None and not made.is_skipped:
+        if self.average is not None and made.rejection is None:
             self.average.updated(self.progress.step)
         if is_sampled:
             breakdown.end()
@@ -236,11 +233,11 @@ class Trainer:
                 self.windows.meter.note_corrupt(len(batch.corrupt))
                 self.reporter.note_corrupt(batch.corrupt)
                 self.reporter.taken.skip(self.progress.epoch, batch.corrupt)
-        self.progress.skipped += made.is_skipped
+        self.progress.skipped += made.rejection is not None
         self.progress.step += 1
         self.progress.epoch_step += 1
-        if made.spike is not None:  # on all ranks
-            self.reporter.spike(self.progress, made.spike, made.passes)
+        if made.rejection is not None:  # on all ranks
+            self.reporter.rejected(self.progress, made.rejection, made.passes)
 
     def collect(self, *, whole: bool) -> None:
         """Exchange the closed windows, report them, and find out whether a rank was asked to stop.

@@ -30,7 +30,7 @@ from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
-from manyheads.runner.loop.update import Update
+from manyheads.runner.loop.update import Update, Wrapped
 from manyheads.runner.machine import hardware
 from manyheads.runner.metrics.metric import build_metrics
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -143,15 +143,11 @@ def ours(
     board.start(LoggedRun(run.path, {}, 0, scores.names("train")))
     recorder = CSVWriter(run, **columns, position={}, loggers=[board]) if parallel.rank == 0 else NullWriter()
     update = Update(
-        model=parallel.wrap_model(net),
+        Wrapped(parallel.wrap_model(net), optimizer, [name for name, _ in net.named_parameters()]),
         scores=scores,
-        optimizer=optimizer,
-        names=[name for name, _ in net.named_parameters()],
         schedule=Constant(optimizer, updates_per_epoch=data.updates, total_updates=data.updates, warmup_epochs=0),
         parallel=parallel,
         precision=FP32(parallel),
-        clip_norm=float("inf"),
-        on_nan="error",
     )
     trainer = Trainer(
         update=update,

@@ -13,7 +13,7 @@ from manyheads.runner.commands.audit.audit_run import audit
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import TIMINGS, rows, small, train
-from tests.loop.test_spikes import GLARING, LOOKS, ORDER, UPDATES
+from tests.loop.guards.test_spikes import GLARING, LOOKS, ORDER, UPDATES
 from tests.parallel.together import train_together
 from tests.tail import tail
 

@@ -9,6 +9,7 @@ import torch
 
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
+from manyheads.runner.loop.guards.guard import observed_gradients
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small
@@ -95,7 +96,8 @@ def look(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: An
             gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})
 
         for number, batches in enumerate(trainer.updates(trainer.train.epoch(0))):
-            made = update(batches, number=number, wants_norm=False, on_gradients=keep)
+            with observed_gradients(update.guards, keep):
+                made = update(batches, number=number, wants_norm=False)
             sums = torch.zeros(2, dtype=torch.float64)
             for each in made.passes:
                 sums += torch.tensor([float(each.loss) * each.scale, each.counted], dtype=torch.float64)

@@ -53,7 +53,7 @@ ALLOWED = {
         "runner/checkpoint/rank/bombs.py": 2,
         "runner/checkpoint/rank/checkpoints.py": 2,
         "runner/checkpoint/rank/convert_checkpoint.py": 1,
-        "runner/loop/verification.py": 1,
+        "runner/loop/guards/verification.py": 1,
         "runner/run/storage/storage.py: descriptors": 2,
     },
     "names and sizes of data; what is read of it then, is read through links.py": {

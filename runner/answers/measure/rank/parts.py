@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 from manyheads.runner.answers.measure.limits import BATCH, EXCHANGE, LOADER, OPTIMIZER, PASSES, UPDATE
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.clock import Stopwatch
+from manyheads.runner.loop.guards.guard import observed_gradients
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -122,8 +123,8 @@ class UpdateParts:
         def look() -> None:
             sizes.append(held_bytes(self.parallel.gradient_tensors(own, self.update.optimizer)))
 
-        with RecordedCollectives() as exchanges:
-            self.update(self.kept, number=self.trainer.progress.step, wants_norm=False, on_gradients=look)
+        with RecordedCollectives() as exchanges, observed_gradients(self.update.guards, look):
+            self.update_with_kept()
         if not exchanges.is_complete:
             return None
         return exchanges.again if exchanges else summed(self.parallel, sizes[0])

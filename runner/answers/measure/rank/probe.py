@@ -18,6 +18,7 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
+from manyheads.runner.loop.guards.guard import observed_gradients
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
@@ -92,7 +93,8 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken
         gradients.update((name, _copy(whole[name]) if name in whole else None) for name in known)
 
     update.enter_training()
-    made = update(batches, number=trainer.progress.step, wants_norm=False, on_gradients=look)
+    with observed_gradients(update.guards, look):
+        made = update(batches, number=trainer.progress.step, wants_norm=False)
     trainer.count(batches, made)
     trainer.windows.close()
     windows, flags = trainer.windows.collect(trainer.stop.flags())

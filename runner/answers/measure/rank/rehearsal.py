@@ -30,6 +30,7 @@ from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.build import build_task_and_loaders, set_process
+from manyheads.runner.loop.guards.guard import observed_gradients
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.option.run_config import RunConfig
@@ -184,8 +185,8 @@ class Rehearsal:
         self.saved, self.traffic.found = SavedTensors(), {}
         self.allocated.most, self.allocated.at_most = 0, self._note
         model.train()
-        with self.saved.counting(model):
-            self.update(self.batches, number=number, wants_norm=False, on_gradients=self._measure)
+        with self.saved.counting(model), observed_gradients(self.update.guards, self._measure):
+            self.update(self.batches, number=number, wants_norm=False)
 
     def _note(self) -> None:
         self.then = self.saved.now

@@ -10,12 +10,14 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from manyheads.runner.loop.guards.guard import Guard, Restart
 from manyheads.runner.loop.non_finite import NotFinite
+from manyheads.runner.loop.update import Update
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
@@ -56,20 +58,14 @@ class Spike(NamedTuple):
         return f"in update {self.step} the {what} is {value:.4g}, above {limit:.4g}, the limit by the updates before"
 
 
-class RollBack(Exception):
-    """Training returns to its last checkpoint for a spike. ``skipped``: updates to skip then, each with its spike."""
-
-    def __init__(self, spike: Spike, skipped: dict[int, Spike]):
-        super().__init__(f"{spike}: returning to the last checkpoint")
-        self.skipped = skipped
-
-
-class Spikes:
+class Spikes(Guard):
     """Compares each update with the last ``window`` ones; ``threshold``: in standard deviations above their median.
 
     ``action``: "error", "skip" or "rollback"; ``span``: updates that are skipped after a return, up to the one with the
     spike. ``skipped``: by update, the spike for which it is skipped without being computed.
     """
+
+    rejects, key = True, "spikes"
 
     def __init__(self, parallel: Parallel, *, action: str, window: int, threshold: float, span: int = 1):
         self._parallel, self._action, self._threshold, self._span = parallel, action, threshold, span
@@ -79,23 +75,27 @@ class Spikes:
         self.skipped: dict[int, Spike] = {}
 
     @classmethod
-    def of(cls, trainer: TrainerSection, parallel: Parallel) -> "Spikes | None":
-        """The detection that the config asks for; None if it is off."""
-        if trainer.on_spike is None:
-            return None
+    def of(cls, trainer: TrainerSection, parallel: Parallel) -> Self:
+        """The detection that the config asks for, which has it on."""
         return cls(
             parallel,
-            action=trainer.on_spike,
+            action=str(trainer.on_spike),
             window=trainer.spike_window,
             threshold=trainer.spike_threshold,
             span=trainer.spike_span,
         )
 
+    def leave_out(self, step: int) -> Spike | None:
+        return self.skipped.pop(step, None)
+
+    def reject(self, update: Update, step: int, passes: list[ForwardResult], norm: Tensor) -> Spike | None:
+        return self.judge(step, passes, norm, is_scaled=update.precision.skips_overflow)
+
     def judge(self, step: int, passes: Sequence[ForwardResult], norm: Tensor, *, is_scaled: bool) -> Spike | None:
         """The spike for which update ``step`` is skipped, None for a usual one; all ranks call it, and find the same.
 
         Costs a sum of three numbers over all ranks. ``is_scaled``: whether the precision skips updates whose gradients
-        overflow. Raises FloatingPointError, and RollBack.
+        overflow. Raises FloatingPointError, and Restart.
         """
         loss, norm_value = self._common(passes, norm)
         if loss is None or (is_scaled and math.isfinite(loss) and not math.isfinite(norm_value)):
@@ -109,7 +109,7 @@ class Spikes:
         self._refuse(spike)
         if self._action == "rollback":
             self.skipped |= dict.fromkeys(range(step - self._span + 1, step + 1), spike)
-            raise RollBack(spike, self.skipped)
+            raise Restart(spike, {"spikes": self.skipped})
         return spike
 
     def _common(self, passes: Sequence[ForwardResult], norm: Tensor) -> tuple[float | None, float]:
@@ -159,6 +159,10 @@ class Spikes:
             own.extend(state[name])
         self._found = [*state["found"]]
         self.skipped = {step: Spike(*spike) for step, *spike in state["skipped"]}
+
+    def restarted(self, memory: dict[int, Spike]) -> None:
+        """Skip these updates, each for its spike."""
+        self.skipped |= memory
 
 
 def limit_of(values: Iterable[float], threshold: float) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, set_state
-from manyheads.runner.loop.corruption import (
+from manyheads.runner.loop.guards.corruption import (
     AtRest,
     Corrupted,
     Digests,
@@ -29,12 +29,11 @@ from manyheads.runner.loop.corruption import (
     device_in_words,
     digest,
 )
+from manyheads.runner.loop.guards.guard import Compute, Guard
+from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.files import make_folder, whole_file
 from manyheads.runner.run.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from manyheads.runner.loop.update import Update
 
 MARGIN = 10.0  # gradients may differ by this many times what passes with nondeterministic kernels differed by
 
@@ -50,24 +49,42 @@ class Pass(NamedTuple):
     own: dict[str, list[int]]
 
 
-class Verification:
+class Verification(Guard):
     """Checks every ``every``-th update. ``retries``: decide by another computation if two differ, and continue.
 
     ``say``: shows a message. The session's first update is computed three times, which tells whether kernels here are
     deterministic; if not, gradients may differ by MARGIN times as much as they did then.
     """
 
-    def __init__(self, update: "Update", *, every: int, retries: bool, folder: RunFolder, say: Callable[[str], None]):
+    def __init__(self, update: Update, *, every: int, retries: bool, folder: RunFolder, say: Callable[[str], None]):
         self._update, self._parallel, self._every, self._retries = update, update.parallel, every, retries
         self._folder, self._say, self._device = folder, say, device_in_words(update.parallel.device)
         self._tolerance: float | None = None  # of the norm of a difference, relative; None before it is known
-        self.rest = AtRest(update)
+        self._rest, self._is_due = AtRest(update), False
+
+    def compute(self, update: Update, step: int, batches: list[Batch], compute: Compute) -> list[ForwardResult]:
+        self._is_due = self.is_due(step)
+        return self._compared_passes(step, batches, compute) if self._is_due else compute(batches)
+
+    def unscaled(self) -> None:
+        self._rest.check()
+        self._rest.forget()
+
+    def stepped(self, step: int) -> None:
+        if self._is_due:
+            self._rest.note(step)
+
+    def before_save(self) -> None:
+        self._rest.check()
+
+    def weights_loaded(self) -> None:
+        self._rest.forget()
 
     def is_due(self, step: int) -> bool:
         """Whether to check update ``step``, counted from 1."""
         return self._tolerance is None or (step - 1) % self._every == 0
 
-    def compute(self, step: int, batches: list[Batch]) -> list[ForwardResult]:
+    def _compared_passes(self, step: int, batches: list[Batch], compute: Compute) -> list[ForwardResult]:
         """Compute an update's gradients more than once, and leave what a single computation leaves.
 
         Raises Corrupted if the results differ.
@@ -78,9 +95,9 @@ class Verification:
             self._update.precision.zero_grad(self._update.optimizer)
             self._update.restore_buffers(buffers)
             set_state(state)
-            return self._pass(batches)
+            return self._pass(batches, compute)
 
-        passes = [self._pass(batches), again()]
+        passes = [self._pass(batches, compute), again()]
         if self._tolerance is None:
             passes.append(again())
             self._tolerance = self._calibrated(passes)
@@ -101,9 +118,9 @@ class Verification:
             is_here=self._parallel.rank in wrong,
         )
 
-    def _pass(self, batches: list[Batch]) -> Pass:
+    def _pass(self, batches: list[Batch], compute: Compute) -> Pass:
         with self._own_digests() as own:
-            results = self._update.compute_gradients(batches)
+            results = compute(batches)
         own["loss"] = [digest(each.loss) for each in results]
         digests = {name: torch.stack(found).tolist() for name, found in own.items() if found}
         return Pass(results, {name: each.clone() for name, each in self._gradients().items()}, digests)

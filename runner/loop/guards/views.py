@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.guards.guard import Guard
 from manyheads.runner.task.rank.task import logits_of
 
 Weighted = Iterator[tuple[float, Tensor]]
@@ -46,3 +47,13 @@ def averaged(way: str, evaluate: Callable[[Any], Any], inputs: Any) -> Any:
     if found[0][1] is None:
         return None
     return sum(weight * logits_of(outputs) for weight, outputs in found)
+
+
+class Views(Guard):
+    """Averages an evaluation's outputs over several views of each image. ``way``: one of WAYS."""
+
+    def __init__(self, way: str):
+        self._way = way
+
+    def evaluate(self, forward: Callable[[Any], Any], inputs: Any) -> Any:
+        return averaged(self._way, forward, inputs)

@@ -10,8 +10,9 @@ from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.commands.audit.audit_run import audit
 from manyheads.runner.data.keys import permutation
 from manyheads.runner.errors import ConfigurationError, ExitCode
+from manyheads.runner.loop.guards.guard import Restart
+from manyheads.runner.loop.guards.spikes import MOST, Spikes, limit_of
 from manyheads.runner.loop.session import work
-from manyheads.runner.loop.spikes import MOST, RollBack, Spikes, limit_of
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.passes import ForwardResult
@@ -93,10 +94,10 @@ def test_a_loss_that_has_risen_for_good_ends_the_run():
 
 
 def test_a_rollback_names_the_updates_that_led_to_the_spike():
-    with pytest.raises(RollBack) as caught:
+    with pytest.raises(Restart) as caught:
         judged([*USUAL, 5.0], action="rollback", span=3)
-    assert list(caught.value.skipped) == [9, 10, 11]
-    assert {spike.step for spike in caught.value.skipped.values()} == {11}
+    assert list(caught.value.memory["spikes"]) == [9, 10, 11]
+    assert {spike.step for spike in caught.value.memory["spikes"].values()} == {11}
 
 
 @pytest.mark.parametrize(
@@ -187,15 +188,15 @@ def test_a_nan_is_a_spike_and_teaches_nothing(tmp_path):
 
 def killed(path, settings, step) -> None:
     """A run that dies after this update, in the session after a return to a checkpoint if there is one before."""
-    skipped: dict = {}
+    memory: dict = {}
     while True:
         state = Checkpoints(RunFolder(path), every=0, keep=0).last()
         run = attempt(path, settings, state=state)
         die_after(run, step)
         try:
-            run.train(seed=1, state=state, skipped=skipped)
-        except RollBack as back:
-            skipped = back.skipped
+            run.train(seed=1, state=state, memory=memory)
+        except Restart as restart:
+            memory = restart.memory
         except Killed:
             return
 

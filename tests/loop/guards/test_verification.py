@@ -5,7 +5,15 @@ import torch
 
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.errors import ConfigurationError, Kind
-from manyheads.runner.loop.corruption import Corrupted, Digests, Found, are_same, culprits, digest, other_replicas
+from manyheads.runner.loop.guards.corruption import (
+    Corrupted,
+    Digests,
+    Found,
+    are_same,
+    culprits,
+    digest,
+    other_replicas,
+)
 from manyheads.runner.loop.update import Update
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train, typed, weights

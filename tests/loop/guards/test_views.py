@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import pad
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.views import averaged
+from manyheads.runner.loop.guards.views import averaged
 from tests.in_process import attempt, opened, small
 
 

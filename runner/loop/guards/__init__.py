@@ -1,0 +1,1 @@
+"""What may look at an update, stop it, repeat it or leave it out; nothing else of the loop knows these features."""
