@@ -102,7 +102,7 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
         ([str(RUN), "--cfg", "job"], 0),
         tail([str(RUN), "--help"], 0),
         ([str(RUN), "parallel=ddp", "data.batch_size=3"], 2),
-        ([str(RUN), "parallel=dpp"], 2),
+        tail([str(RUN), "parallel=dpp"], 2),
         tail([str(RUN), "data=mnist", "data.download=false", "data.root=/nowhere"], 2),
         (["-m", "manyheads.runner", "doctor"], 0),
         (["-m", "manyheads.runner", "resume", "/nowhere"], 2),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.__main__ import main
 from manyheads.runner.commands.record import check
 from manyheads.runner.commands.record.evidence import gather
 from manyheads.runner.errors import ConfigurationError, ExitCode
@@ -118,13 +119,13 @@ def test_a_forged_one_is_found_out(made, tmp_path, change, said):
     assert any(each.startswith(said) for each in checked.wrong), checked.wrong
 
 
-def test_a_forged_one_is_shown(made, tmp_path):
+def test_a_forged_one_is_shown(made, tmp_path, capsys):
     record = json.loads((made[1] / "record.json").read_text())
     record["contenders"][0]["value"].update(mean=99.0)
     (tmp_path / "record.json").write_text(json.dumps(record))
-    done = execute(*COMMAND, "--check", "record.json", cwd=tmp_path)
-    assert done.code == 3
-    assert "does not follow from the runs: contenders.0.value.mean: the file claims 99.0" in done.out
+    assert main(["record", "--check", str(tmp_path / "record.json")]) == 3
+    said = "does not follow from the runs: contenders.0.value.mean: the file claims 99.0"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -138,12 +139,13 @@ def test_a_forged_one_is_shown(made, tmp_path):
         '{"format": 2, "target": {}, "contenders": [5]}',
     ],
 )
-def test_what_is_no_record_is_refused(tmp_path, content):
-    (tmp_path / "record.json").write_text(content)
-    done = execute(*COMMAND, "--check", "record.json", cwd=tmp_path)
-    assert done.code == 2
-    assert done.err.startswith("error: record.json: ")
-    assert "Error: " not in done.err
+def test_what_is_no_record_is_refused(tmp_path, monkeypatch, capsys, content):
+    monkeypatch.chdir(tmp_path)
+    Path("record.json").write_text(content)
+    assert main(["record", "--check", "record.json"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: record.json: ")
+    assert "Error: " not in said
 
 
 @pytest.mark.parametrize("case", [tail("again")])
