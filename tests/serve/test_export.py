@@ -79,7 +79,7 @@ def test_without_a_name_the_file_is_in_the_run_s_folder(command, photo_run):
 
 
 def test_a_file_that_computes_something_else_is_not_left(monkeypatch, tmp_path, trained, command):
-    def write(served, examples, file, facts):
+    def write(served, file, facts):
         state = {name: tensor + 1e-2 for name, tensor in served.model.state_dict().items()}
         spoilt = manyheads.load(trained.folder).model
         spoilt.load_state_dict(state)

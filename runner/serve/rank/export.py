@@ -3,22 +3,19 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
-from manyheads.runner.serve.rank.export_formats import WRITERS, Served
+from manyheads.runner.serve.rank.export_formats import WRITERS, Served, Writer
 from manyheads.runner.serve.rank.trained import Trained
 
 BOUND = 1e-4  # of the largest output; rounding in another order stays far below it
-EXAMPLES = 2  # samples that the model is traced with
 CHECKED = (1, 5)  # other numbers of samples, so that a batch of a fixed size is noticed
 
 
@@ -37,16 +34,16 @@ def export(trained: Trained, format: str, out: Path) -> float:
         raise ConfigurationError.at(
             "--out", out, f": the folder {out.parent} does not exist. Create it, or name another file."
         )
-    served = Served(trained).eval()
+    writer = WRITERS[format]
+    served = Served(trained, weights_only=writer.weights_only).eval()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"model{FORMATS[format].suffix}"
-        writer = WRITERS[format]
         try:
-            writer.write(served, served.examples(EXAMPLES), file, facts(trained, served))
+            writer.write(served, file, facts(trained, served))
         except Exception as error:  # tracing meets a model's code with errors of every kind
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise ConfigurationError(f"{trained.folder}: its model can't be exported as {format}: {reason}") from error
-        difference = compared(served, lambda images: writer.outputs(file, served, images))
+        difference = compared(writer, file, served)
         if not difference <= BOUND:
             raise Differs(
                 f"{trained.folder}: exported as {format}, its outputs differ by {difference:.1e} of the largest one, "
@@ -58,12 +55,18 @@ def export(trained: Trained, format: str, out: Path) -> float:
 
 
 @torch.inference_mode()
-def compared(served: Served, again: Callable[[Tensor], Tensor]) -> float:
-    """The largest relative difference between the outputs of the model and of ``again``; inf for another shape."""
+def compared(writer: Writer, file: Path, served: Served) -> float:
+    """The largest relative difference between the outputs of the model and of its file; inf for another shape.
+
+    If the model's inputs are unknown, it is 0 for equal weights, and otherwise inf.
+    """
+    if served.shape is None:
+        one, other = (weights_sha256(each.model.state_dict()) for each in (served, writer.again(file, served)))
+        return 0.0 if one == other else float("inf")
     largest = 0.0
     for count in CHECKED:
         images = served.examples(count)
-        expected, found = served(images), again(images)
+        expected, found = served(images), writer.outputs(file, served, images)
         if expected.shape != found.shape:
             return float("inf")
         relative = (expected - found).abs().max() / expected.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
@@ -74,10 +77,11 @@ def compared(served: Served, again: Callable[[Tensor], Tensor]) -> float:
 def facts(trained: Trained, served: Served) -> dict[str, str]:
     """Metadata for users of the file, each value as JSON."""
     about = trained.description
+    shape = None if served.shape is None else ["batch", *served.shape]
     found: dict[str, Any] = {
         "producer": "manyheads",
         "model": trained.config["model"]["name"],
-        "input": {"name": "images", "dtype": "float32", "shape": ["batch", *served.shape], "range": served.range},
+        "input": shape and {"name": "images", "dtype": "float32", "shape": shape, "range": served.range},
         "output": {"name": "outputs", "kind": about.outputs},
         "classes": about.classes,
         "mean": about.mean,

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.serve.rank.trained import Trained
+
+EXAMPLES = 2  # samples that the model is traced with
 
 
 @contextmanager
@@ -28,25 +29,27 @@ class Served(nn.Module):
     """Takes images (N, C, H, W) float32 in 0..1, and normalizes them as the run did.
 
     If the data set returns floats without declaring their mean and std, inputs are what it returns, and ``range`` is
-    None. ``shape``: of one input. Raises ConfigurationError for a model whose input is not one tensor of numbers.
+    None. ``shape``: of one input; None if it is not one tensor of numbers, as of token models, which only formats
+    of ``weights_only`` can hold. Raises ConfigurationError for others.
     """
 
     input_mean: Tensor  # plain "mean" is what ONNX calls an operation's output in torch 2.6
     input_std: Tensor
 
-    def __init__(self, trained: Trained):
+    def __init__(self, trained: Trained, *, weights_only: bool = False):
         super().__init__()
         about = trained.description
-        if about.shape is None or about.dtype is None:
+        shape = None if about.dtype is None else about.shape
+        if shape is None and not weights_only:
             raise ConfigurationError(
-                f"{trained.folder}: its model takes more than one tensor, or tensors of unknown shape. Export it "
-                "yourself: manyheads.load(...).model."
+                f"{trained.folder}: its model takes more than one tensor, or tensors of unknown shape. Set --format "
+                "safetensors, which holds the weights alone, or export it yourself: manyheads.load(...).model."
             )
         known = about.mean is not None and about.std is not None and about.is_images
         mean, std = (about.mean, about.std) if known else ((0.0,), (1.0,))
-        self.model, self.shape = trained.model.cpu(), about.shape
+        self.model, self.shape = trained.model.cpu(), shape
         self.range = [0, 1] if known else None
-        side = (-1, 1, 1) if about.is_images else (1,) * len(about.shape)
+        side = (-1, 1, 1) if about.is_images else (1,) * len(shape or ())
         self.register_buffer("input_mean", torch.tensor(mean, dtype=torch.float32).view(side))
         self.register_buffer("input_std", torch.tensor(std, dtype=torch.float32).view(side))
 
@@ -55,25 +58,36 @@ class Served(nn.Module):
 
     def examples(self, count: int) -> Tensor:
         """Random inputs, the same ones each time: (count, ...) float32 in 0..1."""
+        assert self.shape is not None
         return torch.rand(count, *self.shape, generator=torch.Generator().manual_seed(count))
 
 
-class Writer(Protocol):
-    """A format of exported models."""
+class Writer:
+    """A format of exported models. ``weights_only``: it holds no computation, so inputs need not be known."""
 
-    def write(self, served: Served, examples: Tensor, file: Path, facts: dict[str, str]) -> None:
-        """Write the model. ``examples``: inputs to trace it with; ``facts``: metadata, each value as JSON."""
+    weights_only = False
+
+    def write(self, served: Served, file: Path, facts: dict[str, str]) -> None:
+        """Write the model. ``facts``: metadata, each value as JSON."""
+        raise NotImplementedError
 
     def outputs(self, file: Path, served: Served, images: Tensor) -> Tensor:
         """The file's outputs for these inputs. ``served``: the model that was written."""
+        return self.again(file, served)(images)
+
+    def again(self, file: Path, served: Served) -> Served:
+        """The model's code with nothing but the file's weights; only of formats with ``weights_only``."""
+        raise NotImplementedError
 
 
-class TorchExport:
+class TorchExport(Writer):
     """A program of torch.export, for torch.export.load, AOTInductor and ExecuTorch."""
 
-    def write(self, served: Served, examples: Tensor, file: Path, facts: dict[str, str]) -> None:
+    def write(self, served: Served, file: Path, facts: dict[str, str]) -> None:
         """For a batch of any size; ``facts`` go into its extra file metadata.json."""
-        program = torch.export.export(served, (examples,), dynamic_shapes={"images": {0: torch.export.Dim("batch")}})
+        program = torch.export.export(
+            served, (served.examples(EXAMPLES),), dynamic_shapes={"images": {0: torch.export.Dim("batch")}}
+        )
         metadata = {name: json.loads(value) for name, value in facts.items()}
         torch.export.save(program, file, extra_files={"metadata.json": json.dumps(metadata)})
 
@@ -82,17 +96,17 @@ class TorchExport:
             return torch.export.load(file).module()(images)
 
 
-class ONNX:
+class ONNX(Writer):
     """An ONNX model, for ONNX Runtime, TensorRT, OpenVINO and others."""
 
-    def write(self, served: Served, examples: Tensor, file: Path, facts: dict[str, str]) -> None:
+    def write(self, served: Served, file: Path, facts: dict[str, str]) -> None:
         """For a batch of any size; ``facts`` become its metadata, one property each."""
         import onnx
 
         with without(r"`isinstance\(treespec, LeafSpec\)` is deprecated"):  # torch 2.11 copies such an object
             program = torch.onnx.export(
                 served,
-                (examples,),
+                (served.examples(EXAMPLES),),
                 dynamo=True,
                 dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
                 input_names=["images"],
@@ -117,24 +131,25 @@ class ONNX:
         return torch.from_numpy(session.run(["outputs"], {"images": images.numpy()})[0])
 
 
-class Safetensors:
+class Safetensors(Writer):
     """The weights alone, as safetensors, which anything can read without running code."""
 
-    def write(self, served: Served, examples: Tensor, file: Path, facts: dict[str, str]) -> None:
+    weights_only = True
+
+    def write(self, served: Served, file: Path, facts: dict[str, str]) -> None:
         """Under the model's own names, of which one is kept for tied weights; ``facts`` become the file's metadata."""
         from safetensors.torch import save_model
 
         save_model(served.model, str(file), metadata={**facts, "format": "pt"}, force_contiguous=True)
 
-    def outputs(self, file: Path, served: Served, images: Tensor) -> Tensor:
-        """The outputs of the model's code, with nothing but the file's weights."""
+    def again(self, file: Path, served: Served) -> Served:
         from safetensors.torch import load_model
 
         again = copy.deepcopy(served)
         for tensor in again.model.state_dict().values():
             tensor.zero_()
         load_model(again.model, file)
-        return again(images)
+        return again
 
 
 WRITERS: dict[str, Writer] = {"torch_export": TorchExport(), "onnx": ONNX(), "safetensors": Safetensors()}
