@@ -17,6 +17,7 @@ from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.structure import shapes
+from manyheads.runner.task.rank.targets import samples_with, unlike_class
 from manyheads.runner.wording import listed
 
 LABEL = re.compile(r"Target (-?\d+) is out of bounds")
@@ -32,7 +33,7 @@ UNFIT = re.compile(
 CALLED = re.compile(r"forward\(\) (takes|missing|got)")
 UNUSED = "Expected to have finished reduction in the prior iteration"  # of DistributedDataParallel
 INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
-SHOWN = 5  # samples
+SHOWN = 5  # parameters
 
 
 @contextmanager
@@ -76,8 +77,13 @@ def explained(error: Exception, update: Update, sizes: tuple[int | None, int | N
     batch, outputs = _local(frames, "batch", Batch), _local(frames, "outputs", object)
     if batch is None:
         return None
-    if (label := LABEL.search(said)) and isinstance(outputs, Tensor):
-        return ConfigurationError(_label(int(label[1]), outputs, batch))
+    if (found := LABEL.search(said)) and isinstance(outputs, Tensor):
+        try:  # the task itself knows best; it has checked the first batch only
+            update.scores.task.check(outputs, batch.content, batch.own_ids.tolist())
+        except ConfigurationError as refused:
+            return refused
+        label = int(found[1])
+        return unlike_class(label, samples_with(batch.content[1] == label, batch.ids), outputs.shape[1])
     if not (UNFIT.search(said) or CALLED.search(said) or ALONE in said):
         return None
     if outputs is not None:
@@ -105,16 +111,6 @@ def _unused(said: str, update: Update) -> ConfigurationError:
 def _less_memory(micro_batch: int, accumulation: int) -> str:
     halved = f"trainer.grad_accumulation={2 * accumulation} for the same updates in halves, "
     return f"Set {halved if micro_batch % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a smaller model."
-
-
-def _label(label: int, outputs: Tensor, batch: Batch) -> str:
-    targets = batch.content[1]
-    found = [sample for sample, own in zip(batch.ids, targets.tolist(), strict=False) if own == label][:SHOWN]
-    whose = f" (sample {', '.join(map(str, found))} of the data set)" if found else ""
-    return (
-        f"the label {label}{whose} is not one of the model's {outputs.shape[1]} classes. Allowed: 0 to "
-        f"{outputs.shape[1] - 1}. Correct the data set's labels, or set the number of classes: data.num_classes."
-    )
 
 
 def _loss(said: str, outputs: Any, batch: Batch, update: Update) -> str:

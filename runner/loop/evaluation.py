@@ -3,6 +3,7 @@
 Metrics that sums cannot express are computed from each sample's scores, which are collected meanwhile.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
+from manyheads.runner.loop.non_finite import non_finite
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import Stop
@@ -132,7 +134,7 @@ class Evaluation:
     ):
         self.update, self.loader, self.callbacks = update, loader, callbacks
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
-        self.is_noted = False
+        self.is_noted = self.is_blamed = False
 
     def run(self, split: str = "val") -> tuple[Numbers, int] | None:
         """The split's columns and the number of unreadable samples; None if asked to stop meanwhile."""
@@ -161,6 +163,7 @@ class Evaluation:
                         return None
         update.scores.unchecked = True  # of training
         scores = update.scores.of(split, total)
+        self._note_non_finite(split, scores[f"{split}_loss"])
         if collected is not None:
             scores |= {f"{split}_{name}": value for name, value in collected.values().items()}
             self._note_missing(split, collected.without_value)
@@ -172,6 +175,16 @@ class Evaluation:
             f"{split}_samples": int(total.count),
         }
         return columns, int(total.corrupt)
+
+    def _note_non_finite(self, split: str, loss: float | None) -> None:
+        """Report once which sample's data made a loss that is not a number; it is looked for by reading all again."""
+        if loss is None or math.isfinite(loss) or self.is_blamed:
+            return
+        self.is_blamed, parallel = True, self.update.parallel
+        own = non_finite(self.loader, self.loader.sampler.epoch(0))
+        found = [each for each in ([own] if parallel.keeps_rows else parallel.gather(own)) if each is not None]
+        if found:
+            self.reporter.display.say(f"warning: the {split} loss is {loss}. The data is not finite: {found[0]}.")
 
     def _note_missing(self, split: str, without_value: dict[str, int]) -> None:
         """Report once which metrics leave classes out, since these have no sample, or no other has any."""

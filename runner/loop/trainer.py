@@ -170,6 +170,11 @@ class Trainer:
             seen = {**progress.sums.statistics, "samples": torch.tensor(progress.sums.count)}
             if (said := self.update.scores.task.check_epoch(seen)) is not None:
                 self.reporter.display.say(said)
+            if (rounding := self.train.rounding) > 0:
+                self.reporter.display.say(
+                    f"float64 inputs are rounded to float32, by up to {rounding:.0e} of the spread of a feature's "
+                    "values. precision=fp64 would keep them."
+                )
         wanted = self.settings.evaluates_epoch(progress)
         if self.average is not None:
             self.average.epoch_ended(progress.epoch, is_last=is_last, train=self.train)

@@ -7,9 +7,12 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 import manyheads
+from manyheads.runner.checkpoint.rank.checkpoint_content import kept
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
 from manyheads.runner.checkpoint.rank.load import load, weights_sha256
 from manyheads.runner.checkpoint.rank.tied import names_of
@@ -20,7 +23,7 @@ from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.serve.rank.export import export
 from tests import zoo
-from tests.in_process import attempt, rows, small, typed
+from tests.in_process import attempt, rows, small, train, typed
 from tests.loop.test_average import trained_with_all_weights
 from tests.parallel.models import Text
 from tests.parallel.together import train_together
@@ -105,6 +108,21 @@ def test_exports_hold_each_weight_once(alone, tmp_path):
     assert result["weights_sha256"] == weights_sha256(load(folder.last_checkpoint)["model"])
 
 
+def test_a_run_is_resumed_with_every_name(alone, tmp_path):
+    (model, average), folder, _ = alone
+    train(tmp_path, small(*overrides(model, average), "trainer.stop_after=3"))
+    run = train(tmp_path, small(*overrides(model, average)))
+    now, then = (load(each.last_checkpoint) for each in (run.folder, folder))
+    assert_same(now["model"], then["model"])
+    assert_same(now["average"]["weights"], then["average"]["weights"])
+    other = attempt(tmp_path / "other", small(*overrides(model, average)))  # a replica that catches up
+    other.state.restore(kept(Checkpoints(run.folder, every=0, keep=0).last(otherwise=None)), seed=1)
+    net = other.update.parallel.unwrap(other.update.model)
+    assert_same(net.state_dict(), then["model"])
+    assert len(names_of(net)) == len(names_of(getattr(zoo, model)(num_classes=13)))
+    other.trainer.close()
+
+
 STRATEGIES = ("ddp", "fsdp", "zero1", "pipeline")
 
 
@@ -134,6 +152,16 @@ def test_under_strategies_it_is_the_average_of_one_process(alone, together):
         assert_same(real(load(run.best_checkpoint)["model"]), mean)
         own, expected = (float(rows(each.epochs)[-1]["val_loss"]) for each in (run, folder))
         assert own == pytest.approx(expected)
+
+
+def test_layers_have_one_learning_rate_for_all_names_of_a_weight():
+    model = zoo.Repeated(num_classes=5)
+    model.blocks = nn.ModuleList(nn.Sequential(nn.Linear(12, 12), nn.Tanh()) for _ in range(3))
+    model.head.weight = model.embedding.weight
+    model._no_split_modules = ["Sequential"]
+    groups = find_groups(model, typed("parameters.layer_decay=0.5").parameters, lr=1.0)
+    assert sorted(name for _, names in groups for name in names) == sorted(names_of(model))
+    assert ({"lr_factor": 0.5**4}, ["embedding.weight"]) in groups
 
 
 def test_patterns_mean_a_weight_by_any_of_its_names():

@@ -6,6 +6,7 @@ import torch
 from manyheads.runner.data.custom import Custom
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.errors import ConfigurationError
+from tests.in_process import small, train
 
 CPU = torch.device("cpu")
 
@@ -98,9 +99,39 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("values", FITTING.values(), ids=FITTING)
-def test_inputs_that_fit_are_accepted(values):
-    transform().check({"x": values})
+@pytest.mark.parametrize("name", FITTING)
+def test_inputs_that_fit_are_accepted_and_their_rounding_is_measured(name):
+    rounding = transform().check({"x": FITTING[name]})
+    assert (0 < rounding < 1e-5) == (name == "images")
+
+
+class Doubles(torch.utils.data.Dataset):
+    """Numbers of double precision, up to ``offset``, and their sums."""
+
+    def __init__(self, split: str, offset: float):
+        self.x = offset + torch.rand(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int):
+        return self.x[index], (self.x[index] - self.x[0]).sum().float()
+
+
+DOUBLES = (
+    *("data=custom", "data._target_=tests.data.test_input_transform.Doubles", "data.batch_size=8", "trainer.epochs=2"),
+    *("model=mlp", "model.num_inputs=3", "model.num_classes=1", "model.width=4", "task=regression"),
+)
+
+
+def test_rounding_that_is_not_refused_is_reported_once(tmp_path, capsys):
+    said = "float64 inputs are rounded to float32, by up to 4e-08 of the spread of a feature's values."
+    train(tmp_path / "single", small(*DOUBLES, "+data.offset=0"))
+    assert " ".join(capsys.readouterr().out.split()).count(said) == 1
+    train(tmp_path / "double", small(*DOUBLES, "+data.offset=0", "precision=fp64"))
+    assert "are rounded" not in capsys.readouterr().out
+    with pytest.raises(ConfigurationError, match=r"becomes .*Standardize them.*precision=fp64"):
+        train(tmp_path / "refused", small(*DOUBLES, "+data.offset=1e7"))
 
 
 @pytest.mark.parametrize("values", UNFIT.values(), ids=UNFIT)

@@ -23,11 +23,11 @@ class Rows(Dataset):
 
     num_classes = 1
 
-    def __init__(self, split: str, part: str = "input", at: int = 17, value: float = float("nan")):
+    def __init__(self, split: str, part: str = "input", at: int = 17, value: float = float("nan"), of: str = "train"):
         self.inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(1))
         self.targets = self.inputs.sum(1, keepdim=True)
         self.paths = [f"rows/{number}.txt" for number in range(40)]
-        if split == "train":
+        if split == of:
             {"input": self.inputs, "target": self.targets}[part][at, 0] = value
 
     def __len__(self) -> int:
@@ -69,6 +69,13 @@ def test_the_sample_and_its_file_are_named(tmp_path, options, message):
         train(tmp_path, small(*OWN, *options))
     assert f"The data is not finite: the {message}" in str(caught.value)
     assert "if the model is meant to take such values" in str(caught.value)
+
+
+def test_in_validation_data_it_is_named_once_and_training_continues(tmp_path, capsys):
+    run = train(tmp_path, small(*OWN, "+data.of=val", "optimizer.lr=0.01"))
+    assert run.trainer.done
+    said = "warning: the val loss is nan. The data is not finite: the input of sample 17 (rows/17.txt) has nan."
+    assert " ".join(capsys.readouterr().out.split()).count(said) == 1
 
 
 def test_finite_data_is_not_to_blame(tmp_path):

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.diagnosis import explained
+from manyheads.runner.run.run_folder import RunFolder
 from tests import zoo
 from tests.in_process import attempt, opened, small, train, weights
 
@@ -60,6 +62,16 @@ def test_parameters_that_replicas_wait_for_are_named():
     mistake = explained(RuntimeError(said), update, (None, None))
     assert "spare.weight, spare.bias had no gradients" in str(mistake)
     assert mistake.key == "parallel.find_unused_parameters"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("strategy", ["ddp", "zero1"])
+def test_a_run_that_leaves_parameters_out_says_which_and_what_to_set(tmp_path, strategy):
+    folder = RunFolder(tmp_path)
+    folder.write_config(of("Unused", f"parallel={strategy}", "launcher.nproc_per_node=2"))
+    said = r"parallel\.find_unused_parameters=false: spare\.weight, spare\.bias had no gradients .* Set it to true"
+    with pytest.raises(ConfigurationError, match=said):
+        launch(prepare(folder))
 
 
 @pytest.mark.parametrize("fused", ["true", "false"])

@@ -1,5 +1,7 @@
 """Classification: its accuracies, and what an own loss says of itself."""
 
+import csv
+
 import numpy as np
 import pytest
 import torch
@@ -135,7 +137,7 @@ def test_other_targets_are_refused_in_a_sentence(tmp_path, keys, said):
     ],
 )
 def test_ignored_samples_count_nowhere(tmp_path, capsys, form, ignored, key):
-    keys = (f"+data.form={form}", *key, "metrics=[f1]", "trainer.epochs=2")
+    keys = (f"+data.form={form}", *key, "metrics=[f1]", "trainer.epochs=2", "callbacks=[predictions,worst_samples]")
     run = train(tmp_path, small(*LABELLED, *keys))
     outputs = torch.cat([run.update.model.eval()(batch.inputs) for batch in run.trainer.evaluation.loader.epoch(0)])
     labels = torch.cat([batch.content[1] for batch in run.trainer.evaluation.loader.epoch(0)])
@@ -145,6 +147,11 @@ def test_ignored_samples_count_nowhere(tmp_path, capsys, form, ignored, key):
     assert float(row["val_acc1"]) == pytest.approx(100 * right.item())
     expected = nn.functional.cross_entropy(outputs[counts], labels[counts]).item()
     assert float(row["val_loss"]) == pytest.approx(expected, rel=1e-5)
+    counted = counts.nonzero().flatten().tolist()
+    with open(run.folder.path / "predictions.csv", newline="") as file:
+        assert [int(line["id"]) for line in csv.DictReader(file)] == counted
+    with open(run.folder.path / "worst_samples.csv", newline="") as file:
+        assert {int(line["id"]) for line in csv.DictReader(file)} <= {*counted}
     said = f"training samples have the label {ignored}, which the loss ignores."
     assert " ".join(capsys.readouterr().out.split()).count(said) == 1
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from manyheads.runner.data.keys import permutation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.task.rank.language_model import LanguageModel
 from tests.in_process import config, rows, small, train
@@ -69,6 +70,50 @@ def test_what_is_no_language_model_is_told():
         LanguageModel(loss=nn.MSELoss())
     with pytest.raises(ConfigurationError, match=r"val_acc1 is not measured\. Allowed: auto, val_loss, val_perplexity"):
         config("task=language_model", "checkpoint.monitor=val_acc1")
+
+
+class Spoilt(Padded):
+    """One label of a training sample is ``label``, or all have another dtype, or another shape."""
+
+    def __init__(self, *, split: str, at: int = -1, label: int = 0, dtype: str = "int64", shape: str = "tokens"):
+        super().__init__(split=split)
+        if split == "train" and at >= 0:
+            self.labels[at, 2] = label
+        self.labels = self.labels.to(getattr(torch, dtype))
+        if shape != "tokens":
+            self.labels = self.labels[:, 0] if shape == "one" else torch.cat([self.labels, self.labels[:, :1]], 1)
+
+
+SPOILT = tuple(f"data._target_={__name__}.Spoilt" if key.startswith("data._target_") else key for key in PADDED)
+# In the first batch, and in the last one.
+FIRST, LAST = (int(permutation(43, seed=1, epoch=0)[place]) for place in (0, -1))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ((f"+data.at={FIRST}", "+data.label=11"), rf"label 11 \(sample {FIRST} .* one of the model's 11 tokens"),
+        ((f"+data.at={LAST}", "+data.label=11"), rf"label 11 \(sample {LAST} .* one of the model's 11 tokens"),
+        ((f"+data.at={FIRST}", "+data.label=-1"), r"loss\.ignore_index=-100: the label -1 "),
+        ((f"+data.at={LAST}", "+data.label=-1"), rf"the label -1 \(sample {LAST} .* one of the model's 11 tokens"),
+        (("+data.dtype=float32",), r"labels are \(8, 6\) float32\. It needs the numbers of the next tokens"),
+        (("+data.shape=one",), r"labels are \(8,\) int64\. .*for one class per sample set task=classification"),
+        (("+data.shape=longer",), r"outputs of shape \(8, 6, 11\) for labels of shape \(8, 7\)"),
+    ],
+    ids=str,
+)
+def test_labels_that_are_no_tokens_are_refused_in_whichever_batch_they_come(tmp_path, keys, message):
+    with pytest.raises(ConfigurationError, match=message):
+        train(tmp_path, small(*SPOILT, *keys))
+
+
+def test_labels_of_other_integers_are_those_of_int64(tmp_path):
+    found = [
+        rows(train(tmp_path / dtype, small(*SPOILT, f"+data.dtype={dtype}")).folder.epochs)
+        for dtype in ("int64", "int16")
+    ]
+    for name in ("train_loss", "val_loss", "val_perplexity"):
+        assert found[0][0][name] == found[1][0][name]
 
 
 def test_a_dict_is_given_as_keywords():

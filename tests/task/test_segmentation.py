@@ -63,7 +63,7 @@ REFUSED = {
     "read by ToTensor": r"masks contain 0\.003922\. Masks are class numbers, 0 to 1, or 255 .*PILToTensor",
     "soft": r"masks contain 0\.9\.",
     "unknown": r"masks contain nan",
-    "out of range": r"masks contain 7 \(sample \d+ of the data set\)\..*the values 0, 7\.",
+    "out of range": r"masks contain 7 \(sample \d+(, \d+)* of the data set\)\..*the values 0, 7\.",
     "0 and 255": r"no pixel that counts but of class 0, in all of an epoch.*the values 0, 255\..*0 and 255 by 255",
 }
 

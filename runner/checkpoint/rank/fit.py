@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.extra_state import is_extra
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.rank.tied import names_of, tied_to
+from manyheads.runner.checkpoint.rank.tied import stored
 from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
@@ -176,8 +176,7 @@ def _prefixes(name: Any) -> list[str]:
 
 def _refuse_untied(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
     """Raises ConfigurationError if weights that are one in the model have different values in the file."""
-    for names in names_of(model).values():
-        first, *others = [name for name in names if name in state] or [""]
+    for (first, *others), _ in stored(model, state):
         for other in others:
             one, two = real(state[first]), real(state[other])
             if one is not two and not (one.shape == two.shape and torch.equal(one, two)):
@@ -220,7 +219,7 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Unf
 
 def _unfit(model: nn.Module, own: dict[str, Tensor], weights: dict[str, Tensor]) -> Unfit:
     """What does not fit. Of tied weights, one name is enough."""
-    tied = tied_to(model, weights)
+    tied = {name for _, missing in stored(model, weights) for name in missing}
     return Unfit(
         missing=[name for name in own if name not in weights and name not in tied],
         unexpected=[name for name in weights if name not in own],

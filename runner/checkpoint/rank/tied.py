@@ -1,6 +1,6 @@
 """Tied weights: parameters that a model holds under several names, such as an embedding that is also the head."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterator
 
 from torch import nn
 
@@ -19,13 +19,8 @@ def trained_names(model: nn.Module) -> dict[str, str]:
     return {name: first for first, own in names_of(model).items() if first in trained for name in own}
 
 
-def tied_to(model: nn.Module, names: Iterable[str]) -> dict[str, str]:
-    """For each parameter that ``names`` lacks, but has under another of its names, that name."""
-    known = {*names}
-    return {
-        missing: present
-        for own in names_of(model).values()
-        for present in [name for name in own if name in known][:1]
-        for missing in own
-        if missing not in known
-    }
+def stored(model: nn.Module, names: Container[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """For each parameter that ``names`` has, those of its names that are among them, and those that are not."""
+    for own in names_of(model).values():
+        if present := [name for name in own if name in names]:
+            yield present, [name for name in own if name not in names]

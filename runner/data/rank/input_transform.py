@@ -55,14 +55,17 @@ class InputTransform:
         tensor = tensor.to(self.dtype) if tensor.is_floating_point() else tensor
         return tensor if keeps_format else _contiguous(tensor)
 
-    def check(self, inputs: Any) -> None:
+    def check(self, inputs: Any) -> float:
         """Refuse float64 inputs, before they are prepared, whose values float32 can't tell apart; waits for the device.
 
-        Raises ConfigurationError.
+        Returns the largest smaller error, relative to the spread of a feature. Raises ConfigurationError.
         """
+        errors = [0.0]
         for tensor in tensors_in(inputs):
             if tensor.dtype == torch.float64 and self.dtype != torch.float64 and tensor.numel():
-                _refuse_rounded(tensor.reshape(-1, tensor.shape[-1]) if tensor.ndim > 1 else tensor.view(-1, 1))
+                features = tensor.reshape(-1, tensor.shape[-1]) if tensor.ndim > 1 else tensor.view(-1, 1)
+                errors.append(_rounding(features))
+        return max(errors)
 
     @cached_property
     def _normalization(self) -> tuple[Tensor, Tensor]:
@@ -97,8 +100,11 @@ class InputTransform:
         )
 
 
-def _refuse_rounded(values: Tensor) -> None:
-    """Raises ConfigurationError if float32 changes values (N, F) by more than it may of the spread of their feature."""
+def _rounding(values: Tensor) -> float:
+    """The largest error of values (N, F) in float32, relative to the spread of their feature.
+
+    Raises ConfigurationError if it is more than it may be.
+    """
     known = values.isfinite()
     errors = torch.where(known, (values.to(torch.float32).double() - values).abs(), 0)
     low, high = (torch.where(known, values, end) for end in (torch.inf, -torch.inf))
@@ -106,7 +112,7 @@ def _refuse_rounded(values: Tensor) -> None:
     varies = spread > CONSTANT * torch.where(known, values.abs(), 0).amax(0)
     lost = varies & (errors.amax(0) > ROUNDING * spread)
     if not bool(lost.any()):
-        return
+        return float(torch.where(varies, errors.amax(0) / spread, 0).max())
     feature = int(lost.nonzero()[0])
     value = float(values[errors[:, feature].argmax(), feature])
     raise ConfigurationError(

@@ -23,10 +23,12 @@ from manyheads.runner.task.rank.task import Task
 class Loader:
     """Loads the batches of one split, epoch by epoch, from any update on.
 
-    ``sample``: shape and dtype of a sample, set by the first batch whose input is a single tensor.
+    ``sample``: shape and dtype of a sample, set by the first batch whose input is a single tensor. ``rounding``: by how
+    much inputs are rounded, set by an epoch's first batch, as in ``InputTransform.check``.
     """
 
     sample: tuple[tuple[int, ...], str] | None = None
+    rounding = 0.0
 
     def __init__(
         self,
@@ -99,7 +101,10 @@ class Loader:
 
     def take(self, request: BatchIndices) -> Batch:
         """Load one micro-batch, which need not belong to an epoch."""
-        return self._enter(_sound(self.batches.fetch(request)))
+        was_checked = self._is_checked
+        batch = self._enter(_sound(self.batches.fetch(request)))
+        self._is_checked = was_checked  # a single sample does not show how much values differ
+        return batch
 
     def close(self) -> None:
         """End the loader processes."""
@@ -127,7 +132,7 @@ class Loader:
         if self.sample is None and isinstance(inputs, Tensor):
             self.sample = tuple(inputs.shape[1:]), str(inputs.dtype).removeprefix("torch.")
         if not self._is_checked:
-            self.input_transform.check(inputs)
+            self.rounding = self.input_transform.check(inputs)
             self._is_checked = True
         batch.inputs = self.input_transform.inputs(inputs, self.task.labels_among_inputs(batch.content))
         if batch.mix is not None:

@@ -8,6 +8,7 @@ from torch.nn.functional import interpolate
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.rank.confusion import IoU, PixelAccuracy, confusion
+from manyheads.runner.task.rank.targets import samples_with
 from manyheads.runner.task.rank.task import Task, counted, logits_of, weights_of
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ class Segmentation(Task):
         masks = batch[1].long()
         self.values = masks.unique().tolist()
         if unfit := [v for v in self.values if v != self.ignored and not 0 <= v < self.classes]:
-            samples = (masks == unfit[0]).flatten(1).any(1).nonzero().flatten().tolist()
-            where = f" (sample {ids[samples[0]]} of the data set)" if samples[0] < len(ids) else ""
-            raise self._refused(f"contain {unfit[0]}{where}")
+            raise self._refused(f"contain {unfit[0]}{samples_with(masks == unfit[0], ids)}")
 
     def check_epoch(self, statistics: Mapping[str, Tensor]) -> str | None:
         counts = statistics["confusion"].sum(1)

@@ -48,11 +48,14 @@ def refuse_where(
     if not bool(is_unfit.any()):
         return
     value = targets[is_unfit].flatten()[0]
-    is_it = is_unfit & ((targets == value) | (targets.isnan() & value.isnan()))
+    raise refusal(value.item(), samples_with((targets == value) | (targets.isnan() & value.isnan()), ids))
+
+
+def samples_with(is_it: Tensor, ids: Sequence[int]) -> str:
+    """The samples for which ``is_it``, (N, ...), is true anywhere, in brackets; empty if ``ids`` has none of them."""
     numbers = is_it.flatten(1).any(1) if is_it.ndim > 1 else is_it
     samples = [ids[number] for number in numbers.nonzero().flatten().tolist()[:SHOWN] if number < len(ids)]
-    where = f" (sample {', '.join(map(str, samples))} of the data set)" if samples else ""
-    raise refusal(value.item(), where)
+    return f" (sample {', '.join(map(str, samples))} of the data set)" if samples else ""
 
 
 def unlike_class(label: float, where: str, classes: int) -> ConfigurationError:
