@@ -17,7 +17,7 @@ from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.refused_run import clear_refused
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.formats import chosen
+from manyheads.runner.run.weights import chosen
 from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "measure a run's weights on its own data or on other data"

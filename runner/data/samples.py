@@ -129,8 +129,8 @@ class Dataset(Protocol):
     all three if it has no such attribute.
 
     What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
-    ``preprocess``, how an image becomes a sample (``serve/description.py``); ``mean`` and ``std``, in 0..1, by which
-    uint8 images are normalized.
+    ``preprocess``, how an image becomes a sample (``run/model_description.py``); ``mean`` and ``std``, in 0..1, by
+    which uint8 images are normalized.
     """
 
     def __len__(self) -> int: ...

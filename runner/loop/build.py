@@ -32,6 +32,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.utilization import Utilization, utilization
 from manyheads.runner.model.rank.build_model import build_model, initialize_from_data, materialize
+from manyheads.runner.model.rank.describe import describe, other_classes, other_count
 from manyheads.runner.optimizer.rank.build_optimizer import refuse_closure
 from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.locate import Section, instantiate_named
@@ -43,7 +44,6 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.state_dict import StateDict
 from manyheads.runner.run.tables.of_replicas import Keeping
 from manyheads.runner.run.tables.writer import CSVWriter, NullWriter
-from manyheads.runner.serve.rank.describe import describe, other_classes, other_count
 from manyheads.runner.task.rank.build_task import build_task
 from manyheads.runner.task.rank.task import Task
 

@@ -25,9 +25,9 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson
+from manyheads.runner.run.model_description import write
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.state_dict import StateDict
-from manyheads.runner.serve.description import write
 
 NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 NOTABLE = 0.05  # seconds of waiting for a checkpoint that are reported

@@ -27,7 +27,7 @@ from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.machine import hardware
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import Numbers
-from manyheads.runner.serve.description import Description
+from manyheads.runner.run.model_description import Description
 
 LONGEST_WINDOW = 50  # updates; at the end of a window all ranks may stop together
 

@@ -26,7 +26,7 @@ from manyheads.runner.model.rank.small_cnn import SmallCNN
 from manyheads.runner.parallel.rank.zero1 import ShardedOptimizer
 from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.formats import chosen
+from manyheads.runner.run.weights import chosen
 from tests.checkpoint.views import Given
 from tests.in_process import attempt, rows, small, train
 

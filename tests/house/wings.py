@@ -15,7 +15,7 @@ WINGS = {  # by name, what is deleted
     "record": ["runner/commands/record", "tests/commands/record"],
     "report": ["runner/report", "runner/commands/report.py", "tests/report"],
     "serve": [
-        *("runner/serve", "tests/serve", "tests/commands/test_evaluate.py"),
+        *("runner/serve", "tests/serve"),
         *(f"runner/commands/{name}.py" for name in ("predict", "export")),
     ],
     "manifest": ["runner/commands/manifest", "tests/commands/manifest"],

@@ -13,8 +13,8 @@ from PIL import Image
 
 import manyheads
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.model_description import Description, Steps, read
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.description import Description, Steps, read
 from manyheads.runner.task.rank.classification import Classification
 from tests.conftest import ROOT
 from tests.in_process import small, train, weights

@@ -14,7 +14,7 @@ from manyheads.runner.data.rank.in_memory import resize
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.photos import FORMATS, Picture, for_evaluation
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.serve.description import Description, Steps
+from manyheads.runner.run.model_description import Description, Steps
 
 CPU = torch.device("cpu")
 

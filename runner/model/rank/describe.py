@@ -13,8 +13,8 @@ from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.model_description import DTYPES, Description, Steps, numbers, read
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.description import DTYPES, Description, Steps, numbers, read
 from manyheads.runner.task.rank.build_task import build_task
 
 CPU = torch.device("cpu")
