@@ -146,7 +146,8 @@ def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_
         spread = launcher.settings is not None
         create = partial(Heartbeat, None) if spread else partial(Heartbeat.create, folder.heartbeat)
         heartbeat = create(ranks=launcher.ranks)
-        common = folder, launcher.ranks, accompanied.variables, heartbeat, accompanied.signals, launcher.timeout, main
+        variables = {**accompanied.variables, **heartbeat.variables}
+        common = folder, launcher.ranks, variables, heartbeat, accompanied.signals, launcher.timeout, main
         job, planned = Job(*common, run=run, is_untried=is_untried), run.as_planned
         log.info("%s: %d x %s by %s", folder, launcher.ranks, run.parallel.name, launcher.name)
         with accompanied.with_companions(Span.STORED, Span.RUN):

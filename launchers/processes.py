@@ -83,7 +83,7 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
 def _left(job: Job) -> list[int]:
     """Ranks that no longer descend from this process, because the process that started them ended first."""
     beat = job.heartbeat
-    return [pid for rank in job.watched if (pid := beat.pid(rank)) and beat.state(rank) not in (FAILED, FINISHED)]
+    return started_here(beat.pid(rank) for rank in job.watched if beat.state(rank) not in (FAILED, FINISHED))
 
 
 def watch(ranks: Ranks, job: Job, signals: list[int], watchdog: "Watchdog") -> list[int]:
@@ -141,9 +141,24 @@ class Watchdog:
 
 def dump_stacks(heartbeat: Heartbeat) -> None:
     """Make each rank on this machine write its current stack to its log."""
-    for rank in range(heartbeat.ranks):
-        if pid := heartbeat.pid(rank):
-            send(pid, signal.SIGUSR1)
+    for pid in started_here(map(heartbeat.pid, range(heartbeat.ranks))):
+        send(pid, signal.SIGUSR1)
+
+
+def started_here(pids: Iterable[int]) -> list[int]:
+    """Those of the ids in a heartbeat whose processes descend from this one, or once did, as their environment says.
+
+    Others are never signalled, whatever a rank, or somebody who can write to the heartbeat, has written there.
+    """
+    return [process.pid for process in existing(filter(None, pids)) if _is_started_here(process)]
+
+
+def _is_started_here(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        if any(parent.pid == os.getpid() for parent in process.parents()):
+            return True
+        return process.environ().get("MANYHEADS_PARENT") == str(os.getpid())
+    return False
 
 
 def end(roots: Iterable[int], *, patience: float) -> None:

@@ -26,6 +26,7 @@ from manyheads.launchers.sweep.resume_sweep import resume_job
 from manyheads.launchers.sweep.run_jobs import conclude, run_jobs
 from manyheads.launchers.sweep.sweep_options import Options, check_used, combinations
 from manyheads.runner.config.composing import RememberingLoader
+from manyheads.runner.config.fresh_folder import BASIC_SWEEPER, GUARDED_SWEEPER
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config, without_hydra
 from manyheads.runner.errors import ConfigurationError, Unavailable, report
@@ -37,8 +38,6 @@ from manyheads.runner.run.files import remove, remove_if_empty
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-
-BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 NOTHING_MEASURED = (
     "job {} measured nothing that a search could optimize. Set trainer.evaluate_every=1, so that there is an "
@@ -61,7 +60,7 @@ class JobBatch:
         self._is_search, self._pruning = pruning is not None, pruning or NoPruning()
         self._context, self._task, self._config, self._options = context, task, config, options
         self._trust = Origin.of(task).trust
-        self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
+        self._basic = config.hydra.sweeper._target_ in (BASIC_SWEEPER, GUARDED_SWEEPER)
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
         Origin.of(task).started.append(self._ledger.sweep)
         self._jobs: dict[tuple[int, int], PlannedJob] = {}

@@ -5,25 +5,22 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import indent
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import filter_overrides
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, open_dict, read_write
 
 from manyheads.launchers.sweep.sweep_options import Options, combinations, excluded_by, written
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.hydra_errors import check_experiment
+from manyheads.runner.config.hydra_files import guard_logs, save_composed, without_links
 from manyheads.runner.config.lookup import searched
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue, report
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import signature
-from manyheads.runner.run import seal, yaml_text
-from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.files import make_folder
+from manyheads.runner.run import seal
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted
@@ -94,7 +91,8 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
         subdir = str(composed.hydra.sweep.subdir)
         if repeat > 1:
             subdir += f"_repeat{repeat}"
-        path = Path(str(composed.hydra.sweep.dir)).absolute() / subdir
+        sweep = without_links(Path(str(composed.hydra.sweep.dir)))
+        path = sweep.absolute() / subdir
     finally:
         HydraConfig.instance().cfg = before
     if too_long := [part for part in path.parts if len(os.fsencode(part)) > MOST_BYTES]:
@@ -102,7 +100,7 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
         how = "Leave it out, or keys of it with hydra.job.config.override_dirname.exclude_keys=[...]."
         raise ConfigurationError.at("hydra.sweep.subdir", subdir, f"{rest}{how}")
     with read_write(composed.hydra.sweep), read_write(composed.hydra.runtime), open_dict(composed.hydra.runtime):
-        composed.hydra.sweep.subdir = subdir
+        composed.hydra.sweep.dir, composed.hydra.sweep.subdir = str(sweep), subdir
         composed.hydra.runtime.output_dir = str(path)
     return RunFolder(path)
 
@@ -163,21 +161,15 @@ def saved(planned: PlannedJob, *, own: bool) -> PlannedJob:
 
 
 def _save_composed(folder: RunFolder, composed: DictConfig) -> str | None:
-    """Write Hydra's files; returns config.yaml's text, or None if it is written elsewhere, or the files exist."""
-    if composed.hydra.output_subdir is None:
+    """Write Hydra's files, so that Hydra does not; returns config.yaml's text.
+
+    None if it is written elsewhere, or the files exist.
+    """
+    if (name := composed.hydra.output_subdir) is None:
         return None
-    path = folder.path / composed.hydra.output_subdir
-    if path.exists():  # another job has the same folder
-        return None
-    make_folder(path)
-    content: Any = OmegaConf.to_container(composed, enum_to_str=True)
-    hydra = content.pop("hydra")
-    texts = {
-        "config": yaml_text.dump(content),
-        "hydra": "hydra:\n" + indent(yaml_text.dump(hydra), "  "),
-        "overrides": yaml_text.dump(hydra["overrides"]["task"]),
-    }
-    for name, text in texts.items():
-        with open(path / f"{name}.yaml", "w", encoding="utf-8", opener=no_link) as file:
-            file.write(text)
-    return texts["config"] if path == folder.composed.parent else None
+    path = folder.path / name
+    text = None if path.exists() else save_composed(path, composed)  # it exists if another job has the same folder
+    guard_logs(composed.hydra)
+    with read_write(composed.hydra):
+        composed.hydra.output_subdir = None
+    return text if path == folder.composed.parent else None

@@ -11,14 +11,16 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from manyheads.runner.config.command_line import typed_values
+from manyheads.runner.config.hydra_files import guard_logs, save_composed, without_links
 from manyheads.runner.config.lookup import option_of
 from manyheads.runner.config.quoting import readable
-from manyheads.runner.errors import ConfigurationError, Ended, warn
+from manyheads.runner.errors import ConfigurationError, Ended
 from manyheads.runner.option.declared import declared
-from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.files import fresh_folder, make_folder
+from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import RunFolder
 
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+GUARDED_SWEEPER = "hydra_plugins.manyheads.basic_sweeper.GuardedSweeper"
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
 
 
@@ -70,6 +72,7 @@ class FreshFolder(Callback):
             return
         self._settle(config, "run", lambda path: RunFolder(path).holds_run())
         self.folder, self.output_subdir = Path(config.hydra.run.dir).resolve(), config.hydra.output_subdir
+        guard_logs(config.hydra)
         with read_write(config.hydra):
             config.hydra.output_subdir = None
 
@@ -79,19 +82,16 @@ class FreshFolder(Callback):
         with read_write(config.hydra):
             config.hydra.output_subdir = self.output_subdir
         folder = self.folder / self.output_subdir
-        content = {name: value for name, value in config.items_ex(resolve=False) if name != "hydra"}
-        texts = {"config": content, "hydra": {"hydra": config.hydra}, "overrides": config.hydra.overrides.task}
         try:
-            make_folder(folder)
-            for name, values in texts.items():
-                with open(folder / f"{name}.yaml", "w", encoding="utf-8", opener=no_link) as file:
-                    file.write(OmegaConf.to_yaml(OmegaConf.create(values)))
+            save_composed(folder, config)
         except (OSError, ConfigurationError) as error:
             refuse(f"{folder} can't be written: {error}")
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         self._settle(config, "sweep", _holds_sweep)
-        _plan_at_once(config)
+        if OmegaConf.select(config, "hydra.sweeper._target_") == BASIC_SWEEPER:
+            with read_write(config.hydra.sweeper):
+                config.hydra.sweeper._target_ = GUARDED_SWEEPER
 
     @staticmethod
     def _settle(config: DictConfig, kind: str, is_taken: Callable[[Path], bool]) -> None:
@@ -103,28 +103,12 @@ class FreshFolder(Callback):
                 refuse(f"hydra.{kind}.dir={path} already holds a {kind}. Name another folder, or leave it out.")
             if named:
                 path.mkdir(parents=True, exist_ok=True)
-                for written in (path / ".hydra", path / "multirun.yaml", *path.glob("*.log")):
-                    if written.is_symlink():  # Hydra would follow it
-                        refuse(f"hydra.{kind}.dir={path}: {written.name} in it is a link. Remove that link.")
             else:
-                with read_write(config.hydra):
-                    section.dir = str(fresh_folder(path))
+                path = fresh_folder(path)
+            with read_write(config.hydra):
+                section.dir = str(without_links(path))
         except OSError as error:
             refuse(f"hydra.{kind}.dir={path} can't be created: {error.strerror}. Name a folder that can.")
-
-
-def _plan_at_once(config: DictConfig) -> None:
-    """Give all jobs of a sweep to our launcher together: what is not planned yet is lost if the sweep is killed."""
-    hydras = config.hydra
-    choices = hydras.get("runtime", {}).get("choices", {})
-    ours = [choices.get(f"hydra/{part}") for part in ("sweeper", "launcher")] == ["basic", "manyheads"]
-    if ours and hydras.sweeper.max_batch_size is not None:
-        warn(
-            "hydra.sweeper.max_batch_size has no effect, since all jobs are planned before the first one starts. "
-            "hydra.launcher.jobs sets how many run at the same time."
-        )
-        with read_write(hydras):
-            hydras.sweeper.max_batch_size = None
 
 
 def _holds_sweep(path: Path) -> bool:

@@ -42,6 +42,8 @@ def explained(line: CommandLine) -> Iterator[None]:
     except (ConfigurationError, RunFailed, Ended):  # Hydra may reraise a job's error
         raise
     except Exception as error:
+        if isinstance(error.__cause__, ConfigurationError):  # about a log's file, wrapped by logging
+            raise error.__cause__ from None
         if isinstance(error, ERRORS_OF_HYDRA) or raised_by_hydra(error):
             raise explain(error, line.folders, line.overrides) from error
         raise

@@ -17,11 +17,12 @@ import os
 import time
 from array import array
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder, remove
+from manyheads.runner.run.folder import Inode
 from manyheads.runner.run.rank_info import RankInfo
 from manyheads.runner.wording import size_in_words
 
@@ -31,6 +32,7 @@ _PER_RANK = 6
 REPORT_BYTES = 8192
 _LENGTH = 4  # bytes of a report's length, which come first
 PLACE = "MANYHEADS_HEARTBEAT"  # variable: this machine's folder for the file, up to its first rank's number
+FILE = "MANYHEADS_HEARTBEAT_FILE"  # variable: device and number of the file in the run folder
 Report = dict[str, Any]  # a Failure in JSON, with its time
 # Kinds of collective operations by their numbers, as torch names them; the first one is any other.
 OPERATIONS = (
@@ -71,13 +73,19 @@ class Pending(NamedTuple):
 class Heartbeat:
     """Reads and writes the shared file. The parent creates it; each rank opens it with its own ``rank``."""
 
-    def __init__(self, path: Path | None, *, rank: int = 0, ranks: int = 0):
-        """``path``: the file; None for memory that is not shared, for this number of ``ranks``."""
-        self.path = path
+    def __init__(self, path: Path | None, *, rank: int = 0, ranks: int = 0, identity: str | None = None):
+        """``path``: the file; None for memory that is not shared, for this number of ``ranks``.
+
+        ``identity``: that of the only file that may be there; None: any. Raises OSError, and ConfigurationError for
+        another file and for links.
+        """
+        self.path, self.identity = path, identity
         if path is None:
             shared = mmap.mmap(-1, _size(ranks))
         else:
             with open(path, "r+b", opener=no_link) as file:
+                if identity not in (None, _identity(file)):
+                    raise ConfigurationError(f"{path} is not the file that this run's parent created: it was replaced.")
                 shared = mmap.mmap(file.fileno(), 0)
         self._share(shared, rank)
 
@@ -92,7 +100,9 @@ class Heartbeat:
     def of_rank(cls, place: RankInfo, otherwise: Path) -> "Heartbeat":
         """A rank's heartbeat, in the file that its launcher names; ``otherwise``: the run folder's file."""
         own = machine_folder(place)
-        return cls(otherwise if own is None else own / "heartbeat", rank=place.rank)
+        if own is not None:  # which only the user can enter
+            return cls(own / "heartbeat", rank=place.rank)
+        return cls(otherwise, rank=place.rank, identity=os.environ.get(FILE))
 
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
@@ -104,6 +114,7 @@ class Heartbeat:
             with open(path, "x+b", opener=_private) as file:
                 file.write(bytes(_size(ranks)))
                 file.flush()
+                heartbeat.identity = _identity(file)
                 heartbeat._share(mmap.mmap(file.fileno(), 0), 0)  # not by its name, which may be another's by now
         except OSError as error:  # that of a full disk names no file
             raise OSError(error.errno, error.strerror, str(path)) from error
@@ -114,10 +125,15 @@ class Heartbeat:
         """Why no rank can open the file, such as in a folder that has become read-only; None if one can."""
         try:
             if self.path is not None:
-                Heartbeat(self.path)
+                Heartbeat(self.path, identity=self.identity)
         except (OSError, ConfigurationError) as error:
             return error
         return None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables by which ranks know the file in the run folder, where others may replace it."""
+        return {} if self.identity is None else {FILE: self.identity}
 
     def enter(self) -> None:
         """Report that this rank is alive, with its process id."""
@@ -232,6 +248,10 @@ def _private(path: str, flags: int) -> int:
     handle = no_link(path, flags)
     os.fchmod(handle, 0o600)
     return handle
+
+
+def _identity(file: IO[bytes]) -> str:
+    return ":".join(map(str, Inode.of(os.fstat(file.fileno()))))
 
 
 def _size(ranks: int) -> int:

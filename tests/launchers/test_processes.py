@@ -1,6 +1,8 @@
 """What the parent makes of what its ranks left."""
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from manyheads.launchers import processes
 from manyheads.launchers.causes import first_failure
 from manyheads.launchers.launcher import Job
-from manyheads.launchers.processes import gone_silently
+from manyheads.launchers.processes import gone_silently, started_here
 from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run import heartbeat as heartbeats
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
@@ -109,3 +111,20 @@ def test_a_rank_that_finishes_while_it_is_looked_for_has_not_gone_silently(tmp_p
 
     monkeypatch.setattr(processes, "existing", existing)
     assert gone_silently({}, Job(RunFolder(tmp_path), 1, {}, heartbeat, [])) == []
+
+
+def test_only_processes_of_the_run_are_ended():
+    """A descendant, or a rank whose agent has ended before it; never another process whose id somebody wrote."""
+
+    def left(**variables: str) -> int:
+        words = ["sh", "-c", "sleep 60 >/dev/null & echo $!"]
+        return int(subprocess.check_output(words, env={**os.environ, **variables}))
+
+    child = subprocess.Popen(["sleep", "60"])
+    pids = [child.pid, left(MANYHEADS_PARENT=str(os.getpid())), left(MANYHEADS_PARENT="1"), os.getpid(), 0, 2**22 + 1]
+    try:
+        assert started_here(pids) == pids[:2]
+    finally:
+        for pid in pids[:3]:
+            os.kill(pid, 9)
+        child.wait()

@@ -6,6 +6,7 @@ import pytest
 
 from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, REPORT_BYTES, RUNNING, STARTING, Heartbeat, failures_of
+from manyheads.runner.run.rank_info import RankInfo
 
 FULL = Failure(rank=1, exit_code=1, type="OSError", message="disk full", traceback="Traceback 1")
 
@@ -130,3 +131,18 @@ def test_nobody_else_may_write_process_ids_into_it(tmp_path):
     other.enter()
     other.beat()
     assert heartbeat.beats() == 0
+
+
+def test_a_rank_uses_no_other_file_than_the_parents(path, monkeypatch):
+    """Somebody who can write to the run folder could put another one in its place, by which he would steer ranks."""
+    parent = Heartbeat.create(path, ranks=1)
+    for name, value in parent.variables.items():
+        monkeypatch.setenv(name, value)
+    Heartbeat.of_rank(RankInfo(0, 0, 1), path).beat()
+    assert parent.beats() == 1
+    path.parent.rename(path.parent.with_name("gone"))
+    path.parent.mkdir()
+    path.write_bytes(bytes(9000))
+    with pytest.raises(ConfigurationError, match="was replaced"):
+        Heartbeat.of_rank(RankInfo(0, 0, 1), path)
+    assert "was replaced" in str(parent.unreachable())

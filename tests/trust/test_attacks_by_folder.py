@@ -81,11 +81,13 @@ class TestLinks:
         monkeypatch.setattr(Folder, "list", refused)
         assert_refused(resume_here("theirs"), here, "cannot be read")
 
-    @pytest.mark.parametrize("name", ["run.log", "multirun.yaml"])
-    def test_in_a_folder_that_a_run_shall_have(self, run_here, here, precious, name):
+    @pytest.mark.parametrize(
+        ("name", "typed"), [("run.log", ["hydra.run.dir=new"]), ("multirun.yaml", ["-m", "hydra.sweep.dir=new"])]
+    )
+    def test_in_a_folder_that_a_run_shall_have(self, run_here, here, precious, name, typed):
         (here / "new").mkdir()
         (here / "new" / name).symlink_to(precious)
-        assert_refused(run_here(*FAST, "hydra.run.dir=new"), here, "is a link")
+        assert_refused(run_here(*FAST, *typed), here, "is a link")
         assert precious.read_text() == "mine"
 
 
