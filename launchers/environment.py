@@ -9,7 +9,8 @@ from pathlib import Path
 
 from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import warn
-from manyheads.runner.machine.user_folders import can_write, close_parents, others_may_write, user_folder
+from manyheads.runner.machine.ownership import is_closed
+from manyheads.runner.machine.user_folders import can_write, close_parents, user_folder
 from manyheads.runner.run import scratch
 
 NAMES = Path(__file__).resolve().parent.parent / ".names"
@@ -63,7 +64,7 @@ def _unusable(compiled: Path, *, is_named: bool) -> str | None:
     if is_named:
         return None
     close_parents(compiled)
-    others = next((each for each in (compiled, compiled.parent) if others_may_write(each)), None)
+    others = next((each for each in (compiled, compiled.parent) if not is_closed(each)), None)
     return None if others is None else f"may hold others' code, since they may write to {others}: remove it"
 
 

@@ -15,19 +15,43 @@ _ACCESS_LIST = "system.posix_acl_access"
 def is_mine(path: Path) -> bool:
     """Whether only this user and the superuser can change what ``path`` refers to, or what is in that folder.
 
-    Everything from the root down to it must belong to one of them, with links and with what they lead to, and nobody
-    else may write to it. Others may write to folders on the way that have the sticky bit, as /tmp has, but not to the
-    folder itself. False if it does not exist.
+    False if it does not exist. See ``open_to_others``.
     """
-    lexical = Path(os.path.abspath(path))
     try:
-        return all(
-            _is_private(each, is_last=each == last)
-            for last in (lexical, path.resolve(strict=True))
-            for each in (last, *last.parents)
-        )
-    except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
+        return path.exists() and open_to_others(path) is None
+    except (OSError, RuntimeError):  # links in a circle, in some versions of Python
         return False
+
+
+def open_to_others(path: Path) -> Path | None:
+    """The first file or folder by which others can change what ``path`` refers to, or what is in that folder, if any.
+
+    Everything from the root down to it must belong to this user or the superuser, with links and with what they lead
+    to, and nobody else may write to it. Others may write to folders on the way that have the sticky bit, as /tmp has,
+    but not to the folder itself. What does not exist yet is open to nobody.
+    """
+    for last in (Path(os.path.abspath(path)), Path(os.path.realpath(path))):
+        for each in (*reversed(last.parents), last):
+            try:
+                if not _is_private(each, is_last=each == last):
+                    return each
+            except FileNotFoundError:
+                break
+            except OSError:
+                return each
+    return None
+
+
+def is_closed(folder: Path) -> bool:
+    """Whether a folder's own owner and mode let nobody else write, not even a group; true if it does not exist.
+
+    For folders that this project creates for the user alone, wherever they are: nobody else could create such a one.
+    """
+    try:
+        status = folder.stat()
+    except OSError:
+        return True
+    return not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and status.st_uid in (SUPERUSER, os.geteuid())
 
 
 def _is_private(path: Path, *, is_last: bool) -> bool:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from manyheads.runner.errors import ConfigurationError, warn
+from manyheads.runner.machine.ownership import is_closed
 
 STATE = "MANYHEADS_STATE"
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def user_folder(kind: Literal["cache", "config", "state"]) -> Path | None:
@@ -46,7 +46,7 @@ def state_folder() -> Path | None:
         raise ConfigurationError.at(STATE, named, " is not allowed. Allowed: an absolute path.")
     if not named:
         close_parents(folder)
-    if not others_may_write(folder):
+    if is_closed(folder):
         return folder
     if named:
         remedy = "Name a folder inside it, which is then created for you alone, or take their rights away."
@@ -63,23 +63,14 @@ def create_private(folder: Path) -> None:
             each.chmod(stat.S_IRWXU)
 
 
-def others_may_write(folder: Path) -> bool:
-    """Whether others may write to a folder or file, or have created it."""
-    with suppress(OSError):
-        status = folder.stat()
-        return bool(status.st_mode & _OTHERS) or status.st_uid not in (os.getuid(), 0)
-    return False
-
-
 def close_parents(folder: Path) -> None:
     """Take others' right to write from the user's folders between the home and this one, which they could replace."""
     with suppress(RuntimeError, OSError):
         home = Path.home()
-        inside = [each for each in folder.parents if each != home and each.is_relative_to(home)]
-        for each in inside:
+        for each in (each for each in folder.parents if each != home and each.is_relative_to(home)):
             status = each.stat()
-            if status.st_uid == os.getuid() and status.st_mode & _OTHERS:
-                each.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+            if status.st_uid == os.getuid() and not is_closed(each):
+                each.chmod(stat.S_IMODE(status.st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
                 warn(f"others could write to {each}, and so replace {folder}: now only you can")
 
 

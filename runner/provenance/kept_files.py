@@ -14,7 +14,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section, files_named
 from manyheads.runner.option.source_file import SourceFile
 from manyheads.runner.provenance.own_code import own_files
-from manyheads.runner.provenance.snapshot import own_copies, snapshot
+from manyheads.runner.provenance.snapshot import snapshot
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import make_folder, write_whole
 from manyheads.runner.run.run_folder import RunFolder
@@ -44,11 +44,6 @@ def name_of(path: Path) -> str:
     return f"code{path}"
 
 
-def is_own_copy(folder: RunFolder, path: Path) -> bool:
-    """Whether the user recorded the copy with this run, with all other copies that it may import, or trusts them."""
-    return name_of(path) in own_copies(folder)
-
-
 def changed_files(folder: RunFolder, config: Section) -> dict[str, SourceFile]:
     """The files of a run's config that have changed since it started, by key."""
     try:
@@ -67,19 +62,20 @@ def copies(folder: RunFolder, config: Section, *, chosen: Iterable[str] = ()) ->
     """
     if not folder.is_own():
         return {}
-    targets = {}
-    for key, file in changed_files(folder, config).items():
+    targets, changed = {}, changed_files(folder, config)
+    taken = snapshot(folder) if changed else None
+    for key, file in changed.items():
         if {key, key.partition(".")[0]} & set(chosen):
             continue
         how = "has changed since the run" if file.path.is_file() else "no longer exists"
-        copy, taken = kept(folder, file.path), snapshot(folder) if is_own_copy(folder, file.path) else None
-        if taken is None:
+        copy, checked = kept(folder, file.path), taken and taken / file.path.relative_to("/")
+        if checked is None or not checked.is_file():
             raise ConfigurationError(
                 f"{file.path} {how}, and its copy {copy} is missing or not yours. Restore the file; or look at "
                 f"the copy, and trust it as your own: {invocation.command('trust', folder)}"
             )
         print(f"{file.path} {how}: its copy {copy} is used", flush=True)
-        targets[key] = f"{taken / file.path.relative_to('/')}:{file.name}"
+        targets[key] = f"{checked}:{file.name}"
     return targets
 
 

@@ -15,22 +15,13 @@ from manyheads.runner.run.files import make_folder, remove, take_name, write_who
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def own_copies(folder: RunFolder) -> dict[str, bytes]:
-    """The contents of a run's copies by name, if the user recorded or trusts all of them; else nothing."""
-    try:
-        copies = folder.copied_code()
-    except (OSError, ConfigurationError):
-        return {}
-    return copies if copies and folder.owns(**copies) else {}
-
-
 def snapshot(folder: RunFolder) -> Path | None:
     """A private folder with each of the run's copies at its original path: ``<snapshot>/home/me/net.py``.
 
     It is in the user's state folder, named by its content, and stays there, since later runs may name its files. None
     if the copies are not the user's own. Raises OSError if it cannot be written.
     """
-    copies, key = own_copies(folder), seal.key_file()
+    copies, key = _own_copies(folder), seal.key_file()
     name = seal.keyed("code", seal.digests(copies)) if copies else None
     if name is None or key is None:
         return None
@@ -49,3 +40,12 @@ def snapshot(folder: RunFolder) -> Path | None:
             if not path.is_dir():
                 raise
     return path if is_mine(path) else None
+
+
+def _own_copies(folder: RunFolder) -> dict[str, bytes]:
+    """The contents of a run's copies by name, if the user recorded or trusts all of them; else nothing."""
+    try:
+        copies = folder.copied_code()
+    except (OSError, ConfigurationError):
+        return {}
+    return copies if copies and folder.owns(**copies) else {}

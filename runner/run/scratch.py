@@ -17,6 +17,8 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.errors import warn
+from manyheads.runner.machine.ownership import open_to_others
 from manyheads.runner.run.files import lock_shared, try_lock
 
 _NAME = re.compile(r"manyheads-[0-9a-f]{8,16}-\d+")
@@ -34,9 +36,21 @@ def base() -> str:
 
 def for_sockets() -> str:
     """The parent of folders with sockets: the temporary one, unless its path is too long for them. See unix(7)."""
+    return temporary(longest=_SOCKET_PARENT)
+
+
+def temporary(*, longest: int = 4096) -> str:
+    """The temporary folder, or another one if others can replace what is in it: they may write, and it isn't sticky.
+
+    longest: bytes of its path.
+    """
     places = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
-    usable = (place for place in places if len(os.fsencode(place)) <= _SOCKET_PARENT and os.access(place, os.W_OK))
-    return next(usable, places[0])
+    usable = [place for place in places if len(os.fsencode(place)) <= longest and os.access(place, os.W_OK)]
+    for place in usable:
+        if (others := open_to_others(Path(place, _NEW))) is None:
+            return place
+        warn(f"others can replace what is in {others}, so this process's folders are elsewhere. Set its sticky bit")
+    return usable[0] if usable else tempfile.gettempdir()
 
 
 def of_process() -> Path:
@@ -58,7 +72,7 @@ def folder(parent: str | None = None) -> Iterator[Path]:
 
     Raises OSError.
     """
-    with own_folder(Path(parent or tempfile.gettempdir(), f"manyheads-{secrets.token_hex(4)}-0")) as path:
+    with own_folder(Path(parent or temporary(), f"manyheads-{secrets.token_hex(4)}-0")) as path:
         yield path
 
 
@@ -88,7 +102,7 @@ def kept(path: Path) -> int:
 
 def sweep_all() -> None:
     """Remove this user's folders whose process has ended, wherever such folders are made."""
-    for parent in {tempfile.gettempdir(), base(), for_sockets()}:
+    for parent in {tempfile.gettempdir(), temporary(), base(), for_sockets()}:
         sweep(Path(parent))
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, warn
-from manyheads.runner.machine.user_folders import STATE, create_private, others_may_write, state_folder
+from manyheads.runner.machine.ownership import is_closed
+from manyheads.runner.machine.user_folders import STATE, create_private, state_folder
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import write_whole
 
@@ -114,7 +115,7 @@ def _record_of(folder: Path) -> dict[str, Any]:
     """What ``trust`` wrote about the folder at this path."""
     path = _trusted_file(place := folder.resolve())
     try:
-        record = {} if path is None or others_may_write(path.parent) else json.loads(read_bytes(path))
+        record = json.loads(read_bytes(path)) if path is not None and is_closed(path.parent) else {}
     except (OSError, ValueError, ConfigurationError):
         return {}
     return record if record.get("folder") == str(place) else {}  # else the file was renamed

@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 
+from manyheads.runner.errors import warn
 from manyheads.runner.run import scratch
 
 
@@ -25,3 +26,14 @@ def test_without_shared_memory_a_folder_has_room_for_sockets_too(tmp_path, monke
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 90)))
     monkeypatch.setattr(os, "access", lambda place, _: place != "/dev/shm")
     assert scratch.base() == "/tmp"
+
+
+def test_not_below_a_folder_in_which_others_can_replace_it(tmp_path, monkeypatch, capsys):
+    """Such as the scratch folder of a project: its group, or everybody, may rename what is in it."""
+    warn.cache_clear()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for mode, is_used in ((0o777, False), (0o1777, True), (0o755, True)):
+        tmp_path.chmod(mode)
+        assert (scratch.temporary() == str(tmp_path)) == is_used
+        assert is_used or scratch.for_sockets() == "/tmp"
+    assert f"others can replace what is in {tmp_path}, so" in capsys.readouterr().err

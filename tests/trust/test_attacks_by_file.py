@@ -16,7 +16,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.locate import STARTED_IN, own_folders
 from manyheads.runner.option.source_file import SourceFile
-from manyheads.runner.provenance.kept_files import copies, is_own_copy
+from manyheads.runner.provenance.kept_files import copies
+from manyheads.runner.provenance.snapshot import snapshot
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
@@ -143,7 +144,7 @@ class TestCopies:
     def test_nor_what_it_looks_for_and_does_not_find(self, past, here, planted):
         path = (past.code / str(here / "mine.py").lstrip("/")).with_name(planted)
         path.write_bytes(b"") if path.suffix else path.symlink_to(past.path / "logs")
-        assert not is_own_copy(past, here / "mine.py")
+        assert snapshot(past) is None
 
     def test_bytecode_beside_one_is_not_run(self, past, here, monkeypatch):
         """It can claim to fit any source file."""
@@ -156,7 +157,7 @@ class TestCopies:
         monkeypatch.chdir(here)
         assert SourceFile(copy, "Net").load().__mro__[1] is torch.nn.Sequential
         assert not (here / "mark").exists()
-        assert is_own_copy(past, here / "mine.py")
+        assert (snapshot(past) / str(here / "mine.py").lstrip("/")).is_file()
 
     def test_one_of_another_run_of_his_own_is_not_run(self, past, run_here, command_here, here):
         """Though his key has sealed it."""
@@ -165,8 +166,8 @@ class TestCopies:
         RunFolder(here / "other").write_config({**past.read_config(), "seed": 2})
         other = RunFolder(here / "other").code / copy.relative_to(past.code)
         assert other.read_bytes() == copy.read_bytes()
-        assert is_own_copy(past, here / "mine.py")
-        assert not is_own_copy(RunFolder(here / "other"), here / "mine.py")
+        assert (snapshot(past) / str(here / "mine.py").lstrip("/")).is_file()
+        assert snapshot(RunFolder(here / "other")) is None
 
     def test_a_directory_that_was_written_into_the_record_is_not_looked_at(self, past, here, monkeypatch):
         monkeypatch.delenv(STARTED_IN, raising=False)
