@@ -4,11 +4,13 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 
 from manyheads.launchers.launcher import Job
 from manyheads.runner.errors import MISTAKES, ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.heartbeat import FINISHED, STARTING
 from manyheads.runner.run.run_folder import FLIGHT, RunFolder
@@ -115,3 +117,9 @@ def ranks_in_words(names: list[str]) -> str:
     if len(names) > 8:
         names = [*names[:7], f"{len(names) - 7} more"]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def last_words(log: Path) -> str:
+    """The last line of a log, without the prefix of errors; empty if the log is empty."""
+    lines = [line for line in read_text(log, most=MOST_TABLE_BYTES).splitlines() if line.strip()]
+    return lines[-1].removeprefix("error: ") if lines else ""

@@ -12,6 +12,7 @@ from manyheads.runner.errors import warn
 from manyheads.runner.machine.ownership import is_closed
 from manyheads.runner.machine.user_folders import can_write, close_parents, user_folder
 from manyheads.runner.run import scratch
+from manyheads.runner.run.rank_info import EXPORTED
 
 NAMES = Path(__file__).resolve().parent.parent / ".names"
 # A checkout's own code comes first; what is installed is found as any other package, behind Python's own modules.
@@ -82,6 +83,12 @@ def common() -> dict[str, str]:
         "PYTHONSAFEPATH": "1",  # the working directory may be a folder that somebody sent: see runner/option/locate.py
         "MANYHEADS_PARENT": str(os.getpid()),
     }
+
+
+def exported(environment: dict[str, str]) -> dict[str, str]:
+    """The variables of this process's environment that remote ranks need too; without its parent's id."""
+    here = {name: value for name, value in os.environ.items() if EXPORTED.fullmatch(name)}
+    return {name: value for name, value in {**here, **environment}.items() if name != "MANYHEADS_PARENT"}
 
 
 def waiting(policy: str) -> dict[str, str]:

@@ -10,16 +10,14 @@ import shlex
 import socket
 import sys
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from manyheads.launchers import mpirun
-from manyheads.launchers.agent_program import VARIABLE, relay_stdout, run_agent
-from manyheads.launchers.environment import rendezvous
+from manyheads.launchers.agent_program import VARIABLE, ordered, relay_stdout, run_agent
+from manyheads.launchers.environment import exported, rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
-from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_nodes
-from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.runner.errors import ConfigurationError, Unavailable, printable
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.locate import Section
@@ -28,6 +26,9 @@ from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place
+
+if TYPE_CHECKING:  # a run on this machine knows of no others
+    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 # By default horovodrun writes all its environment variables into the ranks' command lines, which every user of the
 # machine can read while they train. Ranks on its own machine inherit the variables anyway.
@@ -87,9 +88,6 @@ class Horovodrun(Launcher):
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
-        if self.settings is not None:
-            run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
-            return
         is_horovod = job.run is not None and job.run.parallel.name == "horovod"
         if is_horovod and self.controller == "gloo":  # whose ranks would die without an error
             addresses.resolved("launcher=horovodrun needs this machine's name", socket.gethostname())
@@ -105,7 +103,7 @@ class Horovodrun(Launcher):
                 quiet=True,
             )
 
-    def _order(self, job: Job, shares: list[NodeShare], number: int) -> Message:
+    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
         """The first machine runs horovodrun; the ``ssh`` that it finds asks the other machines' agents."""
         if number:
             return {"command": None}
@@ -120,14 +118,9 @@ class Horovodrun(Launcher):
         self.network_interface = "{interface}"
         command = self._command(job, [*exported(job.environment), *mpirun.AT_AGENT, PLACE, VARIABLE])
         command = ["{python}" if part == sys.executable else part for part in command]
-        return {
-            "exit_codes": f"{__name__}.{exit_codes.__name__}",
-            "meets_by_name": NEEDS_NAMES,
-            "starts_others": True,
-            "command": command,
-            "log": "horovodrun.log",
-            "quiet": True,
-        }
+        return ordered(
+            command, exit_codes, log="horovodrun.log", quiet=True, starts_others=True, meets_by_name=NEEDS_NAMES
+        )
 
     def _command(self, job: Job, names: Iterable[str]) -> list[str]:
         options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]

@@ -49,6 +49,10 @@ class Start:
         """
         launcher: Launcher = run.launcher.kind(name=run.launcher.name, **run.launcher.arguments())
         launcher = launcher.as_child_process() if apart else launcher
+        if launcher.settings is not None and not launcher.starts_agents:
+            from manyheads.launchers.nodes.on_nodes import OnNodes  # few runs need several machines
+
+            launcher = OnNodes(launcher)
         variables = environment(launcher)
         launcher.prepare(variables, _imports(run, apart=apart))
         return cls(run, launcher, variables, apart)

@@ -3,14 +3,17 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from manyheads.launchers.nodes.node_settings import NodeSettings
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.runner.errors import Failure, Kind, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
+
+if TYPE_CHECKING:  # a run on this machine knows of no others
+    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 TRAIN = "manyheads.runner.loop.rank_main"
 
@@ -57,9 +60,13 @@ class Job:
 
 
 class Launcher:
-    """Starts the ranks of one run and returns when all have ended. ``warm``: they are forked from the warm process."""
+    """Starts the ranks of one run and returns when all have ended.
 
-    warm = False
+    ``warm``: they are forked from the warm process. ``starts_agents``: ``launch`` itself starts the agents on the
+    machines of ``settings``; otherwise ``OnNodes`` does, and sends them orders.
+    """
+
+    warm = starts_agents = False
 
     def __init__(
         self,
@@ -85,6 +92,10 @@ class Launcher:
 
         ``environment``: the next job's; ``imports``: modules that its ranks will import.
         """
+
+    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
+        """What machine ``number`` has to start for its ranks, a message to its agent (``agent_program.ordered``)."""
+        raise NotImplementedError
 
     @property
     def is_elsewhere(self) -> bool:

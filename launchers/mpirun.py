@@ -10,21 +10,22 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from manyheads.launchers.agent_program import VARIABLE, relay_stdout, run_agent
-from manyheads.launchers.environment import rendezvous
+from manyheads.launchers.agent_program import VARIABLE, ordered, relay_stdout, run_agent
+from manyheads.launchers.environment import exported, rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
-from manyheads.launchers.nodes.run_on_nodes import NodeShare, exported, run_on_nodes
-from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place
+
+if TYPE_CHECKING:  # a run on this machine knows of no others
+    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 # Variables that agents add for their ranks.
 AT_AGENT = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
@@ -57,9 +58,6 @@ class Mpirun(Launcher):
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
-        if self.settings is not None:
-            run_on_nodes(self.settings, job, self._order, stall_timeout=self.stall_timeout)
-            return
         with relay_stdout() as terminal, rendezvous(self.machines) as meeting, own_session() as session:
             added = {**job.environment, **meeting, **terminal}
             environment = {**without_place(os.environ), **session, **added}
@@ -73,7 +71,7 @@ class Mpirun(Launcher):
                 quiet=True,
             )
 
-    def _order(self, job: Job, shares: list[NodeShare], number: int) -> Message:
+    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
         """The first machine runs mpirun; the ``ssh`` that it is given asks the other machines' agents."""
         if number:
             return {"command": None}
@@ -87,14 +85,7 @@ class Mpirun(Launcher):
         options = [word for name, value in network for word in ("--mca", name, value)]
         command = [command[0], *options, *command[1:]]
         command[command.index(sys.executable)] = "{python}"
-        return {
-            "exit_codes": f"{__name__}.{exit_codes.__name__}",
-            "meets_by_name": None,
-            "starts_others": True,
-            "command": command,
-            "log": "mpirun.log",
-            "quiet": True,
-        }
+        return ordered(command, exit_codes, log="mpirun.log", quiet=True, starts_others=True)
 
     def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
         # By default Open MPI binds each rank to one core, however many threads it has.

@@ -9,17 +9,18 @@ agents, so the same machines give bit-identical results; the parent keeps track 
 import os
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from manyheads.launchers.agent_program import as_module, run_agent
+from manyheads.launchers.agent_program import as_module, ordered, run_agent
 from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
-from manyheads.launchers.nodes.run_on_nodes import NodeShare, run_on_nodes
-from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.runner.run import scratch
 from manyheads.runner.run.hosts import read_hosts
+
+if TYPE_CHECKING:  # a run on this machine knows of no others
+    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 NO_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # else the agent serves ranks on all interfaces
 AGENT = as_module("torch.distributed.run")
@@ -41,10 +42,10 @@ class Torchrun(Launcher):
         self.machines = hosts if self.settings else {}
         self.ranks *= self.settings.most if self.settings else max(1, len(hosts))
 
+    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
+        return order(job, shares, number)
+
     def launch(self, job: Job) -> None:
-        if self.settings is not None:
-            run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout)
-            return
         with scratch.folder() as own, file_rendezvous() as rendezvous:
             run_agent(
                 command(job, str(own)),
@@ -64,21 +65,14 @@ def command(job: Job, own: str) -> list[str]:
     return [sys.executable, *AGENT, *options, "-m", job.main, str(job.folder.path)]
 
 
-def order(job: Job, shares: list[NodeShare], number: int) -> Message:
+def order(job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
     """The order for machine ``number``, which fills in ``{python}`` and ``{scratch}`` itself."""
     own, first = shares[number], shares[0]
     options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(own.ranks))]
     options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", own.address]
     options += ["--log-dir", "{scratch}"]
     worker = ["-m", job.main, str(job.folder.path)]
-    return {
-        "exit_codes": f"{__name__}.{exit_codes.__name__}",
-        "meets_by_name": None,
-        "starts_others": False,
-        "command": ["{python}", *AGENT, *options, *worker],
-        "log": f"torchrun_{number}.log",
-        "quiet": False,
-    }
+    return ordered(["{python}", *AGENT, *options, *worker], exit_codes, log=f"torchrun_{number}.log")
 
 
 def exit_codes(text: str) -> dict[int, int]:

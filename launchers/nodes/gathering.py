@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.launcher import Job
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.joining import other_config, refused
-from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Meeting, Node
 from manyheads.launchers.nodes.starting import Started, agent_arguments, start_here, start_there
 from manyheads.launchers.nodes.wire import Message

@@ -10,9 +10,9 @@ from typing import Any
 
 from manyheads import __version__
 from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.node_agent import connect, serve
-from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.wire import own_key
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed

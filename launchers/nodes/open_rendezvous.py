@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.rendezvous import Meeting
 from manyheads.launchers.nodes.wire import new_key, own_key
 from manyheads.runner.machine import addresses

@@ -1,6 +1,5 @@
 """The parent's side of a run on several machines: gathers them, assigns and watches ranks, restarts if configured."""
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -9,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from manyheads.launchers.environment import exported
 from manyheads.launchers.launcher import Job
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.storage import clear_attempt, storage_token
@@ -22,7 +22,6 @@ from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Ki
 from manyheads.runner.provenance.node_records import note_nodes
 from manyheads.runner.run import scratch
 from manyheads.runner.run.heartbeat import Heartbeat
-from manyheads.runner.run.rank_info import EXPORTED
 from manyheads.runner.run.run_folder import RunFolder
 
 END_SECONDS = 8.0  # for the agents to end their ranks and confirm it
@@ -180,9 +179,3 @@ def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failur
         failure = replace(said, node=None)
     node = ranks.node_of(failure.rank)
     return failure if node is None else replace(failure, node=str(node))
-
-
-def exported(environment: dict[str, str]) -> dict[str, str]:
-    """The variables of this process's environment that remote ranks need too; without its parent's id."""
-    here = {name: value for name, value in os.environ.items() if EXPORTED.fullmatch(name)}
-    return {name: value for name, value in {**here, **environment}.items() if name != "MANYHEADS_PARENT"}

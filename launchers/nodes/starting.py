@@ -5,10 +5,11 @@ import shlex
 import sys
 from pathlib import Path
 
+from manyheads.launchers.causes import last_words
 from manyheads.launchers.environment import PROJECT
-from manyheads.launchers.nodes.node_settings import NodeSettings
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.processes import end
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
+from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.program import Program, ended_within
 
 AGENT = "manyheads.launchers.nodes.node_agent"
@@ -64,9 +65,3 @@ def command_there(arguments: list[str]) -> str:
     assignments = [f"{key}={value}" for key, value in variables.items()]
     command = shlex.join(["exec", "env", *assignments, sys.executable, "-m", *arguments])
     return f"cd {shlex.quote(os.getcwd())} && {command}"
-
-
-def last_words(log: Path) -> str:
-    """The last line of a log, without the prefix of errors; empty if the log is empty."""
-    lines = [line for line in read_text(log, most=MOST_TABLE_BYTES).splitlines() if line.strip()]
-    return lines[-1].removeprefix("error: ") if lines else ""

@@ -12,9 +12,7 @@ from typing import Any, ClassVar
 
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
-from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
-from manyheads.launchers.ray.ray_gathering import placed
+from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.launchers.torchrun import order
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import AUTO, PLACE, choice, either, number, whole
@@ -22,6 +20,8 @@ from manyheads.runner.option.rules import AUTO, PLACE, choice, either, number, w
 
 class Ray(Launcher):
     """Runs on a Ray cluster, whose bundles are treated like several machines."""
+
+    starts_agents = True
 
     def __init__(
         self, *, placement: str, cpus_per_rank: float, address: str, placement_timeout: float | None, **options: Any
@@ -38,6 +38,9 @@ class Ray(Launcher):
         self._per_bundle, self.ranks = self.ranks, self.ranks * settings.most
 
     def launch(self, job: Job) -> None:
+        from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
+        from manyheads.launchers.ray.ray_gathering import placed
+
         gpus = self._per_bundle if job.run is not None and job.run.on_gpus else 0
         asked = {**self._asked, "gpus": gpus, "bundles": len(self.machines)}
         gather = partial(placed, asked=asked, patience=self._patience)

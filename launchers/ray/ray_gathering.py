@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.launchers.launcher import Job
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.gathering import Gathering
-from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import let_go, meet
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.starting import agent_arguments, command_there

@@ -13,8 +13,7 @@ from typing import Any
 
 from manyheads.launchers.causes import error_of
 from manyheads.launchers.launcher import Job, Launcher
-from manyheads.launchers.nodes.node_settings import NodeSettings
-from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.result import finish
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation
@@ -42,6 +41,8 @@ KEYS = (
 class Slurm(Launcher):
     """Submits runs to Slurm, or runs them in an allocation. ``settings``: of this allocation; None outside of one."""
 
+    starts_agents = True
+
     def __init__(self, **options: Any):
         self._section = {key: options.pop(key) for key in KEYS}
         super().__init__(**options)
@@ -62,6 +63,8 @@ class Slurm(Launcher):
         return self._allocation is None
 
     def launch(self, job: Job) -> None:
+        from manyheads.launchers.nodes.run_on_nodes import run_on_nodes  # only a job in the queue starts ranks
+
         assert self.settings is not None
         assert self._allocation is not None
         job.added["slurm"] = {"job": self._allocation.job, "restarts": self._allocation.restarts}

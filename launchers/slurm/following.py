@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from manyheads.launchers.causes import last_words
 from manyheads.launchers.launcher_option import Standing
-from manyheads.launchers.nodes.starting import last_words
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.batch_script import output
 from manyheads.launchers.slurm.slurm_commands import GONE, Absence, Status

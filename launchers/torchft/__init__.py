@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.nodes.node_settings import KEYS, NodeSettings
+from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.launchers.spawn import Spawn
 from manyheads.launchers.torchft.lighthouse import Lighthouse
-from manyheads.launchers.torchft.replica_machines import run_on_machines
 from manyheads.launchers.torchft.replica_part import note_restart, run_part, run_replicas
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import number
@@ -45,6 +44,8 @@ class TorchftOption(LauncherOption):
 class Torchft(Spawn):
     """Ranks as child processes of this process or of each machine's agent, which meet through the lighthouse."""
 
+    starts_agents = True
+
     def __init__(self, *, max_restarts: int, hang_timeout: float, heartbeat_timeout: float, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}, "max_restarts": max_restarts}
         super().__init__(**options)
@@ -61,6 +62,8 @@ class Torchft(Spawn):
         limits |= {"width": width, "is_warm": self.warm}
         job.added["restarts"] = []
         if self.settings is not None:
+            from manyheads.launchers.torchft.replica_machines import run_on_machines  # few runs need several machines
+
             order = {"run_part": f"{run_part.__module__}.{run_part.__name__}", "command": None, "limits": limits}
             beat, stall = self.heartbeat_timeout, self.stall_timeout
             run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.launchers.launcher import Job
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.node_settings import NodeSettings
 from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import (

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.launchers.launcher import Job
-from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.spawn import start_rank
 from manyheads.launchers.torchft.replica_processes import ReplicaProcesses
@@ -35,7 +34,9 @@ def run_replicas(
     supervise(replicas, shown, stall_timeout=stall_timeout)
 
 
-def run_part(order: Message, job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]) -> None:
+def run_part(
+    order: Mapping[str, Any], job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]
+) -> None:
     """Run one machine's replicas of a run on several machines, whose parent detects stalls.
 
     ``order``: the parent's; ``own``: this machine's folder; ``note``: called with the cause of each restart. Raises as

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.launch import launch, prepare
-from manyheads.launchers.nodes.joining import join
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.runner.checkpoint.mirror.fetch import fetch
@@ -84,6 +83,8 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         copy = kept(folder, file.path)
         print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
+        from manyheads.launchers.nodes.joining import join  # few runs need it
+
         run = RunConfig.read(folder)
         join(run.launcher, run.digests())
         return None

@@ -184,7 +184,7 @@ def test_several_machines(job, monkeypatch, tmp_path, kind, listed):
     value = ["b:2", "a:2"] if listed == "hosts" else str(tmp_path / "hosts")
     made = launcher(kind, **{listed: value})
     machines = [SimpleNamespace(address=f"10.0.0.{n}", ranks=range(2 * n, 2 * n + 2)) for n in (1, 0)]
-    command = made._order(job(4), machines, 0)["command"]
+    command = made.order(job(4), machines, 0)["command"]
     assert follows(command, "-np") == ["4"]
     assert follows(command, "-H") == ["10.0.0.1:2,10.0.0.0:2"]
     assert command[-4:-1] == ["{python}", "-m", "manyheads.runner.loop.rank_main"]
@@ -195,7 +195,7 @@ def test_several_machines(job, monkeypatch, tmp_path, kind, listed):
         assert follows(command, "plm_rsh_agent") == ["{scratch}/ssh"]
         assert follows(command, "oob_tcp_if_include") == follows(command, "btl_tcp_if_include") == ["{interface}"]
         assert {"MASTER_ADDR", "GLOO_SOCKET_IFNAME", "MANYHEADS_HEARTBEAT"} <= set(follows(command, "-x"))
-    assert made._order(job(4), machines, 1)["command"] is None
+    assert made.order(job(4), machines, 1)["command"] is None
 
 
 @pytest.mark.parametrize("kind", [Mpirun, Horovodrun])
@@ -368,4 +368,4 @@ def test_horovodrun_on_several_machines_does_not_start_where_its_shell_would_run
     monkeypatch.chdir(hostile)
     machines = [SimpleNamespace(address=f"10.0.0.{n}", ranks=range(n, n + 1)) for n in (0, 1)]
     with pytest.raises(ConfigurationError, match="a;touch mark"):
-        launcher(Horovodrun, hosts=["a:1", "b:1"])._order(job(2), machines, 0)
+        launcher(Horovodrun, hosts=["a:1", "b:1"]).order(job(2), machines, 0)

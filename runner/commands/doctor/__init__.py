@@ -2,7 +2,6 @@
 
 import argparse
 
-from manyheads.launchers.nodes.examine_hosts import examine as machines_examined
 from manyheads.runner.commands.doctor.answer import (
     ExaminedHost,
     ExaminedHosts,
@@ -53,6 +52,8 @@ def examine_hosts(arguments: argparse.Namespace) -> ExaminedHosts:
     """Examine several machines. Raises ConfigurationError."""
     together = list[str]()
     hosts = [name.strip() for name in arguments.hosts.split(",") if name.strip()]
+    from manyheads.launchers.nodes.examine_hosts import examine as machines_examined  # needs several machines
+
     options = {"shell": arguments.remote_shell, "interface": arguments.network_interface}
     with working(f"examining {', '.join(hosts)}"):
         found = machines_examined(hosts, say=together.append, **options)

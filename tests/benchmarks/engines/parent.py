@@ -18,9 +18,10 @@ from typing import Any, TextIO
 from unittest.mock import patch
 
 from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes import wire
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.node_settings import NodeSettings
+from manyheads.launchers.nodes.on_nodes import OnNodes
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import NodeShare
 from manyheads.launchers.nodes.wire import Message
@@ -79,13 +80,12 @@ class Parent:
             return end(ranks, seconds)
 
         began, used = time.time(), time.process_time()
-        own = sys.modules[type(self.launcher).__module__]
         with (
             patch.object(wire.Channel, "receive", counted),
             patch.object(NodeRanks, "end", noted),
-            patch.object(own, "order", self._order),
+            patch.object(self.launcher, "order", self._order),
         ):
-            self.launcher.launch(self.job)
+            OnNodes(self.launcher).launch(self.job)
         ended = time.time()
         restarts = [each["time"] for each in self.job.added.get("restarts", [])]
         return {

@@ -15,10 +15,10 @@ import pytest
 
 from manyheads.launchers.causes import first_failure
 from manyheads.launchers.launcher import Job
+from manyheads.launchers.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.joining import other_config
 from manyheads.launchers.nodes.node_part import shortened
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.remote_shell import parse
 from manyheads.launchers.nodes.run_on_nodes import assign_ranks
 from manyheads.launchers.nodes.storage import clear_attempt, storage_token
