@@ -1,7 +1,6 @@
 """What was set and changes nothing in this run: keys of features that are off, and intervals that it does not reach."""
 
 import math
-from functools import partial
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY
@@ -56,7 +55,7 @@ def _unreached(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> lis
     epoch, batches = f"an epoch has {updates:,} updates", f"an evaluation has {loaders.val.updates:,} batches"
     end, last = f"training ends after {total:,} updates", f"training ends in epoch {settings.epochs:,}"
     evaluated = f"the last evaluation is number {evaluations:,}"
-    set_keys = [
+    set_keys: list[tuple[str, Any, float, str]] = [
         *((f"trainer.{key}", getattr(run.trainer, key), updates, epoch) for key in OF_EPOCH),
         ("trainer.limit_val", run.trainer.limit_val, loaders.val.updates, batches),
         ("trainer.evaluate_every", settings.evaluate_every, settings.epochs, last),
@@ -67,19 +66,15 @@ def _unreached(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> lis
         ("checkpoint.every", every_updates, total, end),
         ("checkpoint.keep_every", run.checkpoint.keep_every, total, end),
     ]
-    of_schedule = [
+    of_schedule: list[tuple[str, Any, float, str]] = [
         ("scheduler.warmup_epochs", scheduler.get("warmup_epochs"), in_epochs, last),
         ("scheduler.warmup_steps", scheduler.get("warmup_steps"), total, end),
         ("scheduler.every_epochs", scheduler.get("every_epochs"), (total - 1) / updates, last),
         ("scheduler.milestones", max(scheduler.get("milestones") or [0]), (total - 1) / updates, last),
         ("scheduler.patience", scheduler.get("patience"), evaluations - 2, evaluated),
     ]
-    return [
-        (key, limit)
-        for rows, is_set in ((set_keys, partial(_is_set, run)), (of_schedule, bool))
-        for key, size, most, limit in rows
-        if size and size > most and is_set(key)
-    ]
+    rows = [row for row in set_keys if _is_set(run, row[0])] + of_schedule
+    return [(key, limit) for key, size, most, limit in rows if size and size > most]
 
 
 def of_other_data(run: RunConfig, loaders: Loaders) -> list[str]:
