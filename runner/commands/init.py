@@ -10,7 +10,7 @@ from manyheads.runner.commands.new.draft_experiment import Draft, commands, draf
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.files import make_folder, write_whole
 from manyheads.runner.trust.look import look, screen
 from manyheads.runner.wording import is_confirmed, tell
 
@@ -92,7 +92,7 @@ def _write(drafted: Draft) -> None:
     """Write the files. Raises ConfigurationError."""
     try:
         for path, text in drafted.files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             write_whole(path, text)
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}.") from None

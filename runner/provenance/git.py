@@ -9,6 +9,7 @@ from manyheads.runner.run.program import Program
 GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "fetch.bundleURI=")
 # Otherwise git fetches objects that a repository declares missing, by a program that the repository names.
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
+MOST_SECONDS = 120.0  # a repository's settings may name a pipe, such as core.excludesFile, at which git waits for ever
 REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
 
 
@@ -20,15 +21,15 @@ def git(folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[st
 def asked(
     folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None
 ) -> bytes | None:
-    """The output of git; None if it fails, is killed, or is not installed.
+    """The output of git; None if it fails, is killed, takes longer than MOST_SECONDS, or is not installed.
 
     ``given``: its input; ``variables``: further environment variables.
     """
     program = Program([*GIT, *arguments], {**os.environ, **OFFLINE, **(variables or {})}, folder)
     try:
-        answer = program.ask(given=given)
+        answer = program.ask(given=given, seconds=MOST_SECONDS)
         if answer.code < 0:  # killed, perhaps by the kernel because memory ran out
-            answer = program.ask(given=given)
+            answer = program.ask(given=given, seconds=MOST_SECONDS)
     except OSError:
         return None
     return answer.output if answer.code == 0 else None

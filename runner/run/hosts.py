@@ -7,8 +7,8 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 
-_LISTED = re.compile(r"(?:\[([^\s\]]+)\]|([^\s:]+)):(\d+)")  # as in -H of horovodrun and mpirun; IPv6 in brackets
-_LINE = re.compile(r"()(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
+_LISTED = re.compile(r"(?!-)(?:\[(?!-)([^\s\]]+)\]|([^\s:\[]+)):(\d+)")  # as in -H of mpirun; none is an option of ssh
+_LINE = re.compile(r"()(?!-)(\S+)\s+slots\s*=\s*(\d+)")  # Open MPI's hostfile, which horovodrun reads as well
 
 
 def count_nodes(given: int | str | None, hosts: Mapping[str, int]) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.provenance import code_state as module
+from manyheads.runner.provenance import git as git_module
 from manyheads.runner.provenance.code_state import code_state
 
 
@@ -96,6 +97,7 @@ KILLED = """
 import os, signal, tempfile
 from pathlib import Path
 from manyheads.runner.provenance import code_state as module
+from manyheads.runner.provenance import git as git_module
 git, module.ROOT, tempfile.tempdir = module.asked, Path({root!r}), {scratch!r}
 module.asked = lambda *args, **env: os.kill(os.getpid(), signal.SIGKILL) if "diff" in args else git(*args, **env)
 module.code_state()
@@ -128,3 +130,10 @@ def test_changes_are_never_taken_for_none_because_git_was_killed(
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     assert code_state() == ((None, b"") if is_killed_again else expected)
+
+
+def test_git_does_not_wait_for_ever_at_a_pipe(repository, monkeypatch):
+    os.mkfifo(repository / "pipe")
+    git(repository, "config", "core.excludesFile", str(repository / "pipe"))
+    monkeypatch.setattr(git_module, "MOST_SECONDS", 0.3)
+    assert git_module.asked(repository, "ls-files", "--others", "--exclude-standard") is None

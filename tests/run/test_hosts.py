@@ -69,6 +69,8 @@ def test_a_file_in_the_users_home(hostfile, tmp_path, monkeypatch):
         ["node1:2", "node2"],
         ["node1:2,node2:2"],
         ["node 1:2"],
+        ["-oProxyCommand=touch_mark:2"],
+        ["[-oProxyCommand=touch_mark]:2"],
     ],
     ids=str,
 )

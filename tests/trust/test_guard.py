@@ -85,7 +85,6 @@ ALLOWED = {
         "launchers/nodes/node_agent.py": 1,
         "runner/commands/new/__init__.py": 4,
         "runner/commands/new/repository.py": 1,
-        "runner/commands/init.py": 1,
         "runner/commands/scale/simulator/catalog.py: a network or a device": 1,
     },
     "the user's own settings, key and cache": {
