@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.comparison import is_current
 from manyheads.launchers.sweep.devices import jobs_at_once
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.run_jobs import conclude, end_as, run_jobs
@@ -19,7 +20,6 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.started_in import find_where_started, refuse_replaced_files
-from manyheads.runner.report.write_report import is_current
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Entry, Ledger

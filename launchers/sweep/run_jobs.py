@@ -13,6 +13,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.comparison import refresh
 from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
@@ -21,7 +22,6 @@ from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.errors import Ended, ExitCode, Interrupted
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by, in_background, interrupt
-from manyheads.runner.report.write_report import refresh
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder

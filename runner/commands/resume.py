@@ -6,9 +6,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.sweep.comparison import answer_of
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.runner.checkpoint.mirror.fetch import fetch
@@ -20,7 +22,6 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.provenance.started_in import find_where_started, in_directory_of, refuse_replaced_files
 from manyheads.runner.records.run_result import Result, result_if_any
-from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
@@ -28,6 +29,9 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.storage.address import Address, is_address
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
+
+if TYPE_CHECKING:
+    from manyheads.runner.report.answer import ComparedRuns
 
 HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or other changes, in a new folder"
 
@@ -43,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Result | ComparedRuns | None:
+def run(arguments: argparse.Namespace) -> "Result | ComparedRuns | None":
     """Resume a run or a sweep in its folder, or train a run longer in a new one. Raises ConfigurationError."""
     packages, changes = split_typed(arguments.overrides)
     path = str(_fetched(arguments.run_folder)) if is_address(arguments.run_folder) else arguments.run_folder
@@ -55,7 +59,7 @@ def run(arguments: argparse.Namespace) -> Result | ComparedRuns | None:
     return Result.of(continue_run(folder, arguments.overrides).path)
 
 
-def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = False) -> Result | ComparedRuns | None:
+def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = False) -> "Result | ComparedRuns | None":
     """Resume a run from its last checkpoint, or from its start if it has none; or resume a sweep.
 
     packages: the user trusts their code. Returns None if this machine only joined a run of several machines, and for a
@@ -123,10 +127,10 @@ def _fetched(address: str) -> Path:
     return folder
 
 
-def _resume_sweep(sweep: Path, packages: Sequence[str], *, wants_answer: bool) -> ComparedRuns | None:
+def _resume_sweep(sweep: Path, packages: Sequence[str], *, wants_answer: bool) -> "ComparedRuns | None":
     try:
         resume_sweep(sweep, packages)
     except (Ended, Interrupted) as reason:
-        reason.answer = ComparedRuns.of_sweep(sweep) if wants_answer else None
+        reason.answer = answer_of(sweep) if wants_answer else None
         raise
-    return ComparedRuns.of_sweep(sweep) if wants_answer else None
+    return answer_of(sweep) if wants_answer else None

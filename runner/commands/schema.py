@@ -11,7 +11,6 @@ from manyheads.runner.config.config_schema import KINDS, schema_for
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.run_result import Result
-from manyheads.runner.report.answer import ComparedRuns
 from manyheads.runner.run.answer import Answer, Reply
 from manyheads.runner.run.json_schema import Schema, schema_of
 
@@ -57,5 +56,7 @@ def schema_of_command(name: str) -> Schema:
 
 def answer_of_command(name: str) -> Any:
     """The class of a command's answer, or a union of several."""
-    module, later = module_of(name), {"Result": Result, "ComparedRuns": ComparedRuns}  # train imports them on demand
+    from manyheads.runner.report.answer import ComparedRuns
+
+    module, later = module_of(name), {"Result": Result, "ComparedRuns": ComparedRuns}  # imported on demand
     return get_type_hints(getattr(module, "take", None) or module.run, localns=later)["return"]

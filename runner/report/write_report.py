@@ -109,17 +109,6 @@ def refresh(sweep: Path, *, quiet: bool) -> None:
             print(f"no comparison: {why}. `{invocation.command('report', sweep)}` tries again.", file=sys.stderr)
 
 
-def is_current(ledger: Path) -> bool:
-    """Whether a sweep's comparison was written after the last change of a job's state."""
-    try:
-        changed = ledger.stat().st_mtime_ns
-        return all(
-            (ledger.parent / f"comparison.{form}").stat().st_mtime_ns >= changed for form in ("csv", "md", "html")
-        )
-    except OSError:
-        return False
-
-
 def write(comparison: Comparison, folder: Path, *, reloads: int | None = None) -> list[Path]:
     """Write comparison.csv, .md, .png and .html, each atomically. Raises ConfigurationError if it cannot.
 

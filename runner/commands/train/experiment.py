@@ -56,15 +56,15 @@ def _logged_at_once() -> Iterator[None]:
 
 def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
     """The answer about the run or sweep that was started; None if there was none."""
+    from manyheads.launchers.sweep import comparison
     from manyheads.runner.records.run_result import result_if_any
-    from manyheads.runner.report.answer import ComparedRuns
     from manyheads.runner.run.ledger import Ledger
 
     folder = origin.started[0] if origin.started else None
     if folder is None or not Ledger(folder).exists():
         return result_if_any(folder)
     with suppress(ConfigurationError, OSError):  # a finished sweep must not fail because of its report
-        return ComparedRuns.of_sweep(folder)
+        return comparison.answer_of(folder)
     return None
 
 
