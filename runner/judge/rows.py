@@ -15,8 +15,8 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
+from manyheads.runner.run.ledger import JUDGED
 
-NAME = "judgement.jsonl"
 MOST_BYTES = 2**26
 SEALED = "judgement"  # the purpose of the seals
 # The purposes of runs.
@@ -90,7 +90,7 @@ class RunLedger:
     """The file ``<judgement>/judgement.jsonl``."""
 
     def __init__(self, folder: Path):
-        self.path = folder / NAME
+        self.path = folder / JUDGED
         self._rows: list[RunRow] = []
         self._read: tuple[int, ...] = ()  # inode, size and time of the file when its rows were read
 

@@ -16,6 +16,7 @@ from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, rea
 from manyheads.runner.run.files import exclusive, is_locked, make_folder, write_whole
 
 NAME = "ledger.jsonl"
+JUDGED = "judgement.jsonl"  # of runs that were measured against each other, which lists leave out
 MOST_BYTES = 2**28  # some hundred thousand jobs
 STATES = ("pending", "running", "completed", "pruned", "failed", "skipped", "interrupted")
 

@@ -27,7 +27,7 @@ def broken_tests(paths: Collection[str]) -> set[str]:
 
 LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how many there still are; 0 has no entry
     broken_modules: {
-        "judge": 29,
+        "judge": 17,
         "nodes": 2,
         "mirror": 6,
         "storage": 241,
@@ -35,7 +35,7 @@ LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how man
     },
     importers: {"report": 3, "nodes": 6},
     broken_tests: {
-        "judge": 24,
+        "judge": 18,
         "tune": 1,
         "explain": 2,
         "scale": 3,

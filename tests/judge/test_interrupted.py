@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from manyheads.runner.judge.audit import faults
-from manyheads.runner.judge.rows import NAME
+from manyheads.runner.run.ledger import JUDGED as NAME
 from tests.judge.test_judge import BASE, COMMAND, SLOW, judge
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.tail]

@@ -23,9 +23,10 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.judge.arms import recorded_arms
 from manyheads.runner.judge.audit import faults
 from manyheads.runner.judge.question import Question
-from manyheads.runner.judge.rows import NAME, digest
+from manyheads.runner.judge.rows import digest
 from manyheads.runner.judge.session import JudgementSession
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.run.ledger import JUDGED as NAME
 from manyheads.runner.run.progress import EVENT
 from tests.conftest import ROOT, execute
 from tests.judge import live

@@ -7,10 +7,9 @@ from pathlib import Path
 from stat import S_ISREG
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.rows import NAME as JUDGED
 from manyheads.runner.run.folder import Folder, Inode
+from manyheads.runner.run.ledger import JUDGED, Ledger
 from manyheads.runner.run.ledger import NAME as LEDGER
-from manyheads.runner.run.ledger import Ledger
 
 OUTPUTS = Path("outputs")
 DEEPEST = 8  # levels below the named folder; outputs/sweeps/<date>/<time>/<job> has four
