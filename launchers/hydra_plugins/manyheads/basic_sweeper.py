@@ -23,7 +23,8 @@ class GuardedSweeper(BasicSweeper):
         assert self.config is not None
         assert self.launcher is not None
         assert self.hydra_context is not None
-        if isinstance(self.launcher, Manyheads) and self.max_batch_size is not None:
+        # By name, since Hydra loads the modules of plugins anew.
+        if type(self.launcher).__name__ == Manyheads.__name__ and self.max_batch_size is not None:
             warn(
                 "hydra.sweeper.max_batch_size has no effect, since all jobs are planned before the first one starts. "
                 "hydra.launcher.jobs sets how many run at the same time."
