@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Any
@@ -34,19 +35,9 @@ def run_config(content: bytes, path: Path) -> dict:
     return without_format(config)
 
 
-class Inside:
+def _inside(name: str) -> "cached_property[Path]":
     """A path in a run folder, computed when it is first needed: for most of thousands of folders it never is."""
-
-    def __init__(self, name: str):
-        self._name = name
-
-    def __set_name__(self, owner: type, attribute: str) -> None:
-        self._attribute = attribute
-
-    def __get__(self, folder: "RunFolder", owner: type) -> Path:
-        path: Path = folder.path / self._name
-        vars(folder)[self._attribute] = path  # Python finds it before this descriptor
-        return path
+    return cached_property(lambda folder: folder.path / name)
 
 
 class RunFolder:
@@ -54,29 +45,29 @@ class RunFolder:
 
     COMPOSED = ".hydra/config.yaml"  # what Hydra composed, from which run.yaml is frozen
 
-    config = Inside("run.yaml")
-    composed = Inside(COMPOSED)
-    provenance = Inside("provenance.json")
-    description = Inside("model.json")
-    code_diff = Inside("code.diff")
-    code = Inside("code")
-    log = Inside("run.log")
-    logs = Inside("logs")
-    heartbeat = Inside("logs/heartbeat")
-    steps = Inside("steps.csv")
-    epochs = Inside("epochs.csv")
-    evaluations = Inside("evaluations.csv")  # those within epochs, if there are any
-    samples = Inside("samples.csv")  # which samples were taken
-    skipped = Inside("skipped.csv")  # samples that could not be read, if they may be skipped
-    spikes = Inside("spikes.csv")  # the updates that were skipped, if they may be
-    gpu = Inside("gpu.csv")
-    host = Inside("host.csv")
-    tensorboard = Inside("tensorboard")
-    pictures = Inside("pictures")
-    checkpoints = Inside("checkpoints")
-    parity = Inside("parity")
-    corruption = Inside("corruption")  # gradients that differ between two computations, if any do
-    result = Inside("result.json")
+    config = _inside("run.yaml")
+    composed = _inside(COMPOSED)
+    provenance = _inside("provenance.json")
+    description = _inside("model.json")
+    code_diff = _inside("code.diff")
+    code = _inside("code")
+    log = _inside("run.log")
+    logs = _inside("logs")
+    heartbeat = _inside("logs/heartbeat")
+    steps = _inside("steps.csv")
+    epochs = _inside("epochs.csv")
+    evaluations = _inside("evaluations.csv")  # those within epochs, if there are any
+    samples = _inside("samples.csv")  # which samples were taken
+    skipped = _inside("skipped.csv")  # samples that could not be read, if they may be skipped
+    spikes = _inside("spikes.csv")  # the updates that were skipped, if they may be
+    gpu = _inside("gpu.csv")
+    host = _inside("host.csv")
+    tensorboard = _inside("tensorboard")
+    pictures = _inside("pictures")
+    checkpoints = _inside("checkpoints")
+    parity = _inside("parity")
+    corruption = _inside("corruption")  # gradients that differ between two computations, if any do
+    result = _inside("result.json")
 
     def __init__(self, path: str | Path):
         self.path = _settled(Path(path))
