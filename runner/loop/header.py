@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from manyheads.runner.config.checks import check_trainer
-from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.data.order import quality
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
@@ -49,7 +48,6 @@ def header(
         **about(run.name, run.tags, run.notes),
         "model": f"{run.model.title}, {parameters:,} parameters",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
-        **validation(run.data, loaders),
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{run.precision.name}, {precision.summary}",
@@ -74,17 +72,6 @@ def evaluated(val: Loader) -> str:
         if used == val.samples
         else f"{used:,} (a random sample, drawn by data.split_seed) of {val.samples:,}"
     )
-
-
-def validation(data: DataOption, loaders: Loaders) -> dict[str, str]:
-    """What is unknown of validation samples that are drawn from those of a user's own class; empty for others."""
-    dataset = loaders.train.batches.dataset
-    if data.partition is None or data.target.startswith("manyheads.") or hasattr(dataset, "unaugmented"):
-        return {}
-    return {
-        "validation": "on training samples as the class returns them; if it augments them, give it a method "
-        "unaugmented(), which returns the same samples without augmentation"
-    }
 
 
 def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:

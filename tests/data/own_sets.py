@@ -83,7 +83,7 @@ class Stream(IterableDataset):
 
 
 class Augmented(Rows):
-    """Training samples, of which augmentation leaves zeros; ``offers``: also without it. No validation samples."""
+    """Training samples, scaled at random by augmentation; ``offers``: also without it. No validation samples."""
 
     def __init__(self, split: str, offers: bool = True, samples: int = 64):
         if split != "train":
@@ -95,7 +95,7 @@ class Augmented(Rows):
 
     def __getitem__(self, index: int):
         x, y = super().__getitem__(index)
-        return x * (not self.is_augmented), y
+        return (x * torch.rand(()) if self.is_augmented else x), y
 
     def _unaugmented(self) -> "Augmented":
         view = copy(self)

@@ -229,17 +229,24 @@ def test_all_generators_are_seeded_where_a_transform_may_draw_from_any():
 OWN = ("data=custom", "data.val_fraction=0.25", "data.num_workers=0")
 
 
-def test_a_class_of_ones_own_offers_its_validation_samples_without_augmentation(tmp_path, capsys):
-    given = (*OWN, "data._target_=tests.data.own_sets.Augmented", "model=mlp", "model.num_inputs=8", "trainer.epochs=1")
-    for offers in (True, False):
-        run = train(tmp_path / str(offers), small(*given, f"+data.offers={offers}".lower()))
-        drawn = run.trainer.evaluation.loader.batches.dataset
-        assert len(drawn) == 16
-        rows = torch.stack([drawn[number][0] for number in range(16)])
-        assert torch.equal(rows, drawn.x[drawn.chosen]) if offers else not rows.any()
-        assert not run.trainer.train.batches.dataset[0][0].any()
-        printed = " ".join(capsys.readouterr().out.split())
-        assert ("give it a method unaugmented(), which returns the same samples" in printed) is not offers
+AUGMENTED = (*OWN, "data._target_=tests.data.own_sets.Augmented", "model=mlp", "model.num_inputs=8", "trainer.epochs=1")
+
+
+def test_a_class_of_ones_own_offers_its_validation_samples_without_augmentation(tmp_path):
+    run = train(tmp_path, small(*AUGMENTED))
+    drawn, trained = run.trainer.evaluation.loader.batches.dataset, run.trainer.train.batches.dataset
+    assert torch.equal(torch.stack([drawn[number][0] for number in range(16)]), drawn.x[drawn.chosen])
+    assert not torch.equal(trained[0][0], trained[0][0])
+
+
+def test_one_that_offers_none_is_refused_and_reading_it_draws_nothing_of_training():
+    before = torch.get_rng_state()
+    with pytest.raises(
+        ConfigurationError, match=r"two readings of a sample differ\. Give the class a method unaugmented"
+    ):
+        splits(*AUGMENTED, "+data.offers=false")
+    splits(*OWN, "data._target_=tests.data.own_sets.Rows")  # does not augment
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_class_without_validation_samples_needs_them_drawn():

@@ -153,6 +153,7 @@ ALLOWED = {
 }
 DECIDING = {"runner/trust", "runner/run/seal.py"}
 MAY_ASK = {
+    "runner/trust/allowed_keys.py": "which folder on the way to a path exists, so that its owner decides",
     "runner/trust/authorize.py": "which message to show; whether jobs hold a run, which is read, and refused, alone",
     "runner/trust/look.py": "whether it is a sweep, whose ledger is then read through the guard",
 }

@@ -16,6 +16,7 @@ from manyheads.runner.data.samples import Dataset
 from manyheads.runner.parallel.rank.structure import map_tensors
 
 MOST_SAMPLES = 20_000  # of a split that are read; evenly spaced if there are more
+SAMPLES_READ = 8  # to find out whether a data set augments its samples
 
 
 def digest_of_ids(updates: Sequence[Sequence[int]]) -> str:
@@ -69,18 +70,37 @@ def _indices(size: int) -> Sequence[int]:
     return np.linspace(0, size - 1, MOST_SAMPLES).astype(int).tolist()
 
 
-def _bytes_of(dataset: Any, index: int) -> bytes:
-    """The stored input of a sample: of images in memory, and of image files, before it is augmented."""
+def varies(dataset: Dataset) -> bool:
+    """Whether inputs depend on random numbers, as augmented ones do: of the first SAMPLES_READ, with as many seeds.
+
+    False if a sample cannot be read.
+    """
+    state, count = get_state(), min(SAMPLES_READ, len(dataset))
+    try:
+        return any(len({_bytes_of(dataset, i, seed) for seed in range(SAMPLES_READ)}) > 1 for i in range(count))
+    except Exception:  # of the user's own data set; the run reports it when it takes the sample
+        return False
+    finally:
+        set_state(state)
+
+
+def _bytes_of(dataset: Any, index: int, seed: int | None = None) -> bytes:
+    """The stored input of a sample: of images in memory, and of image files, before it is augmented.
+
+    ``seed``: of what the sample draws; else its index.
+    """
     if isinstance(dataset, InMemory):
         return _tensor_bytes(dataset.images[index])
     if _is_of_files(dataset):
         path = dataset.paths[index]
         return path if isinstance(path, bytes) else content_of(path, within=dataset.within)
-    seed_sample(index)  # random transforms are those of this sample, in every split
+    seed_sample(index if seed is None else seed)  # random transforms are those of this sample, in every split
     sample = dataset[index]
     inputs = sample[0] if isinstance(sample, (tuple, list)) and sample else sample
     parts: list[bytes] = []
     map_tensors(lambda tensor: parts.append(_tensor_bytes(tensor)), inputs)
+    if not parts and hasattr(inputs, "tobytes"):  # NumPy's arrays and Pillow's images
+        return bytes(inputs.tobytes())
     return b"".join(parts) or repr(inputs).encode()
 
 

@@ -11,6 +11,7 @@ from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.rank import torchvision as torchvision_files
 from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
+from manyheads.runner.data.rank.digests import varies
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
 from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.data.read_ahead import ReadAhead
@@ -114,10 +115,20 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
 
 
 def _unaugmented(samples: Dataset) -> Dataset:
-    """The user's training samples without augmentation, if their class offers that. Raises ConfigurationError."""
+    """The user's training samples without augmentation. Raises ConfigurationError if their class does not offer that.
+
+    Augmentation that is not random can't be seen, and is its samples' content.
+    """
     view = getattr(samples, "unaugmented", None)
-    if view is None:
+    if view is None and not varies(samples):
         return samples
+    if view is None:
+        raise ConfigurationError(
+            f"{type(samples).__name__} augments its training samples, of which data.val_fraction and data.folds select "
+            "the ones for validation: two readings of a sample differ. Give the class a method unaugmented(), which "
+            "returns a data set of the same samples without augmentation, or leave augmentation to data.transform.",
+            key="data.val_fraction",
+        )
     if not callable(view) or len(found := view()) != len(samples):
         raise ConfigurationError(
             f"{type(samples).__name__}.unaugmented must be a method that returns the same {len(samples)} samples, in "
