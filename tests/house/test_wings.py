@@ -36,7 +36,6 @@ LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how man
     importers: {"report": 3, "nodes": 6},
     broken_tests: {
         "judge": 18,
-        "tune": 1,
         "explain": 2,
         "scale": 3,
         "estimate": 2,

@@ -6,7 +6,7 @@ APEX = (
 )
 WINGS = {  # by name, what is deleted
     "judge": ["runner/judge", "runner/commands/judge.py", "tests/judge"],
-    "tune": ["runner/commands/tune", "tests/commands/tune"],
+    "tune": ["runner/commands/tune", "tests/commands/tune", "tests/benchmarks/searchers.py"],
     "explain": ["runner/answers/explain", "runner/commands/explain.py", "tests/answers/explain"],
     "scale": ["runner/commands/scale", "tests/commands/scale"],
     "estimate": ["runner/answers/estimate", "runner/commands/estimate.py", "tests/answers/estimate"],
