@@ -6,12 +6,15 @@ decoded.
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
 
 ONE_SCAN = (0xC0, 0xC1)  # markers of frames that are complete row by row, unlike progressive ones
+SCAN = 0xDA
+SEGMENTS = {*range(0xC0, 0xD0), *range(0xDA, 0xFF)}  # markers that a length follows
 MARGIN = 2  # rows of the result
 LEAST = 16  # rows of the photo, fewer of which are not worth skipping
 REST = re.compile(r"\d+ extraneous bytes before marker 0xd\d")  # the decoder's message about rows that were not decoded
@@ -66,11 +69,23 @@ def _at(size: Size, rows: int) -> dict[str, int]:
     return {"min_height": size.decoded(rows), "min_width": size.decoded(size.width), "min_factor": 2}
 
 
+def has_one_scan(content: bytes) -> bool:
+    """Whether it is certain, without reading beyond the header, that all is in one scan."""
+    frame = _height_at(content)
+    scan = next((at for kind, at in _segments(content) if kind == SCAN), None)
+    return None not in (frame, scan) and content[scan + 4] == content[frame + 4]
+
+
 def _height_at(content: bytes) -> int | None:
     """The offset of the height in the header, two bytes; None for a file with several scans, or an unusual header."""
+    return next((at + 5 for kind, at in _segments(content) if kind in ONE_SCAN), None)
+
+
+def _segments(content: bytes) -> Iterator[tuple[int, int]]:
+    """Each segment of the header, its marker and offset, as far as nothing unusual is between them."""
     at = 2
-    while at + 9 < len(content) and content[at] == 0xFF and 0xC0 <= content[at + 1] < 0xFF:
-        if content[at + 1] in ONE_SCAN:
-            return at + 5
+    while at + 9 < len(content) and content[at] == 0xFF and content[at + 1] in SEGMENTS:
+        yield content[at + 1], at
+        if content[at + 1] == SCAN:
+            return
         at += 2 + int.from_bytes(content[at + 2 : at + 4], "big")
-    return None

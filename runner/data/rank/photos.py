@@ -6,7 +6,6 @@ as uint8. That is twice as fast as PIL, which resizes in floating point (`make b
 """
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,12 @@ from torchvision.transforms.v2 import functional
 
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
+from manyheads.runner.data.rank.image_file import opened, refuse_claim, refuse_size
 from manyheads.runner.data.rank.jpeg import Size, decode
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import CorruptSample, StoredFile
 
-# Not all that Pillow reads: it would pass PostScript, whatever the file is called, to an external program, Ghostscript.
-FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
 BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of a TIFF
-MOST_PIXELS = 2 * 89_478_485  # Pillow's own limit: a JPEG of a few hundred bytes may claim 13 GB
 
 
 class Photos:
@@ -115,7 +112,7 @@ class Picture:
             self._is_jpeg = False
         else:
             self._is_jpeg = colours != "CMYK"
-            _refuse_bomb(self.height, self.width)
+            refuse_claim(self._content, self.height, self.width)
         if not self._is_jpeg:
             self._pixels = self._by_pil()
             self.height, self.width = self._pixels.shape[:2]
@@ -137,9 +134,7 @@ class Picture:
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
     def _by_pil(self) -> np.ndarray:
-        from PIL import Image
-
-        with Image.open(BytesIO(self._content), formats=FORMATS) as file:
+        with opened(self._content) as file:
             if file.mode.startswith(("I", "F")):
                 return np.repeat(_eight_bits(file)[:, :, None], 3, axis=2)
             return np.array(file if file.mode == "RGB" else file.convert("RGB"))
@@ -193,11 +188,6 @@ def resized(image: Tensor, size: tuple[int, int]) -> Tensor:
 
     Raises ValueError for too large a size, such as that of an image of 1 x 30,000 pixels with its shorter side at 256.
     """
-    _refuse_bomb(*size)
+    refuse_size(*size)
     channels_last = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # image[None] has strides of neither format
     return interpolate(channels_last, size=size, mode="bilinear", antialias=True)[0]
-
-
-def _refuse_bomb(height: int, width: int) -> None:
-    if height * width > MOST_PIXELS:
-        raise ValueError(f"it would take {height} x {width} pixels")

@@ -1,7 +1,6 @@
 """From an image to the model's input: the same pixels as in the run's own evaluation."""
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,10 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.data.links import content_of
+from manyheads.runner.data.rank.image_file import opened
 from manyheads.runner.data.rank.in_memory import resize
 from manyheads.runner.data.rank.input_transform import InputTransform
-from manyheads.runner.data.rank.photos import FORMATS, Picture, for_evaluation
+from manyheads.runner.data.rank.photos import Picture, for_evaluation
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.model_description import Description, Steps
 
@@ -91,7 +91,7 @@ def _pixels(image: Any, steps: Steps) -> Tensor:
         if steps.mode == "RGB":
             return Picture(image).decoded()  # a JPEG by the decoder that the run used
         try:
-            with Image.open(BytesIO(content_of(image)), formats=FORMATS) as file:
+            with opened(content_of(image)) as file:
                 return _pixels(file, steps)
         except UnidentifiedImageError:
             raise ValueError("it is not an image, or of an unknown format") from None
