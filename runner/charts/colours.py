@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import cycle
 
+from manyheads.runner.errors import printable
 from manyheads.runner.records.keys import as_numbers
 
 # Colours that colour-blind readers can distinguish (after Okabe and Ito), for options that declare none.
@@ -12,7 +13,8 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def short(text: str, most: int = 28) -> str:
-    """The text, truncated if it is longer than ``most`` characters."""
+    """The text for a picture: control characters are escaped, and what is beyond ``most`` characters is cut off."""
+    text = printable(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -19,7 +19,7 @@ from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.report.comparison_page import as_page
 from manyheads.runner.report.comparison_picture import draw
-from manyheads.runner.run.data_files import no_formula, without_collector
+from manyheads.runner.run.data_files import cell, without_collector
 from manyheads.runner.run.files import fresh_folder, make_folder, remove, whole_file, write_whole
 from manyheads.runner.run.progress import keeping, working
 
@@ -139,8 +139,8 @@ def as_csv(comparison: Comparison) -> str:
     columns = file_columns(comparison)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([no_formula(column.name) for column in columns])
-    writer.writerows([[no_formula(column.value(row)) for column in columns] for row in comparison.rows])
+    writer.writerow([cell(column.name) for column in columns])
+    writer.writerows([[cell(column.value(row)) for column in columns] for row in comparison.rows])
     return text.getvalue()
 
 

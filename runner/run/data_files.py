@@ -82,12 +82,17 @@ def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
-def no_formula(value: object) -> object:
-    """A cell that no spreadsheet evaluates: texts such as =HYPERLINK(...) get an apostrophe in front.
+def cell(value: object) -> object:
+    """A cell of a table: control characters in texts are escaped, and no spreadsheet evaluates it.
 
-    Numbers are unchanged.
+    Texts such as =HYPERLINK(...) get an apostrophe in front. Numbers are unchanged, and so are bytes of a file's name
+    that are not UTF-8.
     """
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", *"＝＋－＠")):
+    if not isinstance(value, str):
+        return value
+    if not value.isprintable():
+        value = re.sub(r"[^\udc80-\udcff]+", lambda part: printable(part[0]), value)
+    if not value.startswith(("=", "+", "-", "@", "\t", "\n", *"＝＋－＠")):
         return value
     return value if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", value, re.ASCII) else f"'{value}"
 

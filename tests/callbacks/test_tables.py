@@ -2,6 +2,7 @@
 
 import csv
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ import torch
 from PIL import Image
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.callbacks.rank.confusion_matrix import drawn
-from manyheads.runner.callbacks.rank.sample_rows import in_windows
+from manyheads.runner.callbacks.rank.confusion_matrix import ConfusionMatrix, drawn
+from manyheads.runner.callbacks.rank.sample_rows import in_windows, write_table
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
@@ -71,6 +72,32 @@ def test_it_is_drawn_where_the_run_is_recorded(alone):
 def test_of_many_classes_it_stays_a_picture(classes):
     matrix, names = np.eye(classes).tolist(), [f"class {number}" for number in range(classes)]
     assert max(Image.open(io.BytesIO(drawn(matrix, names))).size) <= 1200
+
+
+def test_names_that_anybody_may_have_chosen_steer_no_terminal(tmp_path):
+    samples = SimpleNamespace(
+        classes=["\x1b]0;owned\x07", "=HYPERLINK()", "$\\frac$"], paths=["a\r", "\udcff", "\x9b2J"]
+    )
+    write_table(tmp_path / "a.csv", ["target"], [(np.arange(3), np.arange(3.0)[:, None])], samples)
+    with open(tmp_path / "a.csv", newline="", errors="surrogateescape") as file:
+        assert list(csv.reader(file)) == [
+            ["id", "target", "path"],
+            ["0", "\\x1b]0;owned\\x07", "a\\r"],
+            ["1", "'=HYPERLINK()", "\udcff"],
+            ["2", "$\\frac$", "\\x9b2J"],
+        ]
+    matrix, pictures = ConfusionMatrix(), []
+    matrix._sum = torch.eye(3, dtype=torch.int64)
+    matrix.run = SimpleNamespace(
+        gather=lambda own: [own], rank=0, folder=tmp_path, picture=lambda *each: pictures.append(each)
+    )
+    matrix._step = 1
+    matrix.on_evaluation(
+        "val", samples
+    )  # Matplotlib would warn of characters without glyphs, and fail to parse formulas
+    assert pictures
+    (path,) = tmp_path.glob("confusion_matrix*.csv")
+    assert "\x1b" not in path.read_text()
 
 
 @pytest.mark.processes

@@ -50,11 +50,11 @@ def test_a_file_that_cannot_be_read_is_named_and_its_row_left_empty(command, tmp
 def test_names_are_text_whatever_they_are(command, tmp_path, photo_run):
     """No formulas, and bytes that are no UTF-8."""
     image = Image.fromarray(np.zeros((30, 30, 3), np.uint8))
-    for name in (b"=1+1.png", b"\xff.png"):
+    for name in (b"=1+1.png", b"\xff.png", b"\x1b[2J.png"):
         with open(os.fsencode(tmp_path) + b"/" + name, "wb") as file:
             image.save(file, format="PNG")
-    assert command("predict", photo_run.folder.path, "=1+1.png", b"\xff.png".decode(errors="surrogateescape")).code == 0
-    assert [row["file"] for row in table(tmp_path / "predictions.csv")] == ["'=1+1.png", "\udcff.png"]
+    assert command("predict", photo_run.folder.path, "=1+1.png", os.fsdecode(b"\xff.png"), "\x1b[2J.png").code == 0
+    assert [row["file"] for row in table(tmp_path / "predictions.csv")] == ["'=1+1.png", "\udcff.png", "\\x1b[2J.png"]
 
 
 @pytest.mark.parametrize(

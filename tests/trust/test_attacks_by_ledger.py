@@ -169,6 +169,7 @@ class TestAReport:
 
     def test_nothing_is_a_formula_or_a_script(self, reported):
         folder, _ = reported
+        assert (folder / "comparison.csv").read_text().replace("\n", "").isprintable()
         cells = (folder / "comparison.csv").read_text().replace('"', "").replace("\n", ",").split(",")
         assert not [cell for cell in cells if cell.startswith(("=", "@"))]
         page = (folder / "comparison.html").read_text()

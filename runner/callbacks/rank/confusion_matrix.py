@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from manyheads.runner.callbacks.callback import Callback, RunContext, file_name
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.metrics.rank.confusion import confusion
-from manyheads.runner.run.data_files import no_formula, no_link
+from manyheads.runner.run.data_files import cell, no_link
 
 NAMED, NUMBERED = 40, 20  # most classes for which names, and numbers, are drawn
 
@@ -48,13 +49,14 @@ class ConfusionMatrix(Callback):
             return
         matrix = sum(ranks[1:], ranks[0]).tolist()
         classes = getattr(samples, "classes", None) or range(len(matrix))
-        names = [no_formula(str(name)) for name in classes]
+        names = [printable(name) for name in classes]
         name = file_name("confusion_matrix", split)
         with open(self.run.folder / f"{name}.csv", "w", newline="", opener=no_link) as file:
             table = csv.writer(file)
-            table.writerow(["is \\ taken for", *names])
-            table.writerows([each, *row] for each, row in zip(names, matrix, strict=True))
-        self.run.picture(name, drawn(matrix, [*map(str, names)]), self._step)
+            table.writerow(["is \\ taken for", *map(cell, names)])
+            table.writerows([cell(each), *row] for each, row in zip(names, matrix, strict=True))
+        with rc_context({"text.parse_math": False}):  # names are anybody's
+            self.run.picture(name, drawn(matrix, names), self._step)
 
 
 def drawn(matrix: list[list[float]], names: Sequence[str]) -> bytes:

@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import each_once
-from manyheads.runner.run.data_files import no_formula, no_link
+from manyheads.runner.run.data_files import cell, no_link
 
 WINDOW = 2**16  # samples that are gathered at a time
 Columns = tuple[str, ...]
@@ -81,18 +81,18 @@ def write_table(
 ) -> None:
     """Write a row for each sample; with class names and file paths, if ``samples`` has ``classes`` and ``paths``."""
     paths, classes = getattr(samples, "paths", None), getattr(samples, "classes", None)
-    with open(path, "w", newline="", opener=no_link) as file:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="", opener=no_link) as file:
         table = csv.writer(file)
         table.writerow(["id", *names, *(["path"] if paths is not None else [])])
         for ids, rows in windows:
             for number, row in zip(ids.tolist(), rows, strict=True):
                 cells = [_shown(column, value, classes) for column, value in zip(names, row, strict=True)]
                 path_of = [] if paths is None else [paths[number]]
-                table.writerow([number, *cells, *map(no_formula, path_of)])
+                table.writerow([number, *cells, *map(cell, path_of)])
 
 
 def _shown(name: str, value: float, classes: Sequence[str] | None) -> object:
     """The content of a cell: the class's name instead of its number, if names are known."""
     if classes is None or name not in ("target", "prediction") or not float(value).is_integer():
         return f"{value:.9g}"
-    return no_formula(classes[int(value)]) if 0 <= value < len(classes) else str(int(value))
+    return cell(classes[int(value)]) if 0 <= value < len(classes) else str(int(value))

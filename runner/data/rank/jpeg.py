@@ -71,9 +71,9 @@ def _at(size: Size, rows: int) -> dict[str, int]:
 
 def has_one_scan(content: bytes) -> bool:
     """Whether it is certain, without reading beyond the header, that all is in one scan."""
-    frame = _height_at(content)
+    height_at = _height_at(content)
     scan = next((at for kind, at in _segments(content) if kind == SCAN), None)
-    return None not in (frame, scan) and content[scan + 4] == content[frame + 4]
+    return height_at is not None and scan is not None and content[scan + 4] == content[height_at + 4]  # components
 
 
 def _height_at(content: bytes) -> int | None:

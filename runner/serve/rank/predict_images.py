@@ -13,7 +13,7 @@ import torch
 
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.run.data_files import no_formula
+from manyheads.runner.run.data_files import cell
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.run.progress import working
 from manyheads.runner.serve.rank.trained import TOP, Prediction, Trained
@@ -46,7 +46,7 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
                 unreadable += 1
                 print(f"warning: {printable(path)} cannot be read: {printable(answer)}", file=sys.stderr)
             cells = row(path, answer)
-            writer.writerow([*map(no_formula, cells), *[""] * (len(columns) - len(cells))])
+            writer.writerow([*map(cell, cells), *[""] * (len(columns) - len(cells))])
             work.advance()
         text.flush()
         text.detach()
