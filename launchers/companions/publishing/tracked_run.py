@@ -13,6 +13,7 @@ from manyheads.runner.run.data_files import read_bytes, read_json
 from manyheads.runner.run.files import is_locked, matching
 from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.json_types import ProvenanceJson, right
+from manyheads.runner.run.leaving import tracked
 from manyheads.runner.run.ledger import MOST_BYTES, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
@@ -63,9 +64,7 @@ def outcome(folder: RunFolder, *, step: int, time: float, is_running: bool | Non
 
 def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
     """The files of a run in addition to its numbers. ``checkpoint``: none, best or last."""
-    yield from (folder.config, folder.provenance, folder.code_diff, folder.description, folder.result)
-    yield from (folder.steps, folder.epochs, folder.gpu, folder.host, folder.log)
-    yield from matching(folder.pictures, "*.png")
+    yield from tracked(folder.path)
     if checkpoint != "none":
         path = {"best": folder.best_checkpoint, "last": folder.last_checkpoint}[checkpoint]
         with suppress(FileNotFoundError):  # a newer checkpoint may have replaced it

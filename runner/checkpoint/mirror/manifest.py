@@ -52,8 +52,8 @@ class Manifest:
             digest = about.pop("sha256")
             if about["format"] != FORMAT or digest != _digest(about) or len(about["files"]) > MOST_FILES:
                 raise ValueError
-            files = {path: _copy(path, *each) for path, each in about["files"].items() if may_leave(path)}
-            return cls(str(about["run"]), files)
+            files = {path: _copy(path, *each) for path, each in about["files"].items()}
+            return cls(str(about["run"]), {path: each for path, each in files.items() if may_leave(path)})
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ConfigurationError(f"{of}: {NAME} is damaged, or was written by another version.") from None
 

@@ -1,5 +1,6 @@
 """``manyheads init``: what it finds in a repository without running it, and the experiment that it writes."""
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from unittest.mock import ANY
 import pytest
 import yaml
 
+from manyheads.runner.commands import init
 from manyheads.runner.commands.new.draft_experiment import SETTINGS, Draft, draft, find
 from manyheads.runner.commands.new.repository import explore
 from manyheads.runner.errors import ConfigurationError
@@ -191,3 +193,14 @@ def test_its_experiment_trains_once_it_is_trusted(tmp_path):
     done = execute(sys.executable, str(RUN), *words, *overrides, cwd=tmp_path)
     assert done.code == 0, done.err
     assert RunFolder(tmp_path / "run").read_result()["status"] == "completed"
+
+
+@pytest.mark.parametrize("link", ["conf", "conf/experiment"])
+def test_nothing_is_written_through_a_link(repository, tmp_path_factory, link):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (repository / link).parent.mkdir(exist_ok=True)
+    (repository / link).symlink_to(elsewhere)
+    arguments = argparse.Namespace(folder=str(repository), model="net.py:Net", data="data.py:Images", yes=True)
+    with pytest.raises(ConfigurationError, match="link"):
+        init.run(arguments)
+    assert not [*elsewhere.iterdir()]
