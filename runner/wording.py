@@ -49,6 +49,11 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {others} more" if others > 0 else "")
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with its noun in the singular or plural."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def size_in_words(size: float) -> str:
     """A number of bytes in words, such as ``3.2 GB``."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -87,7 +92,11 @@ def tell(text: str) -> None:
 
 
 def is_confirmed(question: str) -> bool:
-    """Ask a yes-or-no question. Raises ConfigurationError if there is no terminal to ask on."""
+    """Ask a yes-or-no question; Ctrl-D is a no. Raises ConfigurationError if there is no terminal to ask on."""
     if not sys.stdin.isatty():
         raise ConfigurationError("there is no terminal to ask on. Read the above, then add --yes.", key="--yes")
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        print()
+        return False

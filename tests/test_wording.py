@@ -6,7 +6,7 @@ import pytest
 
 from manyheads.runner.app import Parser
 from manyheads.runner.errors import Code, ConfigurationError
-from manyheads.runner.wording import duration, nearest, similar
+from manyheads.runner.wording import duration, is_confirmed, nearest, similar
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,13 @@ def test_refused_arguments(arguments, code, expected):
 def test_as_a_question():
     assert nearest("Nett", ["Net", "torch"]) == " Did you mean Net?"
     assert nearest("zzz", ["Net"]) == ""
+
+
+def test_an_end_of_the_input_is_a_no(monkeypatch):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", _ended)
+    assert is_confirmed("Delete it?") is False
+
+
+def _ended(question):
+    raise EOFError

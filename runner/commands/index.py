@@ -17,6 +17,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import Work, working
 from manyheads.runner.run.storage.address import Address, place_of
+from manyheads.runner.wording import counted
 
 HELP = "index shards, so that they can be read in object storage, and the samples of tar shards in any order"
 
@@ -36,11 +37,12 @@ class Indexed(Answer):
     checked: Annotated[str, "what is compared with checksums whenever it is read"]
 
     def show(self) -> None:
-        what = f"samples of {printable(', '.join(self.fields))}"
-        classes = "" if self.classes is None else f", {self.classes} classes"
+        what = f"{counted(self.samples, 'sample')} of {printable(', '.join(self.fields))}"
+        classes = "" if self.classes is None else f", {counted(self.classes, 'class', 'classes')}"
         if self.checked == BLOCKS:
-            what, classes = "checksums of blocks", "" if self.classes is None else f", tokens below {self.classes}"
-        print(f"{printable(self.path)}: {self.samples:,} {what} in {self.shards:,} shards{classes}")
+            what = counted(self.samples, "checksum of a block", "checksums of blocks")
+            classes = "" if self.classes is None else f", tokens below {self.classes}"
+        print(f"{printable(self.path)}: {what} in {counted(self.shards, 'shard')}{classes}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

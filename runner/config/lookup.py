@@ -170,9 +170,12 @@ def _class_of(group: str, name: str) -> str:
     if name.endswith(".py"):
         return f" Name the class in it, too: {group}={name}:<class>."
     library = LIBRARIES.get(group)
-    target = name if re.fullmatch(r"\w+(\.\w+)+", name) else f"{library}.{name}"
-    if target != name and (library is None or not re.fullmatch(r"[A-Z]\w*", name) or similar(name, options(group))):
+    if re.fullmatch(r"\w+(\.\w+)+", name):
+        target = name
+    elif library is None or similar(name, options(group)):
         return ""
+    else:
+        target = f"{library}.{name if name[:1].isupper() else '<class>'}"
     return f" A class is chosen with {group}={KIND} {group}.{TARGET}={target}."
 
 

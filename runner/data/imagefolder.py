@@ -64,9 +64,10 @@ class ImageFolderOption(DataOption):
     def _say_left_out(self, folder: Path, listing: Listing) -> None:
         beside = LeftOut.of(name for name, is_class in _entries(folder) if not is_class)
         (beside + listing.left_out).warn(
-            "files or folders",
-            f"in {printable(folder)} are left out. Images are files in class folders, or in folders below those, that "
+            "file or folder",
+            f" in {printable(folder)}. Images are files in class folders, or in folders below those, that "
             f"are not hidden and end in {', '.join(EXTENSIONS)}; there are {len(listing):,}.",
+            many="files or folders",
         )
 
     def sources(self) -> dict[str, Path]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.runner.errors import printable, warn
+from manyheads.runner.wording import counted
 
 NAMED = 3
 
@@ -36,11 +37,11 @@ class LeftOut:
     def __add__(self, other: "LeftOut") -> "LeftOut":
         return LeftOut(self.count + other.count, (*self.names, *other.names)[:NAMED])
 
-    def warn(self, what: str, why: str) -> None:
-        """Say it, if anything was left out. ``what``: it is, in the singular or plural; ``why``: the rest."""
+    def warn(self, one: str, after: str, *, many: str | None = None, before: str = "skipped") -> None:
+        """Say it, if anything was left out. ``one``, ``many``: what it is; ``before`` and ``after``: the rest."""
         if self.count:
             more = ", ..." if self.count > len(self.names) else ""
-            warn(f"{self.count:,} {what} ({printable(', '.join(self.names))}{more}) {why}")
+            warn(f"{before} {counted(self.count, one, many)} ({printable(', '.join(self.names))}{more}){after}")
 
 
 NOTHING = LeftOut()

@@ -81,11 +81,11 @@ class ShardedOption(BelowRoot, DataOption):
                     f"data.{key}", self.section[key], f": {names[both[0]]} is among data.{split}_shards too."
                 )
         unread = {*range(len(names))} - {number for chosen in shards.values() for number in chosen}
-        why = "match none of data.train_shards, data.val_shards and data.test_shards, and are not read."
-        LeftOut.of(names[number] for number in unread).warn("shards", why)
+        why = ", which data.train_shards, data.val_shards and data.test_shards do not match."
+        LeftOut.of(names[number] for number in unread).warn("shard", why)
         if isinstance(place := self.place, Path):
-            why = f"below {printable(place)} do not end in {' or '.join(self.shards.suffixes)}, and are not read."
-            LeftOut.below(place, suffixes=(*self.shards.suffixes, *TEXTS)).warn("files", why)
+            why = f" below {printable(place)}. Shards end in {' or '.join(self.shards.suffixes)}."
+            LeftOut.below(place, suffixes=(*self.shards.suffixes, *TEXTS)).warn("file", why)
 
     @contextmanager
     def folder(self) -> Iterator[Folder]:

@@ -40,11 +40,9 @@ class TextOption(DataOption):
             )
         files = self.files()
         if self.pattern and (root := Path(self.root)).is_dir():
-            LeftOut.below(root, files).warn(
-                "files", f"below {root} do not match data.pattern={self.pattern}, and are not read."
-            )
-            why = "lie beside train/ and val/, so all files are divided by a hash of their names, not by these folders."
-            beside_splits(files).warn("files", why)
+            LeftOut.below(root, files).warn("file", f" below {root}, which data.pattern={self.pattern} does not match.")
+            so = "all files are divided by a hash of their names, not by the folders train/ and val/, because of"
+            beside_splits(files).warn("file", " beside them.", before=so)
 
     def files(self) -> Files:
         """The files of the text. Raises ConfigurationError."""

@@ -22,6 +22,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.wording import counted
 
 FAST = {"channels_last": True, "compile": "default"}  # keys of trainer, as in experiment=fast
 
@@ -46,7 +47,7 @@ def header(
     trains = not trainer.evaluate_only
     return {
         **about(run.name, run.tags, run.notes),
-        "model": f"{run.model.title}, {parameters:,} parameters",
+        "model": f"{run.model.title}, {counted(parameters, 'parameter')}",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
@@ -176,8 +177,3 @@ def about(name: str | None, tags: Sequence[str], notes: str | None) -> dict[str,
 def device_name(device: torch.device) -> str:
     """A GPU's own name; else the type of device, such as "cpu"."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun in the singular or plural."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

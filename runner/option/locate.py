@@ -135,10 +135,12 @@ def refuse_unfit(group: str, target: str, kind: Any, /, *arguments: Any, **optio
         signature(kind).bind(*arguments, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        meant = _meant(unknown[1], signature(kind).parameters, options) if unknown else ""
-        raise ConfigurationError.at(
-            f"{group}._target_", target, f" rejects its arguments: {error}.{meant} Set them under {group}."
-        ) from None
+        known = signature(kind).parameters
+        meant = _meant(unknown[1], known, options) if unknown else ""
+        how = (
+            f" It takes {', '.join(known) or 'none'}." if unknown and not meant else f"{meant} Set them under {group}."
+        )
+        raise ConfigurationError.at(f"{group}._target_", target, f" rejects its arguments: {error}.{how}") from None
 
 
 def _meant(name: str, known: Collection[str], given: Collection[str]) -> str:

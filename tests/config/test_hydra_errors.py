@@ -56,6 +56,7 @@ BAD = [
     (["trainer.epoch=3"], ["trainer.epoch ", "Did you mean trainer.epochs?", "--cfg job"]),
     (["model=net.py"], ["model=net.py: there is no such option. Name the class in it, too: model=net.py:<class>."]),
     (["model=net.Net"], ["A class is chosen with model=custom model._target_=net.Net."]),
+    (["optimizer=rmsprop"], ["A class is chosen with optimizer=custom optimizer._target_=torch.optim.<class>."]),
     (["optimizer=RMSprop"], ["A class is chosen with optimizer=custom optimizer._target_=torch.optim.RMSprop."]),
     (["scheduler=StepLR"], ["scheduler=StepLR", "Did you mean step?"]),
     (["model=custom", "model._target_=a.B", "model.width=8"], ["Write +model.width=8, which passes it to your class."]),

@@ -69,7 +69,7 @@ def test_what_is_left_out_is_counted_and_named(own_photos, capsys):
     check(own_photos)
     printed = " ".join(capsys.readouterr().err.split())
     names = ".ipynb_checkpoints, beside.jpg, cat/.ipynb_checkpoints, ..."
-    assert f"warning: 4 files or folders ({names}) in {train} are left out." in printed
+    assert f"warning: skipped 4 files or folders ({names}) in {train}." in printed
     assert "end in .jpg" in printed
     assert "there are 16." in printed
     data = ImageFolder(root=str(own_photos), image_size=SIDE)

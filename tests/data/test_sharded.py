@@ -19,8 +19,9 @@ AUTO = {"root": "x", "train_shards": "auto", "val_shards": "auto", "test_shards"
         (["train-0.tar", "val-0.tar"], ""),
         (
             ["extra-0.tar", "extra-1.tar", "train-0.tar", "val-0.tar"],
-            "warning: 2 shards (extra-0.tar, extra-1.tar) match",
+            "warning: skipped 2 shards (extra-0.tar, extra-1.tar), which",
         ),
+        (["extra.tar", "train-0.tar", "val-0.tar"], "warning: skipped 1 shard (extra.tar), which"),
     ],
 )
 def test_shards_that_no_split_reads_are_counted_and_named(capsys, names, said):
@@ -39,5 +40,5 @@ def test_files_that_are_no_shards_are_counted_and_named(tmp_path, capsys):
         (tmp_path / name).touch()
     Tar(AUTO | {"root": str(tmp_path)}).check_shards(["train-0.tar", "val-0.tar"])
     said = " ".join(capsys.readouterr().err.split())
-    assert said.startswith("warning: 3 files (more/train-1.tar.gz, train-2.tgz, train.parquet) below ")
-    assert said.endswith("do not end in .tar, and are not read.")
+    assert said.startswith("warning: skipped 3 files (more/train-1.tar.gz, train-2.tgz, train.parquet) below ")
+    assert said.endswith(". Shards end in .tar.")

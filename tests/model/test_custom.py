@@ -90,7 +90,10 @@ def test_classes_of_torch_itself_can_be_named():
             r"'out_feature'\. Did you mean out_features, which is set already\? Set them under model",
         ),
         (["model._target_={package}.Net"], r"Net rejects its arguments: .*'width'.*under model"),
-        (["model._target_={package}.Fixed", "+model.depth=3"], r"Fixed rejects its arguments: .*'depth'"),
+        (
+            ["model._target_={package}.Fixed", "+model.depth=3"],
+            r"Fixed rejects its arguments: .*'depth'. It takes none",
+        ),
         (["model._target_={package}.no_model"], r"no_model is not a torch\.nn\.Module"),
         (["model._target_={package}.Fixed", "model.pretrained=DEFAULT"], r"pretrained=DEFAULT: there is no such file"),
     ],

@@ -172,7 +172,8 @@ def _optimizer(found: list[FoundOptimizer]) -> tuple[str | None, Values, str | N
     keys |= {key: value for key, value in first.given.items() if key != "params"}
     computed = [f"{key} ({printable(text)})" for key, text in first.others.items() if key != "params"]
     if computed:
-        return option, keys, f"The script computes its optimizer's {', '.join(computed)}: set them under optimizer."
+        them = "it" if len(computed) == 1 else "them"
+        return option, keys, f"The script computes its optimizer's {', '.join(computed)}: set {them} under optimizer."
     missing = f"The script leaves the learning rate of {names[0]} at torch's default: set optimizer.lr."
     return option, keys, None if "lr" in keys else missing
 

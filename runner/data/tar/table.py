@@ -29,8 +29,8 @@ def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None, *
     for each in found:
         table.add_shard(root, each, partial(members, skipped=skipped))
         advance()
-    why = f"of the shards below {printable(root)} have names without a dot, which belong to no sample."
-    LeftOut.of(skipped).warn("members", why)
+    why = f" of the shards below {printable(root)}: a name without a dot belongs to no sample."
+    LeftOut.of(skipped).warn("member", why)
     return table.index(root)
 
 

@@ -174,7 +174,7 @@ def test_files_that_are_not_read_are_counted_and_named(texts, capsys):
     typed("data=text", *section(texts))
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(
-        f"warning: 2 files (README.md, inner/notes.rst) below {texts} do not match data.pattern=**/*.txt"
+        f"warning: skipped 2 files (README.md, inner/notes.rst) below {texts}, which data.pattern=**/*.txt does not"
     )
 
 
@@ -184,6 +184,7 @@ def test_a_file_beside_the_folders_of_splits_is_named_since_they_are_no_splits_t
         (texts / split / "a.txt").write_text("a b c d e")
     typed("data=text", *section(texts))
     said = " ".join(capsys.readouterr().err.split())
-    assert said.startswith(
-        "warning: 20 files (0.txt, 1.txt, 10.txt, ...) lie beside train/ and val/, so all files are divided"
+    assert said == (
+        "warning: all files are divided by a hash of their names, not by the folders train/ and val/, because of "
+        "20 files (0.txt, 1.txt, 10.txt, ...) beside them."
     )
