@@ -74,11 +74,12 @@ class RunFolder:
         self._checked: str | None = None  # digest of the run.yaml that may be read
 
     def __str__(self) -> str:
-        """The folder as a person would type it: relative if it is below the working directory."""
-        try:
-            return str(self.path.relative_to(Path.cwd()))
-        except ValueError:
-            return str(self.path)
+        """The folder as a person would type it: relative if it is below the working directory, else absolute.
+
+        It is the working directory itself with ``hydra.job.chdir=true``, and "." would name no run in the user's shell.
+        """
+        below = self.path.is_relative_to(Path.cwd()) and self.path != Path.cwd()
+        return str(self.path.relative_to(Path.cwd()) if below else self.path)
 
     @property
     def last_checkpoint(self) -> Path:

@@ -123,11 +123,11 @@ def test_what_needs_every_output_is_of_evaluations_only(digits):
         (["metrics=[auroc]", "metrics.auroc.at_most=0.0001"], r"take more than 0.0001 MB. Raise metrics.auroc.at_most"),
         (
             ["metrics=[f1]", "+metrics.f1.at_most=0.0001"],
-            r"matrix of 3 classes takes .* than 0\.0001\. Leave it out, or set",
+            r"matrix of 3 classes takes .* than 0\.0001 MB\. Leave the metric out, or set",
         ),
         (
             ["metrics=[f1]", "data.num_classes=8000"],
-            r"matrix of 8000 classes takes some 2319 MB .*\+metrics\.f1\.at_most",
+            r"matrix of 8000 classes takes some 2319 MB .*\+metrics\.f1\.at_most=2320\.",
         ),
         (["metrics=[f1]", "task=regression", "data=diabetes", "model=mlp"], "metrics.f1: the number of classes"),
         (["+metrics.f1._target_=fractions.Fraction"], "rejects its arguments"),

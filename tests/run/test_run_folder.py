@@ -111,6 +111,7 @@ def test_is_shown_relative_to_where_the_user_is(tmp_path, monkeypatch):
     assert str(RunFolder("outputs/run")) == os.path.join("outputs", "run")
     assert RunFolder("outputs/run").path == tmp_path / "outputs" / "run"
     assert str(RunFolder("/elsewhere/run")) == "/elsewhere/run"
+    assert str(RunFolder(".")) == str(tmp_path)  # as with hydra.job.chdir=true
 
 
 def test_knows_whether_it_holds_a_run(tmp_path, folder):

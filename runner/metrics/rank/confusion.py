@@ -3,6 +3,7 @@
 Classes that neither occur nor are predicted have no value, as in scikit-learn.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +45,10 @@ class OfConfusion(Metric):
                 f"metrics.{name}: the number of classes is unknown. Set metrics.{name}.num_classes.",
                 key=f"metrics.{name}",
             )
-        if BYTES * num_classes**2 > at_most * 2**20:
+        if (size := BYTES * num_classes**2 / 2**20) > at_most:
             raise ConfigurationError(
-                f"metrics.{name}: the confusion matrix of {num_classes} classes takes some "
-                f"{BYTES * num_classes**2 / 2**20:.0f} MB in each rank, more than {at_most:g}. Leave it out, or set "
-                f"+metrics.{name}.at_most to as many.",
+                f"metrics.{name}: the confusion matrix of {num_classes} classes takes some {size:.0f} MB in each rank, "
+                f"more than {at_most:g} MB. Leave the metric out, or set +metrics.{name}.at_most={math.ceil(size)}.",
                 key=f"metrics.{name}",
             )
         self.classes, self.task = num_classes, task
