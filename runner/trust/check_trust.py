@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +38,6 @@ def untrusted(config: Section, trust: Trust) -> list[tuple[str, Any]]:
     """The keys whose values could run any code, or name what only the user may, with these values."""
     found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
     return [*found, *refused_keys(config, trust)]
-
-
-def own_values(config: Section) -> Iterator[tuple[str, Any]]:
-    """All values in the user's own config that would need trust in somebody else's."""
-    yield from targets(config)
-    yield from refused_keys(config, Trust())
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:

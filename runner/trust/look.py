@@ -17,7 +17,7 @@ from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check_trust import own_values, plain, untrusted
+from manyheads.runner.trust.check_trust import plain, untrusted
 from manyheads.runner.trust.plain_content import RESOLVER, leads_to_hydra, parse_config, resolvers
 from manyheads.runner.trust.trust_store import Trust, own_project
 
@@ -144,14 +144,16 @@ def _in_config(where: str, content: dict[str, Any], path: Path) -> Iterator[Find
     """What a complete config names that is not this project's own code, or plain. Raises ConfigurationError."""
     kept = {key: value for key, value in content.items() if not leads_to_hydra(key)}
     found = [Finding(Danger.ANYTHING, where, f"changes Hydra's own settings: {key}") for key in {*content} - {*kept}]
-    found += [Finding(Danger.RESOLVER, where, f"asks for {text}") for text in resolvers(content)]
-    found += [_named(where, *each) for each in untrusted(_resolved(kept, path), Trust())]
+    found += _named(where, content, _resolved(kept, path))
     yield from found or [Finding(Danger.NOTHING, where, "names only this project's own code")]
 
 
-def _named(where: str, key: str, value: Any) -> Finding:
-    is_code = key.rpartition(".")[2] in (TARGET, OPTION)
-    return Finding(Danger.CODE if is_code else Danger.KEY, where, f"{key}={value}")
+def _named(where: str, content: dict[str, Any], resolved: dict[str, Any]) -> Iterator[Finding]:
+    """The calls of resolvers in a config, and its values that need trust."""
+    yield from (Finding(Danger.RESOLVER, where, f"asks for {text}") for text in resolvers(content))
+    for key, value in untrusted(resolved, Trust()):
+        is_code = key.rpartition(".")[2] in (TARGET, OPTION)
+        yield Finding(Danger.CODE if is_code else Danger.KEY, where, f"{key}={value}")
 
 
 def _look_at_sweep(ledger: Ledger) -> Look:
@@ -176,8 +178,7 @@ def _of_configs(folder: Folder) -> Iterator[Finding]:
         if name.suffix == ".yaml":
             where = str(folder.path / name)
             content = _mapping(parse_config(folder.read(name), folder.path / name))
-            yield from (_named(where, *each) for each in own_values(content))
-            yield from (Finding(Danger.RESOLVER, where, f"asks for {text}") for text in resolvers(content))
+            yield from _named(where, content, content)
             yield from (Finding(Danger.CODE, where, "hydra=...") for key in content if key == "hydra")
 
 

@@ -6,7 +6,7 @@ That section names what Hydra imports and calls (callbacks, launcher, sweeper, l
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from omegaconf._utils import get_yaml_loader  # Hydra's own: another parser might read a file differently
 
@@ -35,7 +35,11 @@ def refuse_content(path: Path, content: Any) -> None:
         raise ConfigurationError(f"{shown(path)} is not a config: it is not a mapping.")
     for key in content or {}:
         if leads_to_hydra(key):
-            _refuse(path, key)
+            raise ConfigurationError(
+                f"{shown(path)}: {shown(key)}: a config that you did not create on this machine cannot change Hydra's "
+                "own section, which can run code and write files anywhere. Remove it from the file; set what you need "
+                "on the command line, as hydra.<key>=<value>."
+            )
     for value in _values(content):
         if isinstance(value, int) and abs(value) >= 2**64:
             raise ConfigurationError(f"{shown(path)} holds a number of more than 64 bits. Remove it.")
@@ -70,11 +74,3 @@ def _values(content: Any) -> Iterator[Any]:
 def leads_to_hydra(name: Any) -> bool:
     """Whether a key, package or path has a part named hydra, in any case, since some file systems ignore case."""
     return "hydra" in re.split(r"[^\w-]+", str(name).lower())
-
-
-def _refuse(path: Path, what: object) -> NoReturn:
-    raise ConfigurationError(
-        f"{shown(path)}: {shown(what)}: a config that you did not create on this machine cannot change Hydra's own "
-        "section, which can run code and write files anywhere. Remove it from the file; set what you need on the "
-        "command line, as hydra.<key>=<value>."
-    )
