@@ -21,6 +21,7 @@ from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import EVENT
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import counted
 
 Term = str | float | bool | Path  # the value of a command's flag
 
@@ -113,7 +114,7 @@ class Sweep(Sequence[Row]):
         return iter(self._rows)
 
     def __repr__(self) -> str:
-        return f"<sweep of {len(self)} jobs in {self.folder}>"
+        return f"<sweep of {counted(len(self), 'job')} in {self.folder}>"
 
     def to_pandas(self) -> Any:
         """A DataFrame with one row per job: swept values, status, metrics, folder. Needs pandas."""

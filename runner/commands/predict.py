@@ -10,6 +10,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working
 from manyheads.runner.trust.trust_store import split_typed
+from manyheads.runner.wording import counted
 
 HELP = "write the predicted classes of image files into a table"
 
@@ -26,7 +27,8 @@ class Predicted(Answer):
 
     def show(self) -> None:
         left = f", of which {self.unreadable:,} could not be read" if self.unreadable else ""
-        print(f"{printable(self.path)}: {self.files:,} files{left}, with the {self.weights} weights of {self.run}")
+        files = counted(self.files, "file")
+        print(f"{printable(self.path)}: {files}{left}, with the {self.weights} weights of {self.run}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,6 +29,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.storage.address import Address, is_address
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
+from manyheads.runner.wording import counted
 
 if TYPE_CHECKING:
     from manyheads.runner.report.answer import ComparedRuns
@@ -106,7 +107,7 @@ def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None
     scratch.sweep_all()  # as every start of a run does
     config = folder.read_config()
     longer = command(folder, config)
-    print(f"{folder} is already complete: {steps} steps. Its results are in {folder.result.name}.")
+    print(f"{folder} is already complete: {counted(steps, 'step')}. Its results are in {folder.result.name}.")
     print(f"To train longer, in a new folder: {longer}")
     if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):
         refuse_untrusted_run(folder, packages)

@@ -25,7 +25,7 @@ from manyheads.runner.records.load_run import Run, load_run
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.wording import duration
+from manyheads.runner.wording import counted, duration
 
 HELP = "follow a run or a sweep: curves, speed, time left, jobs"
 SECONDS = 1.0  # between two updates, or ten times as long as one takes if that is longer
@@ -169,4 +169,4 @@ def _headline(ledger: Ledger, entries: list[Entry], is_active: bool) -> Text:
         left = f"; about {duration(seconds)} left"
     folder = printable(RunFolder(ledger.sweep))
     state = "running" if is_active else "ended" if ended == len(entries) else "interrupted"
-    return Text.assemble((folder, "bold"), "  ", state_of(state), f"  {len(entries)} jobs: {states}{left}")
+    return Text.assemble((folder, "bold"), "  ", state_of(state), f"  {counted(len(entries), 'job')}: {states}{left}")

@@ -14,6 +14,7 @@ from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.run.json_types import Numbers, ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.slow_ranks import slow_in_words
+from manyheads.runner.wording import counted
 
 
 def result_of(
@@ -123,7 +124,7 @@ def shares(seconds: Mapping[str, float]) -> str:
 
 def _measured(scores: Scores, metrics: Numbers) -> str:
     samples = metrics.get("test_samples", metrics.get("val_samples"))
-    parts = [scores.sentence(metrics), f"on {samples:,} samples" if samples is not None else ""]
+    parts = [scores.sentence(metrics), f"on {counted(samples, 'sample')}" if samples is not None else ""]
     return ", ".join(filter(None, parts)) or "nothing measured"
 
 

@@ -10,6 +10,7 @@ from manyheads.runner.checkpoint.rank.load import load, refusal
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, tensors
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.wording import counted
 
 
 def contents(path: Path) -> CheckpointPage:
@@ -32,7 +33,7 @@ def _folder(path: Path) -> Found:
         where = list(dict.fromkeys(piece.file for piece in pieces))
         rows.append(ListedTensor(key, kind.dtype, kind.shape, kind.size, ", ".join(where)))
     files = [CheckpointFile(name, part.size, part.sha256) for name, part in index.files.items()]
-    return f"step {index.step}, sharded, in {len(files)} files", rows, files
+    return f"step {index.step}, sharded, in {counted(len(files), 'file')}", rows, files
 
 
 def _file(path: Path) -> Found:

@@ -7,6 +7,7 @@ from typing import Annotated
 from manyheads.runner.commands.audit.records import Skipped, SkippedUpdate
 from manyheads.runner.errors import ExitCode, printable
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.wording import counted
 
 SHOWN = 20  # findings, skipped samples and skipped updates that are shown, each
 
@@ -65,7 +66,7 @@ class Audit(Answer):
         """The answer as lines of text."""
         if not self.last:
             return [f"{self.run} has no record of its samples: an earlier version recorded it, or it took no update."]
-        lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {self.samples:,} samples"]
+        lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {counted(self.samples, 'sample')}"]
         if self.earlier is not None:
             lines.append(f"earlier updates are those of another run, which has their records: {self.earlier}")
         wrong = [each for each in self.findings if each.kind != "overlap"]
@@ -103,4 +104,4 @@ class Audit(Answer):
 
 
 def _shared(count: int, split: str) -> str:
-    return f"{count:,} {split} samples have" if count else f"no {split} sample has"
+    return counted(count, f"{split} sample has", f"{split} samples have") if count else f"no {split} sample has"

@@ -12,6 +12,7 @@ from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.trust_store import split_typed
+from manyheads.runner.wording import counted
 
 START = ("checkpoint.load=", "checkpoint.resume=")
 
@@ -36,8 +37,9 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
         )
     result = folder.read_result() or {}
     if result.get("status") == "completed" and not _asks_for_more(config, result, typed):
+        epochs, steps = counted(result.get("epochs", 0), "epoch"), counted(result.get("steps", 0), "step")
         raise ConfigurationError(
-            f"{folder} is complete: {result.get('epochs', 0)} epochs, {result.get('steps', 0)} steps; with "
+            f"{folder} is complete: {epochs}, {steps}; with "
             f"{' '.join(typed)} nothing is left to train. To train longer: {command(folder, config)}"
         )
     find_where_started(folder)

@@ -13,7 +13,7 @@ from manyheads.runner.errors import lacked_memory
 from manyheads.runner.judge.rows import FAILED, RunRow
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.wording import size_in_words
+from manyheads.runner.wording import counted, size_in_words
 
 PARTS = "trainer.grad_accumulation="
 
@@ -50,7 +50,7 @@ def excess(samples: int, peaks: Mapping[int, float], failed: Collection[int], me
     """
     fewer = [each for each in failed if each <= samples]
     if fewer:
-        return f"a micro-batch of {min(fewer)} samples ran out of memory"
+        return f"a micro-batch of {counted(min(fewer), 'sample')} ran out of memory"
     measured = sorted(each for each in peaks if each < samples)[-2:]
     if len(measured) < 2:
         return ""
@@ -59,6 +59,6 @@ def excess(samples: int, peaks: Mapping[int, float], failed: Collection[int], me
     if needed <= memory:
         return ""
     return (
-        f"a micro-batch of {samples} samples would need about {size_in_words(needed)}, by what {one} and {other} "
-        f"needed; a device has {size_in_words(memory)}"
+        f"a micro-batch of {counted(samples, 'sample')} would need about {size_in_words(needed)}, by what {one} and "
+        f"{other} needed; a device has {size_in_words(memory)}"
     )
