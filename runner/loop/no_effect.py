@@ -1,6 +1,7 @@
 """What was set and changes nothing in this run: keys of features that are off, and intervals that it does not reach."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY
@@ -10,6 +11,7 @@ from manyheads.runner.data.rank.in_memory import Blocks
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.option.run_config import RunConfig
 
+SECTIONS = ("trainer", "checkpoint")
 OF_IMAGES, OF_TEXT = ("image_size", "train_image_size", "val_resize"), ("block_size", "tokenizer")
 OF_EPOCH, OF_RUN = ("log_every", "limit_train", "overfit"), ("ema_every", "sam_every", "verify_every")
 # Keys that act only if one of others is set: the others, then these, each after its section.
@@ -33,53 +35,54 @@ NEEDS = (
 
 def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict[str, str]:
     """The header's rows about keys that were set and have no effect, or are not reached; empty without any."""
+    written = read(CONF / "config.yaml")
+    usual = {f"{section}.{name}": value for section in SECTIONS for name, value in written[section].items()}
+    values = {key: getattr(getattr(run, key.partition(".")[0]), key.partition(".")[2]) for key in usual}
+    given = {key: value for key, value in values.items() if value != usual[key]}
     idle = [
-        f"{section}.{name}={_shown(run, f'{section}.{name}')}, without {' or '.join(others)}"
+        f"{section}.{name}={_shown(given[f'{section}.{name}'])}, without {' or '.join(others)}"
         for others, section, names in NEEDS
         for name in names
-        if _is_set(run, f"{section}.{name}") and all(_value(run, other) in (None, 0, "0") for other in others)
+        if f"{section}.{name}" in given and all(values[other] in (None, 0, "0") for other in others)
     ]
-    idle += of_other_data(run, loaders)
-    late = [f"{key}={_shown(run, key)} ({limit})" for key, limit in _unreached(run, settings, loaders)]
+    idle += of_other_data(run.data.section, loaders)
+    is_own = not run.scheduler.target.startswith("manyheads.")  # whose keys may mean something else
+    given |= {f"scheduler.{k}": v for k, v in run.scheduler.section.items() if k.startswith("warmup_") or not is_own}
+    late = [f"{key}={_shown(given[key])} ({limit})" for key, limit in _unreached(given, settings, loaders)]
     rows = {"no effect": "; ".join(idle), "unreached": "; ".join(late)}
     return {name: text for name, text in rows.items() if text}
 
 
-def _unreached(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> list[tuple[str, str]]:
+def _unreached(given: Mapping[str, Any], settings: TrainSettings, loaders: Loaders) -> list[tuple[str, str]]:
     """The keys that were set to more than this run has, and what it has."""
     updates, total = loaders.train.updates, settings.total_steps
-    is_own = not run.scheduler.target.startswith("manyheads.")  # whose keys may mean something else
-    scheduler = {k: v for k, v in run.scheduler.section.items() if k.startswith("warmup_") or not is_own}
-    every_epochs, every_updates = _interval(run.checkpoint.every)
+    every_epochs, every_updates = _interval(given.get("checkpoint.every", 0))
+    evaluates = "trainer.evaluate_every" in given
     in_epochs, evaluations = total / updates, _evaluations(settings, updates)
     epoch, batches = f"an epoch has {updates:,} updates", f"an evaluation has {loaders.val.updates:,} batches"
     end, last = f"training ends after {total:,} updates", f"training ends in epoch {settings.epochs:,}"
     evaluated = f"the last evaluation is number {evaluations:,}"
-    set_keys: list[tuple[str, Any, float, str]] = [
-        *((f"trainer.{key}", getattr(run.trainer, key), updates, epoch) for key in OF_EPOCH),
-        ("trainer.limit_val", run.trainer.limit_val, loaders.val.updates, batches),
-        ("trainer.evaluate_every", settings.evaluate_every, settings.epochs, last),
-        ("trainer.evaluate_every", settings.evaluate_steps, total, end),
-        ("trainer.patience", run.trainer.patience, evaluations - 1, evaluated),
-        *((f"trainer.{key}", getattr(run.trainer, key), total, end) for key in OF_RUN),
+    rows: list[tuple[str, Any, float, str]] = [
+        *((f"trainer.{key}", given.get(f"trainer.{key}"), updates, epoch) for key in OF_EPOCH),
+        ("trainer.limit_val", given.get("trainer.limit_val"), loaders.val.updates, batches),
+        ("trainer.evaluate_every", evaluates and settings.evaluate_every, settings.epochs, last),
+        ("trainer.evaluate_every", evaluates and settings.evaluate_steps, total, end),
+        ("trainer.patience", given.get("trainer.patience"), evaluations - 1, evaluated),
+        *((f"trainer.{key}", given.get(f"trainer.{key}"), total, end) for key in OF_RUN),
         ("checkpoint.every", every_epochs, settings.epochs, last),
         ("checkpoint.every", every_updates, total, end),
-        ("checkpoint.keep_every", run.checkpoint.keep_every, total, end),
+        ("checkpoint.keep_every", given.get("checkpoint.keep_every"), total, end),
+        ("scheduler.warmup_epochs", given.get("scheduler.warmup_epochs"), in_epochs, last),
+        ("scheduler.warmup_steps", given.get("scheduler.warmup_steps"), total, end),
+        ("scheduler.every_epochs", given.get("scheduler.every_epochs"), (total - 1) / updates, last),
+        ("scheduler.milestones", max(given.get("scheduler.milestones") or [0]), (total - 1) / updates, last),
+        ("scheduler.patience", given.get("scheduler.patience"), evaluations - 2, evaluated),
     ]
-    of_schedule: list[tuple[str, Any, float, str]] = [
-        ("scheduler.warmup_epochs", scheduler.get("warmup_epochs"), in_epochs, last),
-        ("scheduler.warmup_steps", scheduler.get("warmup_steps"), total, end),
-        ("scheduler.every_epochs", scheduler.get("every_epochs"), (total - 1) / updates, last),
-        ("scheduler.milestones", max(scheduler.get("milestones") or [0]), (total - 1) / updates, last),
-        ("scheduler.patience", scheduler.get("patience"), evaluations - 2, evaluated),
-    ]
-    rows = [row for row in set_keys if _is_set(run, row[0])] + of_schedule
     return [(key, limit) for key, size, most, limit in rows if size and size > most]
 
 
-def of_other_data(run: RunConfig, loaders: Loaders) -> list[str]:
+def of_other_data(section: Mapping[str, Any], loaders: Loaders) -> list[str]:
     """The keys of images that were set for text, and the other way round, of data that may be either."""
-    section = run.data.section
     if not {"image_size", "block_size"} <= section.keys():
         return []
     is_text = isinstance(loaders.train.batches.dataset, Blocks)
@@ -101,17 +104,5 @@ def _interval(every: int | str) -> tuple[int, int]:
     return (int(epochs[1]), 0) if epochs else (0, int(every))
 
 
-def _value(run: RunConfig, key: str) -> Any:
-    section, name = key.split(".")
-    return run.scheduler.section[name] if section == "scheduler" else getattr(getattr(run, section), name)
-
-
-def _shown(run: RunConfig, key: str) -> str:
-    value = _value(run, key)
+def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _is_set(run: RunConfig, key: str) -> bool:
-    """Whether a key of trainer or checkpoint has another value than the default."""
-    section, name = key.split(".")
-    return bool(_value(run, key) != read(CONF / "config.yaml")[section][name])

@@ -77,9 +77,8 @@ def said(*overrides):
 )
 def test_keys_of_images_are_said_to_have_no_effect_on_text(dataset, says):
     section = {**read_option("data", "tar"), "image_size": 64, "block_size": 64}
-    run = SimpleNamespace(data=SimpleNamespace(section=section))
     loaders = SimpleNamespace(train=SimpleNamespace(batches=SimpleNamespace(dataset=dataset)))
-    assert of_other_data(run, loaders) == [says]
+    assert of_other_data(section, loaders) == [says]
 
 
 def test_keys_of_a_schedule_of_ones_own_are_not_taken_for_epochs():

@@ -35,6 +35,7 @@ ALLOWED = {
     "runner/task/rank/targets.py": {"data.num_classes"},
     # rows of the header about what an option does otherwise than its key says
     "runner/loop/header.py": {"optimizer.fused", "scheduler.interval"},
+    "runner/loop/no_effect.py": {f"scheduler.{key}" for key in ("every_epochs", "milestones", "patience")},
     # to be mended
     "runner/answers/measure/rank/rehearsal.py": {"precision.dtype"},
 }
