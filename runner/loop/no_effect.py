@@ -87,7 +87,7 @@ def of_other_data(section: Mapping[str, Any], loaders: Loaders) -> list[str]:
         return []
     is_text = isinstance(loaders.train.batches.dataset, Blocks)
     keys, kind = (OF_IMAGES, "text") if is_text else (OF_TEXT, "images")
-    usual = option_of("data", section) or section
+    usual = option_of("data", dict(section)) or section
     is_set = {key: key in section and section[key] != usual.get(key) for key in keys}
     return [f"data.{key}={section[key]}, since the data has {kind}" for key in keys if is_set[key]]
 

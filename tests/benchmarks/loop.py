@@ -58,7 +58,7 @@ class Prebuilt:
     """A loader's place: the same batches every time, ``accumulation`` of them in an update."""
 
     def __init__(self, *, steps: int = STEPS, batch: int = BATCH, width: int = WIDTH, accumulation: int = 1) -> None:
-        self.updates, self.accumulation = steps, accumulation
+        self.updates, self.accumulation, self.rounding = steps, accumulation, 0.0
         generator = torch.Generator().manual_seed(0)
         pairs = [
             (torch.randn(batch, width, generator=generator), torch.randint(10, (batch,), generator=generator))

@@ -1,9 +1,9 @@
 """Hydra's files, which others may not redirect by links that they plant after the folder was checked."""
 
-from pydoc import locate
 from unittest.mock import Mock
 
 import pytest
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.fresh_folder import BASIC_SWEEPER, FreshFolder
@@ -65,7 +65,7 @@ def test_a_log_is_not_written_through_a_link(begun, tmp_path):
     victim.write_text("mine\n")
     log.symlink_to(victim)
     handler = dict(config.hydra.job_logging.handlers.file)
-    open_log = locate(handler.pop("class"))
+    open_log = get_class(handler.pop("class"))
     with pytest.raises(ConfigurationError, match="could point outside its folder"):
         open_log(**handler)
     log.unlink()
@@ -93,7 +93,7 @@ def test_the_description_of_a_sweep_is_not_written_through_a_link(tmp_path, monk
     hydra["overrides"] = {"hydra": ["hydra.sweep.dir=all"], "task": []}
     config = OmegaConf.create({"hydra": hydra})
     FreshFolder().on_multirun_start(config)
-    sweeper = locate(config.hydra.sweeper._target_)(max_batch_size=None)
+    sweeper = get_class(config.hydra.sweeper._target_)(max_batch_size=None)
     sweeper.config, sweeper.hydra_context, sweeper.launcher = config, Mock(config_loader=Mock()), Mock()
     sweeper.launcher.launch.return_value = []
     with pytest.raises(ConfigurationError, match="could point outside its folder"):

@@ -22,7 +22,7 @@ from tests.launchers.conftest import freeze
 
 SPY = ("parallel=ddp", "model=custom", "model._target_=spy.Spy", "trainer.max_steps=2", "trainer.evaluate_every=0")
 
-OF_THE_RUN = ("MANYHEADS_MEETING", "MANYHEADS_CHECKED")
+OF_THE_RUN = ("MANYHEADS_MEETING", "MANYHEADS_CHECKED", "MANYHEADS_HEARTBEAT_FILE")
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ FAULTS = (
         file="runner/data/rank/sampler.py",
         original="high = start + length * (self.rank + 1) // self.world_size",
         replacement="high = low + length // self.world_size",
-        tests=(f"{LAUNCHED}::test_evaluation_counts_every_sample_once",),
+        tests=(f"{LAUNCHED}::test_kept_last_batch_counts_every_sample_alike",),
     ),
     Fault(
         name="gradients are exchanged in all micro-batches but the last",
@@ -192,7 +192,7 @@ FAULTS = (
     ),
     Fault(
         name="what was stored is not read back",
-        promise="what was said to be stored",
+        promise="what was reported as stored",
         file="runner/checkpoint/mirror/upload.py",
         original="if self.storage.sha256(name) != digest:",
         replacement="if digest == '':",

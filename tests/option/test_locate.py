@@ -118,7 +118,6 @@ BUILT = {
         build_model(
             typed(*section("model", Net)).model,
             Custom(Samples, ("train",), root=None, num_classes=2),
-            dtype=torch.float32,
         ).model
     ),
     "task": lambda: build_task(typed(*section("task", OwnTask)).task, Samples(), loss={}, label_smoothing=0),

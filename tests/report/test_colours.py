@@ -23,7 +23,7 @@ SIGHT = {
     "tritanopia": ((1.256, -0.077, -0.179), (-0.078, 0.931, 0.148), (0.005, 0.691, 0.304)),
 }
 APART = 12  # distance in CIELAB; 2 can just be seen side by side
-STYLE = (ROOT / "runner" / "report" / "page.css").read_text()
+STYLE = (ROOT / "runner" / "charts" / "page.css").read_text()
 BACKGROUNDS, TEXTS = ("page", "head", "hover", "pale"), ("ink", "soft", "link", "finding")
 
 
