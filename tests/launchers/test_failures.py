@@ -13,11 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from manyheads.launchers import warm_server
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.machine.software import too_old
 from manyheads.runner.run.run_folder import RunFolder
+from tests import zygote
 from tests.conftest import RUN, execute
 from tests.launchers.conftest import LAUNCHERS, by, freeze, strategies, survivors, usable
 from tests.tail import tail, tailed
@@ -173,8 +175,10 @@ def test_all_end_within_seconds(tmp_path: Path, parent, launcher: str) -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("launcher", tailed(TWO, always=["spawn"]))
-def test_run_that_gets_nowhere_fails(tmp_path: Path, launcher: str) -> None:
+def test_run_that_gets_nowhere_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str) -> None:
     """The message says so, and the log says where the rank was."""
+    warm_server.stop()  # only processes that descend from this one are asked where they are
+    monkeypatch.setattr("multiprocessing.util.spawnv_passfds", zygote.SPAWN)
     overrides = (
         *by(launcher),
         "+model.how=sleep",
