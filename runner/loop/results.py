@@ -124,7 +124,7 @@ def shares(seconds: Mapping[str, float]) -> str:
 
 def _measured(scores: Scores, metrics: Numbers) -> str:
     samples = metrics.get("test_samples", metrics.get("val_samples"))
-    parts = [scores.sentence(metrics), f"on {counted(samples, 'sample')}" if samples is not None else ""]
+    parts = [scores.sentence(metrics), f"on {counted(int(samples), 'sample')}" if samples is not None else ""]
     return ", ".join(filter(None, parts)) or "nothing measured"
 
 

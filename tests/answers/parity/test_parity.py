@@ -237,8 +237,8 @@ def test_a_signal_leaves_nothing_behind(tmp_path):
 
 
 def test_the_parent_s_side_imports_no_torch():
-    own = ("parity_plan", "parity_task", "parity_causes", "answer")
-    names = ["manyheads.runner.commands.parity", *(f"manyheads.runner.answers.parity.{name}" for name in own)]
+    own = ("parity.parity_plan", "parity.parity_causes", "parity.answer", "measure.steps_task")
+    names = ["manyheads.runner.commands.parity", *(f"manyheads.runner.answers.{name}" for name in own)]
     code = f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
