@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.record_seconds and not is_worker(config):
         config.pluginmanager.register(longest_first.Recorder())
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # below nohup, too
     config.pluginmanager.register(needs)
     config.pluginmanager.register(browser)
     config.pluginmanager.register(object_storage)

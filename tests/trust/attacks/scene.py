@@ -84,9 +84,9 @@ class Scene:
     def stranger(self, script: str, *words: str) -> str:
         """What a shell script of another user of the machine prints; it may fail."""
         user = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")
-        done = subprocess.run(
-            [*user, "sh", "-c", script, "sh", *words], cwd="/", capture_output=True, text=True, timeout=60
-        )
+        environment = {**os.environ, "PATH": os.defpath}  # not this user's, which others may not be able to enter
+        command = [*user, "sh", "-c", script, "sh", *words]
+        done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, timeout=60)
         return done.stdout + done.stderr
 
     def assert_nothing_ran(self) -> None:
