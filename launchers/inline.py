@@ -34,15 +34,7 @@ class Inline(Launcher):
 
     def as_child_process(self) -> Launcher:
         """The rank in a separate process, forked from one that has imported torch."""
-        return Spawn(
-            name=self.name,
-            nproc_per_node=self.ranks,
-            threads_per_rank=self.threads,
-            stall_timeout=self.stall_timeout,
-            timeout=self.timeout,
-            wait_policy=self.wait_policy,
-            warm=True,
-        )
+        return Spawn(**self.common_arguments(), warm=True)
 
     def launch(self, job: Job) -> None:
         from manyheads.runner.loop.rank_main import run_rank

@@ -87,6 +87,17 @@ class Launcher:
         self.machines: dict[str, int] = {}  # ranks on each, by name; empty: this machine alone
         self.settings: NodeSettings | None = None  # of a run on several machines
 
+    def common_arguments(self) -> Mapping[str, Any]:
+        """The arguments of a launcher of another kind that starts as many ranks, in the same way."""
+        return {
+            "name": self.name,
+            "nproc_per_node": self.ranks,
+            "threads_per_rank": self.threads,
+            "stall_timeout": self.stall_timeout,
+            "timeout": self.timeout,
+            "wait_policy": self.wait_policy,
+        }
+
     def prepare(self, environment: Mapping[str, str], imports: Sequence[str]) -> None:
         """Start slow preparations in the background.
 

@@ -1,4 +1,4 @@
-"""What runs beside the ranks of a run: each module and package in this folder is one companion.
+"""Companions run beside the ranks of a run: each module and package in this folder is one.
 
 A companion has a ``SPAN`` and a context manager ``accompany(run)``, which decides itself whether the run has a use for
 it. Nothing else names one, so that a companion is added or removed with its file.
@@ -43,8 +43,8 @@ class Accompanied:
     def with_companions(self, *spans: Span) -> Iterator[None]:
         """A context in which the companions of these spans are present. Raises as they do."""
         names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
-        companions = [module for module in map(importlib.import_module, sorted(names)) if module.SPAN in spans]
+        companions = sorted(map(importlib.import_module, names), key=lambda module: (module.SPAN, module.__name__))
         with ExitStack() as stack:
-            for companion in sorted(companions, key=lambda module: module.SPAN):
+            for companion in (module for module in companions if module.SPAN in spans):
                 stack.enter_context(companion.accompany(self))
             yield

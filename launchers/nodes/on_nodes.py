@@ -8,14 +8,7 @@ class OnNodes(Launcher):
     """Runs a launcher's ranks on the machines that its settings name."""
 
     def __init__(self, launcher: Launcher):
-        super().__init__(
-            name=launcher.name,
-            nproc_per_node=launcher.ranks,
-            threads_per_rank=launcher.threads,
-            stall_timeout=launcher.stall_timeout,
-            timeout=launcher.timeout,
-            wait_policy=launcher.wait_policy,
-        )
+        super().__init__(**launcher.common_arguments())
         self.machines, self.settings, self._launcher = launcher.machines, launcher.settings, launcher
 
     def launch(self, job: Job) -> None:

@@ -267,7 +267,7 @@ def _check_values(prefix: str, section: Section, default: Section, rules: Mappin
 
 
 def _hint(value: str, rule: Rule) -> str:
-    """What may help with a text that its key does not accept."""
+    """A remedy for a text that its key does not accept; empty if none is known."""
     if re.fullmatch(r"[\w.+-]+", value) and rule.accepts(yaml_text.parse(value)):
         return f" {value} is a text here: leave out the quotes, or read variables as ${{oc.decode:${{oc.env:NAME}}}}."
     return nearest(value, filter(rule.accepts, rule.allowed.split(", ")))

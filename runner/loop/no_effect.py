@@ -1,4 +1,4 @@
-"""What was set and changes nothing in this run: keys of features that are off, and intervals that it does not reach."""
+"""Finds keys that were set without effect: of features that are off, and intervals that the run does not reach."""
 
 import math
 from collections.abc import Mapping

@@ -47,7 +47,7 @@ class Session:
     def train(self, *, seed: int, state: StateDict | None, memory: Mapping[str, Any] = NO_MEMORY) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from.
 
-        ``memory``: of a session that demanded to return to that checkpoint. Raises Restart to demand it.
+        ``memory``: what guards are told if an earlier session returned to that checkpoint. Raises Restart to return.
         """
         try:
             with self._reported():

@@ -72,7 +72,7 @@ def files(folder: RunFolder, *, checkpoint: str) -> Iterator[Path]:
 
 
 def _own_key(folder: RunFolder, key: str, *, is_own: bool) -> str:
-    """What a tracker knows a run or sweep by: its key if it is the user's, since somebody else's may claim any."""
+    """The id of a run or sweep at a tracker: its key if the user recorded it, since others may claim any key."""
     return key if is_own else digest_of(["received", str(folder.path.resolve()), key])
 
 

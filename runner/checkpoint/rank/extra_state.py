@@ -86,7 +86,7 @@ def _tensor(value: Any) -> Tensor:
 
 
 def _plain(tensor: Tensor) -> Any:
-    """What was packed; a tensor that a module itself keeps as its extra state is unchanged."""
+    """Unpack a value; a tensor that a module itself keeps as its extra state is unchanged."""
     if tensor.dtype is not torch.uint8 or tensor.ndim != 1:
         return tensor
     content = tensor.cpu().numpy().tobytes()

@@ -1,1 +1,1 @@
-"""What may look at an update, stop it, repeat it or leave it out; nothing else of the loop knows these features."""
+"""Guards: features that inspect, stop, repeat or skip an update. The rest of the loop knows none of them."""

@@ -99,7 +99,10 @@ class GradientObserver(Guard):
     """Calls ``look`` when gradients are unscaled, before they are clipped."""
 
     def __init__(self, look: Callable[[], None]):
-        self.unscaled = look  # type: ignore[method-assign]
+        self._look = look
+
+    def unscaled(self) -> None:
+        self._look()
 
 
 @contextmanager

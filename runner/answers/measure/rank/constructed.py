@@ -78,6 +78,6 @@ class Constructed:
         self._complete = Tensors(model)
 
     def changes(self, model: nn.Module) -> list[LargestDifference]:
-        """What is not as it was constructed when the first step begins."""
+        """The differences from the constructed module when the first step begins."""
         assert self._complete is not None
         return [*(self._changes | self._complete.changes(Tensors(model))).values()]
