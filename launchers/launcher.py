@@ -88,7 +88,7 @@ class Launcher:
         self.settings: NodeSettings | None = None  # of a run on several machines
 
     def common_arguments(self) -> Mapping[str, Any]:
-        """The arguments of a launcher of another kind that starts as many ranks, in the same way."""
+        """The arguments of a launcher of a different kind that starts as many ranks, in the same way."""
         return {
             "name": self.name,
             "nproc_per_node": self.ranks,
