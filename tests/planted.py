@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from manyheads.runner.answers.scale.cpu_quota import group
 from manyheads.runner.callbacks.callback import Callback, RunContext
-from manyheads.runner.commands.scale.cpu_quota import group
 from manyheads.runner.loop.guards.corruption import bits
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.small_cnn import SmallCNN

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from manyheads.runner.machine.import_apart import Finder
 
 if TYPE_CHECKING:
+    from manyheads.runner.answers.judge.api import Verdict, judge
+    from manyheads.runner.answers.scale.api import scale, validate_scale
+    from manyheads.runner.answers.scale.validated import Validated
+    from manyheads.runner.answers.tune.api import Tuning, tune
     from manyheads.runner.api import Row, Sweep, run, sweep
-    from manyheads.runner.commands.scale.api import scale, validate_scale
-    from manyheads.runner.commands.scale.validated import Validated
-    from manyheads.runner.commands.tune.api import Tuning, tune
     from manyheads.runner.errors import ConfigurationError, RunFailed
-    from manyheads.runner.judge.api import Verdict, judge
     from manyheads.runner.records.run_result import Result
     from manyheads.runner.serve.rank.trained import load
 
@@ -45,13 +45,13 @@ _PLACES = {
     "sweep": "runner.api",
     "Row": "runner.api",
     "Sweep": "runner.api",
-    "judge": "runner.judge.api",
-    "Verdict": "runner.judge.api",
-    "tune": "runner.commands.tune.api",
-    "Tuning": "runner.commands.tune.api",
-    "scale": "runner.commands.scale.api",
-    "validate_scale": "runner.commands.scale.api",
-    "Validated": "runner.commands.scale.validated",
+    "judge": "runner.answers.judge.api",
+    "Verdict": "runner.answers.judge.api",
+    "tune": "runner.answers.tune.api",
+    "Tuning": "runner.answers.tune.api",
+    "scale": "runner.answers.scale.api",
+    "validate_scale": "runner.answers.scale.api",
+    "Validated": "runner.answers.scale.validated",
     "load": "runner.serve.rank.trained",
     "ConfigurationError": "runner.errors",
     "RunFailed": "runner.errors",

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from manyheads.runner.judge.answer import CheckedJudgement, Judged
+from manyheads.runner.answers.judge.answer import CheckedJudgement, Judged
 
 HELP = "judge whether a change is faster or learns better, or the difference is noise: keep, discard or undecided"
 
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
     """Judge a change, or check a judgement. Raises ConfigurationError, RunFailed."""
-    from manyheads.runner.judge.judge import again, check, judge
-    from manyheads.runner.judge.terms import JudgementTerms
+    from manyheads.runner.answers.judge.judge import again, check, judge
+    from manyheads.runner.answers.judge.terms import JudgementTerms
 
     if arguments.check is not None:
         return check(arguments.check)

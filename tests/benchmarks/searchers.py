@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 
-from manyheads.runner.commands.tune.race import BASE, Variant
-from manyheads.runner.commands.tune.screening import SCREEN, BudgetSpent
-from manyheads.runner.commands.tune.trial import SAME
-from tests.commands.tune.recorded import NAMES, Grid, Resampled
+from manyheads.runner.answers.tune.race import BASE, Variant
+from manyheads.runner.answers.tune.screening import SCREEN, BudgetSpent
+from manyheads.runner.answers.tune.trial import SAME
+from tests.answers.tune.recorded import NAMES, Grid, Resampled
 
 BUDGETS = (0.25, 0.5)  # of the seconds that the whole grid took
 Searcher = Callable[[Grid, Resampled, int], Variant]

@@ -70,9 +70,9 @@ SHOWN_ELSEWHERE = {
     "init": "tests/commands/test_json.py::test_what_init_and_trust_answer_in_a_repository",
     "install-horovod": "tests/commands/install_horovod/test_horovod_wheel.py::test_programs_see_how_far_it_is",
     "publish": "tests/launchers/companions/publishing/test_afterwards.py::test_programs_see_how_far_it_is",
-    "judge": "tests/judge/test_judge.py::test_programs_see_how_far_it_is",
-    "tune": "tests/commands/tune/test_tune.py::test_programs_see_how_far_it_is",
-    "record": "tests/commands/record/test_make_record.py::test_programs_see_how_far_it_is",
+    "judge": "tests/answers/judge/test_judge.py::test_programs_see_how_far_it_is",
+    "tune": "tests/answers/tune/test_tune.py::test_programs_see_how_far_it_is",
+    "record": "tests/answers/record/test_make_record.py::test_programs_see_how_far_it_is",
     "pack": "tests/commands/pack/test_pack.py::test_programs_see_how_far_it_is",
     "index": "tests/commands/pack/test_pack.py::test_programs_see_how_far_it_is",
 }

@@ -3,8 +3,8 @@
 import pytest
 
 from manyheads.runner.answers.explain.explain_run import explain
+from manyheads.runner.answers.judge.arms import compose_arms
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.judge.arms import compose_arms
 
 COMMANDS = {
     "a judgement": lambda overrides: compose_arms(overrides, "trainer.log_every=11"),

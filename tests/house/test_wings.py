@@ -27,7 +27,7 @@ def broken_tests(paths: Collection[str]) -> set[str]:
 
 LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how many there still are; 0 has no entry
     broken_modules: {
-        "judge": 17,
+        "judge": 16,
         "nodes": 2,
         "mirror": 6,
         "storage": 241,

@@ -5,14 +5,14 @@ APEX = (
     "machine/apex_installation.py",
 )
 WINGS = {  # by name, what is deleted
-    "judge": ["runner/judge", "runner/commands/judge.py", "tests/judge"],
-    "tune": ["runner/commands/tune", "tests/commands/tune", "tests/benchmarks/searchers.py"],
+    "judge": ["runner/answers/judge", "runner/commands/judge.py", "tests/answers/judge"],
+    "tune": ["runner/answers/tune", "runner/commands/tune.py", "tests/answers/tune", "tests/benchmarks/searchers.py"],
     "explain": ["runner/answers/explain", "runner/commands/explain.py", "tests/answers/explain"],
-    "scale": ["runner/commands/scale", "tests/commands/scale"],
+    "scale": ["runner/answers/scale", "runner/commands/scale.py", "tests/answers/scale"],
     "estimate": ["runner/answers/estimate", "runner/commands/estimate.py", "tests/answers/estimate"],
     "parity": ["runner/answers/parity", "runner/commands/parity.py", "tests/answers/parity"],
-    "audit": ["runner/commands/audit", "tests/commands/audit"],
-    "record": ["runner/commands/record", "tests/commands/record"],
+    "audit": ["runner/answers/audit", "runner/commands/audit.py", "tests/answers/audit"],
+    "record": ["runner/answers/record", "runner/commands/record.py", "tests/answers/record"],
     "report": ["runner/report", "runner/commands/report.py", "tests/report"],
     "serve": [
         *("runner/serve", "tests/serve"),

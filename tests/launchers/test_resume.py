@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.checkpoint.rank.load import complete
-from manyheads.runner.commands.audit.audit_run import audit
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.errors import ExitCode, RunFailed
 from manyheads.runner.run.run_folder import RunFolder

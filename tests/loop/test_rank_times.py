@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.commands.scale.cpu_quota import quotas
+from manyheads.runner.answers.scale.cpu_quota import quotas
 from manyheads.runner.errors import Unavailable
 from manyheads.runner.loop import rank_times
 from manyheads.runner.loop.meter import NAMES, Sums

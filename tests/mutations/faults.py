@@ -140,7 +140,7 @@ FAULTS = (
         file="runner/data/keys.py",
         original="return sample_keys(_TAKEN, epoch, samples)",
         replacement="return sample_keys(_TAKEN, epoch, samples * 0)",
-        tests=("tests/commands/audit/test_audit.py::test_what_was_planted_is_named",),
+        tests=("tests/answers/audit/test_audit.py::test_what_was_planted_is_named",),
     ),
     Fault(
         name="a rank divides its loss by what it has counted itself",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
-from manyheads.runner.commands.audit.audit_run import audit
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import TIMINGS, rows, small, train

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.answers.judge.question import config_digest
 from manyheads.runner.errors import ConfigurationError, warn
-from manyheads.runner.judge.question import config_digest
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance import provenance
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import KEY_BYTES, NAME, is_own, is_own_place, key_file
 from manyheads.runner.trust.look import Look, digest
+from tests.answers.judge.test_claims import question
 from tests.in_process import small
-from tests.judge.test_claims import question
 from tests.run.sealing import keyed_by
 
 CONFIG, PARTS = {"run.yaml": b"seed: 1\n"}, {"commit": "a" * 40, "code.diff": b"x"}

@@ -84,7 +84,7 @@ ALLOWED = {
         "launchers/nodes/node_agent.py": 1,
         "runner/commands/new/__init__.py": 4,
         "runner/commands/new/repository.py": 1,
-        "runner/commands/scale/simulator/catalog.py: a network or a device": 1,
+        "runner/answers/scale/simulator/catalog.py: a network or a device": 1,
     },
     "the user's own settings, key and cache": {
         "runner/trust/trust_store.py": 1,
@@ -99,7 +99,7 @@ ALLOWED = {
     },
     "a folder that this process has created for itself, or for the ranks of its own run": {
         "runner/run/scratch.py": 8,
-        "runner/commands/scale/fillers.py: what trainings print": 2,
+        "runner/answers/scale/fillers.py: what trainings print": 2,
         "runner/run/answer.py": 1,
         "runner/respond.py": 1,
         "launchers/agent_program.py": 2,
@@ -132,11 +132,11 @@ ALLOWED = {
         "runner/data/digits.py": 2,
         "runner/provenance/provenance.py": 2,
         "runner/parallel/horovod_installation.py": 3,
-        "runner/commands/scale/simulator/catalog.py: those that come with it": 1,
+        "runner/answers/scale/simulator/catalog.py: those that come with it": 1,
     },
     "the machine: /proc, /sys, terminals, the folder that this process stands in": {
-        "runner/commands/scale/cpu_quota.py": 11,
-        "runner/commands/scale/fillers.py": 3,
+        "runner/answers/scale/cpu_quota.py": 11,
+        "runner/answers/scale/fillers.py": 3,
         "runner/machine/hardware.py": 4,
         "runner/machine/numa.py": 3,
         "runner/machine/control_groups.py": 2,

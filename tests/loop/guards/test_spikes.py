@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
-from manyheads.runner.commands.audit.audit_run import audit
 from manyheads.runner.data.keys import permutation
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.loop.guards.guard import Restart

@@ -1,0 +1,107 @@
+"""The answer of the command ``audit``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from manyheads.runner.answers.audit.records import Skipped, SkippedUpdate
+from manyheads.runner.errors import ExitCode, printable
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.wording import counted
+
+SHOWN = 20  # findings, skipped samples and skipped updates that are shown, each
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A deviation of the records from the samples that were due."""
+
+    kind: Annotated[str, "lost, doubled, foreign, exchanged, unnamed, unrecorded, recorded twice, resized or overlap"]
+    epoch: Annotated[int | None, "counted from 1"]
+    update: Annotated[int | None, "its number in the run, counted from 1"]
+    sample: Annotated[int | None, "its number in the training data, counted from 0"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Samples with equal content in several splits."""
+
+    common: Annotated[int, "validation samples whose content is also a training sample's, of those that were read"]
+    train: Annotated[int, "training samples"]
+    val: Annotated[int, "validation samples"]
+    read: Annotated[int, "the most samples of a split that are read, evenly spaced"]
+    test: Annotated[int | None, "test samples; null without trainer.test"] = None
+    tested: Annotated[int, "test samples whose content is also a training or validation sample's"] = 0
+
+
+@dataclass(frozen=True)
+class Audit(Answer):
+    """Whether a run took the samples that were due."""
+
+    run: str
+    first: Annotated[int, "the first update that has a record; 0 if none has"]
+    last: Annotated[int, "the last update that has a record"]
+    epochs: Annotated[int, "complete epochs among these updates"]
+    samples: Annotated[int, "how many samples these updates took"]
+    size: Annotated[int, "number of training samples"]
+    dropped: Annotated[int, "training samples that an epoch does not take, by data.drop_last or trainer.limit_train"]
+    earlier: Annotated[str | None, "the checkpoint from which it continued, of the run that has the earlier records"]
+    findings: list[Finding]
+    skipped: Annotated[list[Skipped], "samples that could not be read; the next readable one was used instead"]
+    skipped_updates: Annotated[list[SkippedUpdate], "updates whose samples changed no weight (trainer.on_spike)"]
+    overlap: Annotated[Overlap | None, "null if no data were read"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.findings:
+            return ExitCode.NO
+        return ExitCode.DONE if self.last else ExitCode.UNDECIDED
+
+    def show(self) -> None:
+        for line in self.lines():
+            print(printable(line))
+
+    def lines(self) -> Sequence[str]:
+        """The answer as lines of text."""
+        if not self.last:
+            return [f"{self.run} has no record of its samples: an earlier version recorded it, or it took no update."]
+        lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {counted(self.samples, 'sample')}"]
+        if self.earlier is not None:
+            lines.append(f"earlier updates are those of another run, which has their records: {self.earlier}")
+        wrong = [each for each in self.findings if each.kind != "overlap"]
+        lines += [each.text for each in wrong[:SHOWN]]
+        lines += [f"... and {len(wrong) - SHOWN:,} more findings"] if len(wrong) > SHOWN else []
+        if not wrong:
+            dropped = f" ({self.dropped:,} are not due in an epoch)" if self.dropped else ""
+            lines.append(f"each epoch took each of its samples exactly once, of {self.size:,}{dropped}")
+        lines += [
+            f"epoch {each.epoch}: sample {each.sample} was unreadable, the next one used: {each.path} ({each.reason})"
+            for each in self.skipped[:SHOWN]
+        ]
+        lines += [f"... and {len(self.skipped) - SHOWN:,} more, in skipped.csv"] if len(self.skipped) > SHOWN else []
+        return [*lines, *self._of_spikes(), *self._of_overlap()]
+
+    def _of_spikes(self) -> list[str]:
+        if not (found := self.skipped_updates):
+            return []
+        count = sum(len(each.samples) for each in found)
+        lines = [f"{len(found):,} updates were skipped (trainer.on_spike), so {count:,} samples changed no weight"]
+        for each in found[:SHOWN]:
+            cause = each.reason if each.spike == each.update else f"{each.reason} of update {each.spike}"
+            lines.append(f"epoch {each.epoch}: update {each.update} was skipped ({cause})")
+        return [*lines, *([f"... and {len(found) - SHOWN:,} more, in spikes.csv"] if len(found) > SHOWN else [])]
+
+    def _of_overlap(self) -> list[str]:
+        if (found := self.overlap) is None:
+            return []
+        most = max(found.train, found.val, found.test or 0)
+        read = f" (at most {found.read:,} of each split were read)" if found.read < most else ""
+        lines = [f"{_shared(found.common, 'validation')} the content of a training sample{read}"]
+        if found.test is not None:
+            lines.append(f"{_shared(found.tested, 'test')} the content of a training or validation sample{read}")
+        return lines
+
+
+def _shared(count: int, split: str) -> str:
+    return counted(count, f"{split} sample has", f"{split} samples have") if count else f"no {split} sample has"

@@ -1,0 +1,140 @@
+"""The answers of the command ``judge``, and a judgement's verdict and findings as sentences."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+from manyheads.runner.answers.judge.claims import DISCARD, KEEP, UNDECIDED, Claims, Effect, least_gain
+from manyheads.runner.answers.judge.numerics import CLASSES
+from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.sequential import TESTS
+from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.errors import ExitCode
+from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.json_schema import TEXT_ONLY
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import tell
+
+CODES = {KEEP: ExitCode.DONE, UNDECIDED: ExitCode.UNDECIDED}
+
+
+@dataclass(frozen=True)
+class Judged(Answer):
+    """Whether a change is better, and how sure that is."""
+
+    path: Annotated[Path, "judgement.json, with all runs"]
+    change: Annotated[str, "the overrides that were judged"]
+    on: Annotated[str, "what should improve: speed, metrics, or the seconds to a target"]
+    least: Annotated[float, "the smallest gain worth having"]
+    alpha: Annotated[float, "the error rate"]
+    claims: Annotated[Claims, "the verdict, and what it follows from"]
+    gains: Annotated[dict[str, float], "the median gain of the rounds so far, by aim, in the unit of its interval"]
+    question: Annotated[Question, TEXT_ONLY]
+
+    @classmethod
+    def of(cls, path: Path, question: Question, claims: Claims) -> "Judged":
+        """The answer from a judgement's file, question and claims."""
+        gains = {each.on: median(each.differences) for each in claims.effects if each.differences}
+        return cls(path, question.change, question.on, question.least, question.alpha, claims, gains, question)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return CODES.get(self.claims.verdict, ExitCode.NO)
+
+    def show(self) -> None:
+        for sentence in (verdict_line(self.question, self.claims), *sentences(self.question, self.claims)):
+            tell(sentence)
+        tell(f"wrote {RunFolder(self.path)}")
+
+
+@dataclass(frozen=True)
+class CheckedJudgement(Answer):
+    """Whether a judgement's claims follow from its rows."""
+
+    path: Path
+    runs: int
+    wrong: Annotated[list[str], "what does not hold"]
+    is_own: Annotated[bool, "whether you recorded the rows yourself"]
+    again: Annotated[str, "the command that judges the change on this machine"]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.NO if self.wrong else ExitCode.DONE
+
+    def show(self) -> None:
+        for line in self.wrong:
+            tell(f"does not hold: {line}")
+        if self.wrong:
+            return
+        print(f"all claims follow from the {self.runs} runs.")
+        print("You recorded these rows yourself." if self.is_own else "The rows were recorded by somebody else.")
+        print(f"To judge it on this machine:\n  {self.again}")
+
+
+def verdict_line(question: Question, claims: Claims) -> str:
+    """The verdict and its reason, in a line."""
+    if claims.reasons:
+        return f"{claims.verdict}: {'; '.join(each.rstrip('.') for each in claims.reasons)}."
+    numbers = f", {CLASSES[claims.numerics]}" if claims.numerics else ""
+    numbers += "" if claims.exact is None else f" (in double precision they differ by {claims.exact:.1g})"
+    worse = [each for each in claims.effects[1:] if each.is_worse]
+    if claims.verdict == DISCARD and worse:
+        return f"discard: {_effect(worse[0], least=0)}."
+    found = _effect(claims.effects[0], least=least_gain(question)) if claims.effects else "nothing was measured"
+    return f"{claims.verdict}: {found}{numbers}."
+
+
+def sentences(question: Question, claims: Claims) -> Iterator[str]:
+    """Everything else: the other aims, the noise floor, failures, and what the error rate means."""
+    for each in claims.effects[1:]:
+        yield f"{each.on}: {_effect(each, least=0)}."
+    for each in claims.effects:
+        floor = f"{100 * math.expm1(each.scale):.2g} %" if Aim(each.on).is_relative else f"{each.scale:.3g}"
+        on = f" in {each.on}" if len(claims.effects) > 1 else ""
+        yield f"Noise floor: base against base typically differs by {floor}{on} ({len(each.floor)} rounds)."
+    for arm, count in zip(("base", "the change"), claims.lost, strict=True):
+        if count:
+            yield f"In {count} round{'' if count == 1 else 's'} only {arm} failed, and lost the round."
+    if claims.interrupted:
+        yield (
+            "1 run never ended; its round was repeated."
+            if claims.interrupted == 1
+            else f"{claims.interrupted} runs never ended; their rounds were repeated."
+        )
+    if claims.effects:
+        yield (
+            f"The verdict is wrong in at most {100 * question.alpha:g} % of cases, whenever one looks: "
+            f"{TESTS[question.test].null}. The interval is for a gain that is the same in every round."
+        )
+
+
+def _effect(effect: Effect, *, least: float) -> str:
+    """The effect on one aim, as part of a sentence. ``least``: the smallest gain worth having in it."""
+    aim, count = Aim(effect.on), len(effect.differences)
+    rounds = f"{count} round{'' if count == 1 else 's'}"
+    if effect.low is None or effect.high is None:
+        return f"no conclusion after {rounds}"
+    unit = " %" if aim.is_relative else ""
+    better, worse = (
+        (f"fewer {aim.what}", f"more {aim.what}") if aim.is_relative else (f"gain in {aim.what}", f"loss in {aim.what}")
+    )
+    low, high = shown(aim, effect.low), shown(aim, effect.high)
+    about = f"no gain of {shown(aim, least):.3g}{unit} or more: " if 0 < high < shown(aim, least) else ""
+    if low * high <= 0:
+        return f"{about}between {_number(low)} and {_number(high)}{unit} {better} ({rounds})"
+    middle = shown(aim, median(effect.differences))
+    one, other = sorted((abs(low), abs(high)))
+    word = better if low > 0 else worse
+    return f"{about}{_number(abs(middle))}{unit} {word} ({_number(one)} to {_number(other)}{unit}, {rounds})"
+
+
+def shown(aim: Aim, difference: float) -> float:
+    """A difference as it is shown: for seconds, percent fewer (negative: more); otherwise in the metric's unit."""
+    return 100 * -math.expm1(-difference) if aim.is_relative else difference
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"

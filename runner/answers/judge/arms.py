@@ -1,0 +1,134 @@
+"""The two arms of a judgement: one run config without the change and one with it, composed like any run's."""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.config import saved
+from manyheads.runner.config.checks import check_fresh_start
+from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.composing import run_config
+from manyheads.runner.config.freeze import checked
+from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.config.quoting import readable
+from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.code_state import code_at_start
+from manyheads.runner.provenance.own_code import own_code
+from manyheads.runner.provenance.provenance import signature
+from manyheads.runner.run.frozen import flatten
+from manyheads.runner.trust.authorize import typed_values
+from manyheads.runner.trust.plain_content import refuse_content
+from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+
+UNSET = "unset"
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The run configs of both arms, complete and checked."""
+
+    base: RunConfig
+    change: RunConfig
+
+    def differences(self) -> dict[str, list[Any]]:
+        """The values of base and of the change, by key, for keys in which they differ."""
+        return config_differences(self.base.written, self.change.written)
+
+    def refuse_unmeasured(self, aims: Iterable[Aim]) -> None:
+        """Raises ConfigurationError if an evaluation's metric is among the aims that a run does not measure."""
+        metrics = [aim.text if aim.target is None else aim.target[0] for aim in aims]
+        for run in (self.base, self.change):
+            for metric in metrics:
+                if metric.startswith("val_") and (why := run.task.unmeasured(run, metric)) is not None:
+                    raise ConfigurationError(f"{metric}{why}", key="--on", value=metric)
+
+    def code(self) -> str:
+        """A digest of the code that both arms run: this project's, and the user's own."""
+        commit, diff = code_at_start()
+        own = {**own_code(self.base.written), **own_code(self.change.written)}
+        about = [commit, hashlib.sha256(diff).hexdigest(), own]
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def config_differences(base: Section, change: Section) -> dict[str, list[Any]]:
+    """The values in two run configs, by key, for keys in which they differ; UNSET if a config lacks the key."""
+    one, other = flatten(base), flatten(change)
+    keys = [*one, *(key for key in other if key not in one)]
+    differing = [key for key in keys if one.get(key) != other.get(key)]
+    return {key: [one.get(key, UNSET), other.get(key, UNSET)] for key in differing}
+
+
+def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: str | None = None) -> Arms:
+    """Compose and check both arms.
+
+    ``change``: overrides in one string, as on a command line; None if only the code differs. Raises ConfigurationError
+    if either config is wrong, or if the change does not change what is computed.
+    """
+    added = [] if change is None else _words(change)
+    words = [readable(each) for each in (*overrides, *added)]
+    for word, key in zip(words, OverridesParser.create().parse_overrides(words), strict=True):
+        if key.is_sweep_override():
+            message = f"{word}: a judgement compares two configs. Give one value."
+            raise ConfigurationError(message, key=key.key_or_group, value=key.value())
+        if key.key_or_group.partition(".")[0].partition("/")[0] == "hydra":
+            message = f"{word}: a judgement starts its runs itself. Leave it out."
+            raise ConfigurationError(message, key=key.key_or_group, value=key.value())
+        if word in map(readable, added) and key.key_or_group in ("seed", "trainer.evaluate_only", "checkpoint.resume"):
+            raise ConfigurationError.at("--change", word, ": a judgement cannot compare that. Leave it out.")
+    arms = Arms(_composed(overrides, config_dir), _composed([*overrides, *added], config_dir))
+    for arm in (arms.base, arms.change):
+        check_fresh_start(arm, what="a judgement")
+    if change is not None and signature(arms.base.written) == signature(arms.change.written) and not arms.differences():
+        message = f"--change '{change}' changes nothing: both configs are the same."
+        raise ConfigurationError(message, key="--change", value=change)
+    return arms
+
+
+def recorded_arms(question: Question, overrides: Sequence[str], path: Path, *, is_own: bool) -> Arms:
+    """The arms of a recorded question with ``overrides`` applied, checked and authorized like any saved configs.
+
+    ``path``: the judgement's file, for messages. ``is_own``: whether the user recorded it. Raises ConfigurationError
+    if a config is incomplete, wrong or not trusted.
+    """
+    packages, typed = split_typed(overrides)
+    line, files = offer_files(CommandLine(tuple(typed)))
+    own = (*files, *typed_values(line.overrides))
+    trust = None if is_own else Trust(trusted_packages(packages), own)
+    found = []
+    for config in (question.base, question.changed):
+        if (missing := saved.missing_section(config)) is not None:
+            raise ConfigurationError(f"{path} holds a config without {missing}.")
+        if not is_own:
+            refuse_content(path, config)
+        composed, folders = saved.composed(config, line.overrides, chosen=line.chosen)
+        found.append(checked(composed, trust=trust, folders=folders))
+    return Arms(*found)
+
+
+def _words(change: str) -> list[str]:
+    try:
+        words = shlex.split(change)
+    except ValueError as error:
+        message = f"--change '{change}' cannot be read: {error}."
+        raise ConfigurationError(message, key="--change", value=change) from None
+    if not words:
+        raise ConfigurationError(
+            "--change is empty. Name overrides, such as --change trainer.channels_last=true.", key="--change"
+        )
+    return words
+
+
+def _composed(overrides: Sequence[str], config_dir: str | None) -> RunConfig:
+    line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
+    return run_config(list(line.overrides), line, origin)

@@ -1,0 +1,154 @@
+"""The claims of a judgement: a pure function of its ledger, so that anybody can compute them again."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from manyheads.runner.answers.judge.numerics import EQUAL, Numerics, class_of, exact_numerics, explained
+from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.refusals import refusals
+from manyheads.runner.answers.judge.rounds import differences, pairs, scale_of
+from manyheads.runner.answers.judge.rows import (
+    BASE,
+    CHANGE,
+    COMPLETED,
+    EXACT,
+    FAILED,
+    FLOOR,
+    INTERRUPTED,
+    ROUND,
+    STEPS,
+    RunRow,
+)
+from manyheads.runner.answers.judge.sequential import TESTS, Interval, intervals, least_rounds
+from manyheads.runner.answers.judge.terms import Aim
+
+KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of the change on one aim, as the rounds show it.
+
+    Gains are in the metric's unit; for seconds, they are logarithms of base's divided by the change's. Greater is
+    better.
+    """
+
+    on: Annotated[str, "the aim: speed, a metric, or seconds to a target"]
+    scale: Annotated[float, "the noise floor: by how much base typically differs from itself"]
+    floor: Annotated[tuple[float, ...], "gain of base over base, by round"]
+    differences: Annotated[tuple[float, ...], "gain of the change over base, by round"]
+    low: Annotated[float | None, "lower end of the gain's interval; null while it is unbounded"]
+    high: Annotated[float | None, "upper end; null while it is unbounded"]
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the entire interval is below 0."""
+        return self.high is not None and self.high < 0
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The verdict of a judgement, and the numbers that it follows from."""
+
+    verdict: Annotated[str, "keep, discard, undecided or refused"]
+    reasons: Annotated[tuple[str, ...], "why it was refused, or what failed"] = ()
+    numerics: Annotated[str | None, "whether both arms compute the same; null if that was not compared"] = None
+    largest: Annotated[float | None, "largest relative difference over the compared steps"] = None
+    exact: Annotated[float | None, "largest relative difference in double precision; null if not compared"] = None
+    effects: Annotated[tuple[Effect, ...], "one for each aim"] = ()
+    lost: Annotated[tuple[int, int], "how many rounds base alone failed in, and how many the change"] = (0, 0)
+    interrupted: Annotated[int, "runs that never ended, whose rounds were repeated"] = 0
+
+    def to_json(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = _plain(asdict(self))
+        return found
+
+
+def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
+    """The claims that follow from the rows."""
+    if reasons := refusals(question, rows):
+        return Claims(REFUSED, reasons)
+    numerics, exact = _numerics(question, rows)
+    found = pairs(rows, ROUND)
+    known: Mapping[str, Any] = {
+        "numerics": None if numerics is None else numerics.name,
+        "largest": None if numerics is None else numerics.biggest,
+        "exact": None if exact is None else exact.biggest,
+        "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in (BASE, CHANGE)),
+        "interrupted": sum(row.state == INTERRUPTED for row in rows),
+    }
+    if failure := _failure_of_change(rows):
+        return Claims(DISCARD, (failure,), **known)
+    if not pairs(rows, FLOOR):
+        return Claims(UNDECIDED, **known)
+    effects = tuple(_effect(question, aim, rows) for aim in question.aims)
+    if len(found) >= rounds_needed(question) and not any(value for each in effects for value in each.differences):
+        return Claims(DISCARD, ("it changes nothing: all rounds of both arms came out the same",), **known)
+    return Claims(verdict(effects, least=least_gain(question)), effects=effects, **known)
+
+
+def _effect(question: Question, aim: Aim, rows: Sequence[RunRow]) -> Effect:
+    floor = differences(pairs(rows, FLOOR), aim, scale=0)
+    scale = scale_of(floor)
+    found = differences(pairs(rows, ROUND), aim, scale=scale)
+    test, alpha = TESTS[question.test], question.alpha_each
+    looks = intervals(test, found, scale=scale, alpha=alpha)
+    low, high = looks[-1] if looks else Interval(-math.inf, math.inf)
+    return Effect(
+        aim.text,
+        scale,
+        tuple(floor),
+        tuple(found),
+        low if math.isfinite(low) else None,
+        high if math.isfinite(high) else None,
+    )
+
+
+def verdict(effects: Sequence[Effect], *, least: float) -> str:
+    """The verdict: a change is kept if it is better in the first aim and worse in none.
+
+    ``least``: the smallest gain worth having in the first aim.
+    """
+    first = effects[0]
+    low = -math.inf if first.low is None else first.low
+    high = math.inf if first.high is None else first.high
+    if high < least or high <= 0 or any(each.is_worse for each in effects):
+        return DISCARD
+    return KEEP if low > 0 else UNDECIDED
+
+
+def least_gain(question: Question) -> float:
+    """The question's ``least`` in the unit of the differences: for seconds, a difference of logarithms."""
+    return -math.log1p(-question.least) if question.aims[0].is_relative else question.least
+
+
+def rounds_needed(question: Question) -> int:
+    """The smallest number of rounds after which the question can be decided."""
+    return least_rounds(TESTS[question.test], question.alpha_each)
+
+
+def _numerics(question: Question, rows: Sequence[RunRow]) -> tuple[Numerics | None, Numerics | None]:
+    """The classes from the compared steps in the arms' own precision and in double precision."""
+    steps = next((row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED), None)
+    if steps is None:
+        return None, None
+    exact = exact_numerics(question, rows)
+    return class_of(steps.findings, explained(question, rows), exact), None if exact is EQUAL else exact
+
+
+def _failure_of_change(rows: Sequence[RunRow]) -> str | None:
+    """Why the change failed before the rounds, if it did. Failures of STEPS are among the refusals."""
+    failed = (
+        row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose not in (STEPS, EXACT, ROUND)
+    )
+    found = next(failed, None)
+    return None if found is None else f"the change fails where base does not: {found.reason}"
+
+
+def _plain(content: Any) -> Any:
+    """With tuples as lists, as in JSON."""
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    return [*map(_plain, content)] if isinstance(content, (list, tuple)) else content

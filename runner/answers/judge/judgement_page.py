@@ -1,0 +1,152 @@
+"""judgement.html: a judgement as one self-contained page, which needs neither network nor server."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from manyheads.runner.answers.judge.answer import sentences, shown, verdict_line
+from manyheads.runner.answers.judge.arms import config_differences
+from manyheads.runner.answers.judge.claims import Claims
+from manyheads.runner.answers.judge.judgement_charts import gain, judgement_charts
+from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.rounds import pairs
+from manyheads.runner.answers.judge.rows import (
+    BASE,
+    CHANGE,
+    COMPLETED,
+    EXACT,
+    FACTS,
+    FLOOR,
+    ROUND,
+    STATES,
+    STEPS,
+    TRIAL,
+    RunRow,
+)
+from manyheads.runner.answers.judge.task import BATCH_STATISTICS
+from manyheads.runner.answers.judge.terms import FOUND, Aim
+from manyheads.runner.charts.html_page import html_page
+from manyheads.runner.machine import invocation
+from manyheads.runner.records.keys import text_of
+
+TEMPLATE = Path(__file__).with_name("judgement.html.j2")
+PURPOSES = {  # in words
+    FACTS: "to examine samples and dtypes",
+    STEPS: "to compare steps",
+    EXACT: "to compare steps in double precision",
+    TRIAL: "to see how long updates take",
+    FLOOR: "of base against base",
+    ROUND: "of rounds",
+}
+COMPUTED = {  # findings of FACTS, in words
+    "per_epoch": "updates per epoch",
+    "samples_per_update": "samples of an update",
+    "order": "samples and their order",
+    "train": "training samples",
+    "val": "validation samples",
+    "evaluated": "evaluated samples",
+    "overlap": "evaluated samples that are trained on",
+    "dtypes": "products by dtype",
+    "matmul": "precision of float32 products",
+    BATCH_STATISTICS: "BatchNorm over each rank's share",
+}
+
+
+def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: Sequence[str]) -> str:
+    """The page as HTML. ``faults``: what the audit found."""
+    change = question.change or f"the working tree against {(question.revision or '')[:10]}"
+    differing = config_differences(question.base, question.changed).items()
+    return html_page(
+        TEMPLATE,
+        heading=change,
+        kind="judgement",
+        headline=verdict_line(question, claims),
+        facts=_facts(question, rows),
+        sentences=[*sentences(question, claims)],
+        charts=judgement_charts(question, rows, claims),
+        titles=_titles(question),
+        rounds=[*_rounds(rows, claims)],
+        keys=[[key, *(_text(value) for value in values)] for key, values in differing],
+        files=question.files,
+        faults=faults,
+        runs=len(rows),
+        ledger=_ledger(rows),
+        facts_found=[*_computed(rows)],
+        data={},
+    )
+
+
+def _facts(question: Question, rows: Sequence[RunRow]) -> dict[str, str]:
+    asked = ["--change", question.change] if question.change else ["--code", question.revision or ""]
+    times = [time.strftime("%Y-%m-%d %H:%M", time.localtime(row.began)) for row in (rows[0], rows[-1])] if rows else []
+    return {
+        "command": invocation.command("judge", *question.overrides, *asked, "--on", question.on),
+        "date": " to ".join(dict.fromkeys(times)),
+        "error rate": f"{100 * question.alpha:g} %",
+        "test": question.test,
+        "draw": question.draw,
+    }
+
+
+def _ledger(rows: Sequence[RunRow]) -> str:
+    """The number of runs, by purpose and by how they ended."""
+    started = Counter(row.purpose for row in rows)
+    ended = Counter(row.state for row in rows)
+    purposes = ", ".join(f"{started[each]} {words}" for each, words in PURPOSES.items() if started[each])
+    states = ", ".join(f"{ended[each]} {each}" for each in STATES if ended[each])
+    return f"The ledger counts {len(rows)} runs: {purposes}. Of them, {states}."
+
+
+def _titles(question: Question) -> list[str]:
+    found = ["round", "first"]
+    for aim in question.aims:
+        found += [f"{arm}: {_unit(aim)}" for arm in (BASE, CHANGE)] + [gain(aim)]
+    return found
+
+
+def _unit(aim: Aim) -> str:
+    return "ms per update" if aim.is_speed else aim.text
+
+
+def _rounds(rows: Sequence[RunRow], claims: Claims) -> Iterator[tuple[list[str], list[tuple[int, str]]]]:
+    """A row of the table for each round: its cells, and its runs with links. First the rounds of base against base."""
+    for purpose, name in ((FLOOR, "base against base {}"), (ROUND, "{}")):
+        for number, pair in enumerate(pairs(rows, purpose)):
+            cells = [name.format(number + 1), pair.in_order[0].arm]
+            for effect in claims.effects:
+                aim = Aim(effect.on)
+                differences = effect.floor if purpose == FLOOR else effect.differences
+                cells += [_value(aim, row) for row in (pair.base, pair.change)]
+                cells.append(f"{shown(aim, differences[number]):.3g}")
+            yield cells, [(row.number, f"{quote(row.folder)}/") for row in pair.in_order]
+
+
+def _value(aim: Aim, row: RunRow) -> str:
+    if row.state != COMPLETED:
+        return row.state
+    found = row.findings
+    return f"{1000 * found['seconds'] / found['updates'] if aim.is_speed else found[FOUND][aim.text]:.4g}"
+
+
+def _computed(rows: Sequence[RunRow]) -> Iterator[list[str]]:
+    facts = {row.arm: row.findings for row in rows if row.purpose == FACTS and row.state == COMPLETED}
+    if facts.keys() == {BASE, CHANGE}:
+        for key, words in COMPUTED.items():
+            yield [words, *(_fact(facts[arm].get(key)) for arm in (BASE, CHANGE))]
+
+
+def _fact(value: Any) -> str:
+    """A fact as text: the beginning of a digest; of a list, each value and how often it occurs."""
+    if isinstance(value, list):
+        value = Counter(value)
+        return ", ".join(f"{each} ({times} times)" for each, times in value.items())
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {each}" for key, each in value.items())
+    return _text(value)[:16]
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else text_of(value)

@@ -1,0 +1,150 @@
+"""The question of a judgement, fixed before the first run: both configs, the error rate, the draw."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from manyheads.runner.answers.judge.rounds import seed
+from manyheads.runner.answers.judge.rows import BASE, EXACT, FACTS, FLOOR, ROUND, TRIAL
+from manyheads.runner.answers.judge.sequential import TESTS
+from manyheads.runner.answers.judge.task import WARM_UP
+from manyheads.runner.answers.judge.terms import Aim, aims_of
+from manyheads.runner.config.lookup import CONF, read
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import Section
+from manyheads.runner.run.seal import digest_of
+
+FORMAT = 3
+TRIAL_UPDATES = 10
+FLOOR_ROUNDS = 5
+LARGEST = 1e300  # of a number in a question
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a judgement asks; the first line of its ledger.
+
+    ``overrides``, ``change``, ``on``: as typed.
+    ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit.
+    ``alpha``: the error rate over all aims.
+    ``test``: a key of TESTS.
+    ``base``, ``changed``: the run configs of the arms.
+    ``tolerances``: see ``numerics.tolerances_of``.
+    ``code``: a digest of the code of both arms.
+    ``draw``: the random number that decides coins and seeds.
+    ``revision``: the commit of the user's repository that base runs; None for the working tree.
+    ``files``: the files of the working tree that differ from it.
+    """
+
+    overrides: list[str]
+    change: str
+    on: str
+    least: float
+    alpha: float
+    test: str
+    tolerances: list[float]
+    code: str
+    draw: str
+    base: Section
+    changed: Section
+    revision: str | None = None
+    files: list[str] = field(default_factory=list)
+    format: int = FORMAT
+
+    def to_json(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Question":
+        """The question in JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
+        try:
+            found = cls(**content)
+        except TypeError:
+            raise ConfigurationError("it is not a judgement: its question has other keys.") from None
+        if found.format != FORMAT:
+            raise ConfigurationError(f"it has format {found.format!r}, but this version reads {FORMAT}.")
+        if not found._is_sound():
+            raise ConfigurationError("it is not a judgement: a value of its question has another type.")
+        aims_of(found.on)
+        return found
+
+    def _is_sound(self) -> bool:
+        lists = self.tolerances, self.overrides, self.files
+        if not all(isinstance(each, list) for each in lists):
+            return False
+        numbers = (self.least, self.alpha, *self.tolerances)
+        texts = (self.change, self.on, self.test, self.code, self.draw, "" if self.revision is None else self.revision)
+        return (
+            all(type(each) in (int, float) and abs(each) < LARGEST for each in numbers)
+            and all(isinstance(each, str) for each in (*texts, *self.overrides, *self.files))
+            and isinstance(self.base, dict)
+            and isinstance(self.changed, dict)
+            and len(self.tolerances) == 3
+            and self.test in TESTS
+            and 0 < self.alpha < 1
+        )
+
+    @property
+    def id(self) -> str:
+        """A digest by which a question is recognized when it is asked again."""
+        asked = {**asdict(self), "draw": None, "overrides": None, "change": None}
+        return digest_of(asked)[:12]
+
+    @property
+    def aims(self) -> tuple[Aim, ...]:
+        """The aims: the first should improve, and none get worse."""
+        return aims_of(self.on)
+
+    @property
+    def is_about_speed(self) -> bool:
+        """Whether both arms take the same steps, whose seconds are compared."""
+        return self.aims[0].is_speed
+
+    @property
+    def changes_precision(self) -> bool:
+        """Whether the change asks for another precision."""
+        return bool(self.base["precision"] != self.changed["precision"])
+
+    @property
+    def changes_only_precision(self) -> bool:
+        """Whether both arms are the same but for the precision that the change asks for."""
+        others = (self.base.keys() | self.changed.keys()) - {"precision"}
+        is_same = all(self.base.get(key) == self.changed.get(key) for key in others)
+        return self.changes_precision and is_same and self.revision is None
+
+    @property
+    def alpha_each(self) -> float:
+        """The error rate of each aim."""
+        return self.alpha / len(self.aims)
+
+    def config(
+        self, purpose: str, arm: str, *, round: int = 0, place: int = 0, updates: int = 0, per_epoch: int = 1
+    ) -> Section:
+        """The run config of a run with this purpose.
+
+        ``round``, ``place``: they decide its seed; ``updates``: how many are timed; ``per_epoch``: the updates in one
+        of the arm's epochs.
+        """
+        config = self.base if arm == BASE else self.changed
+        if not self.is_about_speed and purpose in (FLOOR, ROUND):
+            config = {**config, "seed": seed(self.draw, purpose, round, place)}
+        config = {**config, "logger": {}, "checkpoint": {**config["checkpoint"], "every": "0", "mirror": None}}
+        if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
+            last = WARM_UP + updates
+            trainer = {**config["trainer"], "evaluate_every": 0, "stop_after": last, "test": False}
+            if trainer["epochs"] is not None:
+                trainer["epochs"] = max(trainer["epochs"], math.ceil(last / per_epoch))
+            if trainer["max_steps"] is not None:
+                trainer["max_steps"] = max(trainer["max_steps"], last)
+            config["trainer"], config["checkpoint"] = trainer, {**config["checkpoint"], "monitor": "auto"}
+        elif purpose == EXACT:
+            config["precision"] = read(CONF / "precision" / "fp64.yaml")
+        elif purpose == FACTS:
+            config["trainer"] = {**config["trainer"], "compile": "none"}
+        return config
+
+
+def config_digest(config: Section) -> str:
+    """A digest of a run config without its seed."""
+    return digest_of({key: value for key, value in config.items() if key != "seed"})

@@ -1,0 +1,44 @@
+"""A rank that imports the user's own packages from another revision of their repository."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+from manyheads.runner.answers.judge.task import read_code_task
+from manyheads.runner.run.run_folder import RunFolder
+
+
+class AtRevision(MetaPathFinder):
+    """Imports top-level packages of the ``project`` from ``folders``, and others, such as torch, as usual."""
+
+    def __init__(self, folders: Sequence[str], project: str):
+        self._folders, self._project = [*folders], Path(project)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None or fullname in sys.stdlib_module_names:
+            return None
+        usual = PathFinder.find_spec(fullname)
+        places = [] if usual is None else [usual.origin, *(usual.submodule_search_locations or ())]
+        if any(place and not self._is_own(Path(place)) for place in places):
+            return None
+        return PathFinder.find_spec(fullname, self._folders)
+
+    def _is_own(self, place: Path) -> bool:
+        """Whether it is the project's own code, rather than installed in an environment within its folder."""
+        is_installed = {"site-packages", "dist-packages"} & {*place.parts}
+        return place.resolve().is_relative_to(self._project) and not is_installed
+
+
+def main(path: str) -> NoReturn:
+    """Be one rank of a run: call the main of the module that the folder's task names. Ends the process."""
+    task = read_code_task(RunFolder(path))
+    if task.folders:
+        sys.meta_path.insert(0, AtRevision(task.folders, task.project))
+    sys.exit(importlib.import_module(task.rank).main(path))

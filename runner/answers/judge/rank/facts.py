@@ -1,0 +1,109 @@
+"""A rank that finds out what an arm computes on: samples, their order, dtypes, and the evaluated samples."""
+
+from contextlib import closing
+from itertools import islice
+from typing import NoReturn
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from manyheads.runner.answers.judge.task import BATCH_STATISTICS
+from manyheads.runner.answers.measure.rank.trace import unsynchronized
+from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.data.rank.digests import digest_of_ids, overlap, split_digest
+from manyheads.runner.data.rank.rng import seed_everything
+from manyheads.runner.loop import rank_main as worker
+from manyheads.runner.loop.build import build
+from manyheads.runner.loop.determinism import operations_named
+from manyheads.runner.loop.session import Session
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.heartbeat import Heartbeat
+from manyheads.runner.run.run_folder import RunFolder
+
+UPDATES = 50  # whose samples are compared
+PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution", "linear", "attention", "matmul", "einsum")
+
+
+class ProductDtypes(TorchDispatchMode):
+    """Counts the matrix products and convolutions in the context by the dtype in which they are computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, int] = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if any(each in name for each in PRODUCTS):
+            dtype = next((str(each.dtype) for each in args if isinstance(each, torch.Tensor)), "unknown")
+            dtype = dtype.removeprefix("torch.")
+            self.found[dtype] = self.found.get(dtype, 0) + 1
+        return out
+
+
+def main(path: str) -> NoReturn:
+    """Be one rank of a run that is examined. Ends the process. ``path``: the run folder."""
+    worker.main(path, work=work)
+
+
+@operations_named()
+def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+    """Make one update, list the samples of the first UPDATES, and write ``facts`` to result.json."""
+    trainer = build(run, parallel, folder, heartbeat, is_silent=True)
+    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    with closing(trainer):
+        seed_everything(run.seed + 1 + parallel.data_rank)
+        session.update.prime(trainer.train.example)
+        ids, samples = _consumed(trainer)
+        dtypes = _dtypes(trainer)
+        train, val = trainer.train.batches.dataset, trainer.evaluation.loader.batches.dataset
+        heartbeat.beat()
+        session.conclude(
+            facts={
+                "per_epoch": trainer.train.updates,
+                "order": ids,
+                "samples_per_update": samples,
+                "dtypes": dtypes,
+                "matmul": torch.get_float32_matmul_precision(),
+                BATCH_STATISTICS: any(map(unsynchronized, parallel.unwrap(trainer.update.model).modules())),
+                "train": split_digest(train),
+                "val": split_digest(val),
+                "evaluated": _evaluated(trainer),
+                "overlap": overlap(val, train),
+            }
+        )
+
+
+def _dtypes(trainer: Trainer) -> dict[str, int]:
+    """The dtypes of the products in one update, which counts as the run's first; empty for a compiled model."""
+    trainer.update.enter_training()
+    batches = next(trainer.updates(trainer.train.epoch(0)))
+    with ProductDtypes() as dtypes:
+        made = trainer.update(batches, number=0, wants_norm=False)
+    trainer.count(batches, made)
+    trainer.collect_all()
+    return dtypes.found
+
+
+def _evaluated(trainer: Trainer) -> int:
+    """How many samples an evaluation counts, on all ranks."""
+    own = sum(request.count for request in trainer.evaluation.loader.sampler.epoch(0))
+    return sum(trainer.update.parallel.gather(own))
+
+
+def _consumed(trainer: Trainer) -> tuple[str, list[int]]:
+    """A digest of the samples that the first updates take on all ranks, and the number of samples in each update."""
+    parallel = trainer.update.parallel
+    updates = islice(trainer.updates(trainer.train.epoch(0)), UPDATES)
+    own = [[index for batch in update for index in batch.ids] for update in updates]
+    ranks = parallel.gather(own)
+    together = [sorted(index for rank in ranks for index in rank[step]) for step in range(len(own))]
+    return digest_of_ids(together), [len(each) for each in together]
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1])

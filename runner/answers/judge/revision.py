@@ -1,0 +1,149 @@
+"""A revision of the user's own repository: base runs its code, while the change runs the working tree.
+
+Its files are read from git's objects and written to a temporary folder: nothing is checked out, so no hook, filter or
+monitor of the repository runs, and its index and worktrees are unchanged. Only ranks import these files.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from manyheads.runner.answers.judge.rank.at_revision import AtRevision
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.option.locate import Section, files_named, packages_named
+from manyheads.runner.option.source_file import source_file
+from manyheads.runner.provenance.git import blobs, edited, git
+from manyheads.runner.run import scratch
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.trust_store import conf_of
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit. ``project``: the repository's folder; ``commit``: the full hash."""
+
+    project: Path
+    commit: str
+
+    @classmethod
+    def named(cls, name: str) -> "Revision":
+        """A revision of the repository around the working directory. Raises ConfigurationError if it does not exist."""
+        top = git(Path.cwd(), "rev-parse", "--show-toplevel").decode().strip()
+        if not top:
+            raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
+        commit = git(Path(top), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if not commit:
+            raise ConfigurationError(
+                f"--code {name}: {top} has no such revision. Name one, such as HEAD.", key="--code"
+            )
+        return cls(Path(top).resolve(), commit.decode().strip())
+
+    def changed_files(self) -> list[str]:
+        """The files of the revision that differ in the working tree, and those that only the working tree has.
+
+        Of the latter, only files that git tracks, and Python files that it does not ignore: others may be data. Copies
+        of code in run folders are not counted. Raises ConfigurationError if no file differs, or if one of the project's
+        own configs does, since both arms have the same config.
+        """
+        known = blobs(self.project, self.commit)
+        found = sorted(str(name) for name in (*edited(self.project, known), *self._added({*known})))
+        if not found:
+            raise ConfigurationError(
+                f"--code: no file differs from {self.commit[:10]}, so there is nothing to judge.", key="--code"
+            )
+        conf = conf_of(Path.cwd())
+        for name in found:
+            if conf is not None and (self.project / name).is_relative_to(conf.resolve()):
+                raise ConfigurationError(
+                    f"--code: {printable(name)} differs too, and both arms get the configs of the working tree. "
+                    "Restore it, or name the difference with --change instead.",
+                    key="--code",
+                )
+        return found
+
+    def _added(self, known: Set[PurePosixPath]) -> set[PurePosixPath]:
+        tracked = git(self.project, "ls-files", "-z")
+        others = git(self.project, "ls-files", "--others", "--exclude-standard", "-z", "--", "*.py")
+        names = {PurePosixPath(os.fsdecode(name)) for name in (tracked + others).split(b"\0") if name}
+        return {name for name in names - known if (self.project / name).is_file() and not self._is_of_run(name)}
+
+    def _is_of_run(self, name: PurePosixPath) -> bool:
+        """Whether it lies in a run folder, where a run keeps a copy of its code."""
+        return any(RunFolder(self.project / folder).config.is_file() for folder in name.parents)
+
+    @contextmanager
+    def files(self) -> Iterator["BaseCode"]:
+        """A context in which the files of this revision exist in a temporary folder.
+
+        Raises ConfigurationError if a file is missing in the repository or cannot be written.
+        """
+        with scratch.folder() as own:
+            self._write(own / "code")
+            yield BaseCode(self.project, self.commit, own / "code")
+
+    def _write(self, tree: Path) -> None:
+        known = blobs(self.project, self.commit)
+        content = git(self.project, "cat-file", "--batch", given=b"".join(each + b"\n" for each in known.values()))
+        at = 0
+        for name in known:
+            head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
+            if head.endswith(b" missing"):
+                raise ConfigurationError(
+                    f"--code: the repository lacks the content of {printable(name)} at {self.commit[:10]}. Fetch it "
+                    "with git.",
+                    key="--code",
+                )
+            size = int(head.split()[2])
+            if name.is_absolute() or ".." in name.parts:
+                raise ConfigurationError(f"--code: {printable(name)} points outside the repository.", key="--code")
+            try:
+                make_folder((tree / name).parent)
+                with open(tree / name, "wb", opener=no_link) as file:
+                    file.write(content[at : at + size])
+            except OSError as error:  # such as a folder and a file of the same name
+                raise ConfigurationError(
+                    f"--code: {printable(name)} of {self.commit[:10]} cannot be written: {error.strerror}.",
+                    key="--code",
+                ) from None
+            at += size + 1
+
+
+@dataclass(frozen=True)
+class BaseCode:
+    """The files of a revision. ``project``: the repository's folder; ``tree``: the temporary folder with the files."""
+
+    project: Path
+    commit: str
+    tree: Path
+
+    def redirected(self, config: Any) -> Any:
+        """A run config in which the paths of the repository's Python files lead to those of the revision."""
+        if isinstance(config, Mapping):
+            return {key: self.redirected(value) for key, value in config.items()}
+        if isinstance(config, list):
+            return [self.redirected(value) for value in config]
+        file = source_file(config)
+        if file is None or not (path := file.path.resolve()).is_relative_to(self.project):
+            return config
+        return f"{self.tree / path.relative_to(self.project)}:{file.name}"
+
+    def folders(self, config: Section) -> list[str]:
+        """The folders in which base's ranks look for the user's packages first.
+
+        Empty if ``config`` names no code of the repository: then the repository may have been sent by somebody, and
+        modules that torch merely tries to import would be found there. manyheads itself is never imported from them: in
+        its own checkout, both arms run the code that judges.
+        """
+        here = Path.cwd().resolve()
+        within = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()
+        found = [*dict.fromkeys(str(self.tree / each) for each in (within, "", "src"))]
+        finder = AtRevision(found, str(self.project))
+        is_named = any(file.path.is_relative_to(self.tree) for file in files_named(config).values()) or any(
+            finder.find_spec(package) for package in packages_named(config)
+        )
+        return found if is_named else []

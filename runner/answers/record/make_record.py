@@ -1,0 +1,111 @@
+"""Runs a recipe many times, gathers the runs of a sweep, and checks or repeats a record."""
+
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from manyheads.runner.answers.record import answer
+from manyheads.runner.answers.record.answer import RecordedRuns
+from manyheads.runner.answers.record.evidence import RecordedAttempt, RecordEvidence, checked_signature, gather
+from manyheads.runner.api import sweep
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
+from manyheads.runner.records.claims import differences_of, repeated_seeds
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.progress import keeping
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
+
+
+def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf: str | None) -> RecordedRuns:
+    """Run each recipe ``runs`` times, in turn, each time with another seed, and write the record.
+
+    ``overrides``: as for train. ``target``: such as val_acc1=94. ``clock``: a key of CLOCKS. ``conf``: a folder of more
+    options. Raises ConfigurationError, and RunFailed if a run fails.
+    """
+    own = ("hydra.launcher.repeat=", "hydra.launcher.interleave=", "hydra.launcher.jobs=")
+    if taken := [each for each in overrides if each.startswith(own)]:
+        key, _, value = taken[0].partition("=")
+        raise ConfigurationError.at(key, value, ": a record sets this itself. Set the number of runs with --runs.")
+    more = [f"hydra.launcher.repeat={runs}", "hydra.launcher.interleave=true", "hydra.launcher.jobs=1"]
+    command = f"{invocation.command('record')} <sweep> --target {target} --clock {clock}"
+    with keeping("record", f"the runs are kept in the sweep; resume it, then: {command}"):
+        folder = sweep([*overrides, *more], conf=conf).folder
+    return of_sweep(folder, target=target, clock=clock)
+
+
+def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
+    """Write record.json and record.html into the folder of a sweep whose runs all completed.
+
+    Raises ConfigurationError.
+    """
+    if not Ledger(folder).exists():
+        raise ConfigurationError(f"{folder} is not a sweep folder.")
+    found = gather(folder, target=target, clock=clock)
+    contents = {"record.json": json.dumps(found.to_json(), indent=2) + "\n", "record.html": answer.as_page(found)}
+    for name, text in contents.items():
+        write_whole(folder / name, text)
+    return RecordedRuns.of(found, [folder / name for name in contents])
+
+
+def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
+    """Time the first recipe of a record, such as somebody else's, on this machine.
+
+    ``path``: record.json. ``overrides``: further ones. Its config is checked like any that somebody else wrote: raises
+    ConfigurationError for classes that are not trusted, and as ``record`` does.
+    """
+    found, _ = read(path)
+    with tempfile.TemporaryDirectory() as folder:
+        write_whole(Path(folder) / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(found.contenders[0].config)))
+        saved = ["--config-path", folder, "--config-name", "config"]
+        target = f"{found.target.metric}={found.target.value!r}"
+        return record([*saved, *overrides], runs=runs, target=target, clock=found.clock, conf=None)
+
+
+def read(path: Path) -> tuple[RecordEvidence, dict[str, Any]]:
+    """A record, and the content of its file. Raises ConfigurationError."""
+    try:
+        content = read_json(path)
+        return RecordEvidence.from_json(content), content
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}.") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def check(path: Path) -> RecordedRuns:
+    """Whether the claims of a record follow from its runs. Runs nothing that it names. Raises ConfigurationError."""
+    found, content = read(path)
+    trust = Trust(trusted_packages())
+    wrong = [*differences_of(found.to_json(), content)]
+    wrong += [
+        f"contenders.{number}.signature: it does not match the config"
+        for number, each in enumerate(found.contenders)
+        if checked_signature(each.config, trust) != each.signature
+    ]
+    for number, each in enumerate(found.contenders):
+        wrong += repeated_seeds([attempt.seed for attempt in each.attempts], where=f"contenders.{number}.attempts")
+        for index, attempt in enumerate(each.attempts):
+            faults = _faults(attempt, found.contenders[0].attempts[0], each.attempts[0])
+            wrong += [f"contenders.{number}.attempts.{index}.{fault}" for fault in faults]
+    return RecordedRuns.of(found, [], again=invocation.command("record", "--again", path), wrong=wrong)
+
+
+def _faults(attempt: RecordedAttempt, first: RecordedAttempt, own_first: RecordedAttempt) -> Iterator[str]:
+    """Why a run cannot be compared with the ``first`` run of all, or with the ``own_first`` of its contender."""
+    if not 0 < attempt.seconds < math.inf:
+        yield f"seconds: {attempt.seconds} is not a time"
+    elif attempt.seconds > attempt.wall_seconds:
+        yield f"seconds: {attempt.seconds} s are more than the {attempt.wall_seconds} s that it took in total"
+    if attempt.samples != own_first.samples:
+        yield f"samples: it took {attempt.samples}, but the first run of its recipe {own_first.samples}"
+    if attempt.machine != first.machine:
+        yield "machine: its versions, devices or code differ from those of the first run"
+    if attempt.code != own_first.code:
+        yield "code: its code differs from that of the first run of its recipe: a file was edited in between"

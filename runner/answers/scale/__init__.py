@@ -1,0 +1,1 @@
+"""``manyheads scale``: a run on more devices, predicted from a measurement of one."""

@@ -1,0 +1,1 @@
+"""``manyheads tune``: the fastest way to compute a run's updates on this machine."""

@@ -1,0 +1,232 @@
+"""The first phase of a search: rounds of the configurations that may be the fastest, judging by earlier rounds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Protocol
+
+from manyheads.runner.answers.tune.effects import Gain, gains, noise_of, worth
+from manyheads.runner.answers.tune.race import BASE, Times, Variant
+from manyheads.runner.config.candidates import saves_memory
+
+SCREEN = "screen"  # the purpose of a round
+# Runs for which time is reserved to compare a candidate's updates with the user's own, and to prove it. It takes 6 runs
+# if they are as long as expected.
+COMPARING = 8
+SCREENED = 0.25  # fraction of the budget that is left when screening ends, if that suffices for a decision
+AT_ONCE = 3  # candidates in a round, beside the user's own configuration
+SURE, CLOSE = 2.0, 0.03  # screening ends if no mean gain plus SURE deviations exceeds the best's by more than CLOSE
+EARLY = 0.5  # fraction of the budget that is left when the leader is compared, if its gain is at least SURE deviations
+COSTLY = 0.1  # fraction of the budget above which a run is too long to be tried
+
+
+class BudgetSpent(Exception):
+    """The next round does not fit into the budget."""
+
+
+class Measurements(Protocol):
+    """Where the search has its configurations measured."""
+
+    @property
+    def left(self) -> float:
+        """The fraction of the budget that is left."""
+        ...
+
+    @property
+    def scale(self) -> float:
+        """The spread of the user's own configuration against itself."""
+        ...
+
+    def share(self, candidates: Sequence[Variant]) -> float:
+        """The fraction of the budget that a run of each of these candidates takes in total."""
+        ...
+
+    def is_costly(self, candidate: Variant) -> bool:
+        """Whether a run of it is expected to take more than COSTLY of the budget, or more memory than there is.
+
+        If so, it is recorded as refused.
+        """
+        ...
+
+    def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
+        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises BudgetSpent."""
+        ...
+
+    def expected(self, candidate: Variant) -> str | None:
+        """The expected class of the candidate's numerics; None if one like it may not be chosen."""
+        ...
+
+    def numerics(self, candidate: Variant) -> str | None:
+        """The class of the candidate's numerics, compared with the user's own; None if it may not be chosen."""
+        ...
+
+    def is_proved(self, candidate: Variant) -> bool:
+        """Whether the candidate can also evaluate and write a checkpoint. Raises BudgetSpent."""
+        ...
+
+
+class SearchSpace(Protocol):
+    """The configurations that can be tried."""
+
+    def steps(self, candidate: Variant) -> Sequence[str]:
+        """The settings for which this candidate has alternatives, in the order in which they are tried."""
+        ...
+
+    def alternatives(self, candidate: Variant, step: str) -> Sequence[Variant]:
+        """The candidates that differ from this one in the setting ``step`` only, possible or not."""
+        ...
+
+    def is_possible(self, candidate: Variant) -> bool:
+        """Whether it can run, as far as its config tells, and does not equal another candidate."""
+        ...
+
+    def in_other_precisions(self, candidate: Variant) -> Sequence[Variant]:
+        """The same configuration in each other precision."""
+        ...
+
+
+@dataclass
+class Screening:
+    """The rounds of screening.
+
+    First, each single change of the user's own configuration is measured, in the order of the space, except strategies
+    that save memory. Then each round takes the candidates with the highest optimistic gain (mean plus deviation) among
+    all single changes and the neighbours, in one setting, of every candidate that is expected to be faster. Once half
+    of the budget is spent, the leader is compared with the user's own configuration, so that there is something to
+    choose even if a run stalls for the rest of it.
+
+    ``own``: the class of numerics of the user's configuration. ``deciding``: the number of rounds that can decide
+    between two candidates.
+    """
+
+    bench: Measurements
+    space: SearchSpace
+    own: str
+    deciding: int
+    rounds: list[Times] = field(default_factory=list)
+    failed: set[Variant] = field(default_factory=set)
+    _pool: dict[Variant, None] = field(default_factory=dict)  # candidates that may be measured next
+    _around: set[Variant] = field(default_factory=set)  # candidates whose neighbours are in the pool
+    _compared: dict[Variant, str | None] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Screen until nothing else may be faster, or the rest of the budget is needed for a decision."""
+        with suppress(BudgetSpent):
+            self._add_around(BASE)
+            while (picked := self._picked()) and self._leaves_enough(picked):
+                self._measure(picked)
+                for faster in self.fastest(len(self.once)).values():
+                    self._add_around(*faster)
+                if self.bench.left <= EARLY and not any(self._compared.values()):
+                    self._compare_leader()
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of a run within its round."""
+        return noise_of(self.rounds, floor=self.bench.scale / sqrt(2))
+
+    def gains(self, among: Iterable[Variant], *, later: Sequence[Times] = ()) -> Mapping[Variant, Gain]:
+        """The expected gains after all rounds, and ``later`` ones."""
+        return gains([*self.rounds, *later], [*among], noise=self.noise)
+
+    @property
+    def once(self) -> dict[Variant, float]:
+        """The gain of each candidate in the first round in which it ran."""
+        found = {BASE: 0.0}
+        for times in self.rounds:
+            for each, seconds in times.items():
+                found.setdefault(each, times.get(BASE, seconds) - seconds)
+        return found
+
+    def fastest(self, count: int) -> dict[str, list[Variant]]:
+        """By expected class, the best measured candidates that are expected to be faster; at most ``count`` of each."""
+        measured = self.gains(each for each in self.once if each not in {BASE, *self.failed})
+        found: dict[str, list[Variant]] = {self.own: []}
+        for each in sorted(measured, key=lambda each: -worth(each, measured[each])):
+            name = self.bench.expected(each) if measured[each].mean > 0 else None
+            if name is not None and len(found.setdefault(name, [])) < count:
+                found[name].append(each)
+        return found
+
+    def compared(self, candidate: Variant) -> str | None:
+        """The class of the candidate's numerics, once it is compared with the user's own, and proved.
+
+        None if it may not be chosen; then it is rejected. Raises BudgetSpent.
+        """
+        if candidate not in self._compared:
+            found = self.bench.numerics(candidate)
+            self._compared[candidate] = found if found is not None and self.bench.is_proved(candidate) else None
+            if self._compared[candidate] is None:
+                self.reject(candidate)
+        return self._compared[candidate]
+
+    def _compare_leader(self) -> None:
+        for leader in self.fastest(1)[self.own]:
+            gain = self.gains([leader])[leader]
+            if gain.mean >= SURE * gain.deviation:
+                self.compared(leader)
+
+    def _leaves_enough(self, picked: Sequence[Variant]) -> bool:
+        """Whether a round of these leaves time for a decision or, if the budget is too small for one, for comparing."""
+        leader = next(iter(self.fastest(1)[self.own]), BASE)
+        comparing = [leader] * COMPARING
+        can_decide = self.bench.share(comparing + [BASE, leader] * self.deciding) <= SCREENED
+        left = self.bench.left - self.bench.share([BASE, *picked])
+        return left > (SCREENED if can_decide else self.bench.share(comparing))
+
+    def _picked(self) -> list[Variant]:
+        """The candidates to measure next."""
+        known = self.gains(self._pool)
+        # All single changes have their turn, since a setting may gain only on its own.
+        single = [each for each in self._differing_from(BASE) if each in self._pool and each not in self.once]
+        first = {each for each in single if not saves_memory(each)}
+        picked = self._possible(sorted(self._pool, key=lambda each: (each not in first, -known[each].optimistic)))
+        return picked if self._is_open(picked, known) else self._possible(single)
+
+    def _possible(self, order: Sequence[Variant]) -> list[Variant]:
+        """The first that can run; at most one of another class, if it comes before all of the own."""
+        picked, of_others = list[Variant](), list[Variant]()
+        for each in order:
+            name = self.bench.expected(each) if self.space.is_possible(each) else None
+            if name is None or self.bench.is_costly(each):
+                del self._pool[each]
+            elif name == self.own:
+                picked.append(each)
+            elif not picked and not of_others:
+                of_others.append(each)
+            if len(picked) == AT_ONCE:
+                break
+        return [*of_others, *picked][:AT_ONCE]
+
+    def _is_open(self, picked: Sequence[Variant], known: Mapping[Variant, Gain]) -> bool:
+        """Whether something else may be faster than the fastest of those picked that were measured."""
+        measured = [each for each in picked if each in self.once]
+        best = max(measured, key=lambda each: known[each].mean, default=BASE)
+        level = max(0.0, known[best].mean) if best in known else 0.0
+        most = (known[each].mean + SURE * known[each].deviation for each in self._pool if each != best)
+        return any(each > level + CLOSE for each in most)
+
+    def _measure(self, candidates: Sequence[Variant]) -> None:
+        times = self.bench.round(SCREEN, [BASE, *candidates])
+        self.rounds.append(times)
+        for each in candidates:
+            if each not in times:
+                self.reject(each)
+
+    def reject(self, candidate: Variant) -> None:
+        """Neither measure nor choose the candidate from now on: it failed, or computes something else."""
+        self.failed.add(candidate)
+        self._pool.pop(candidate, None)
+
+    def _add_around(self, *variants: Variant) -> None:
+        for variant in variants:
+            if variant not in self._around:
+                self._around.add(variant)
+                found = self._differing_from(variant)
+                self._pool |= dict.fromkeys(each for each in found if each not in {BASE, *self.failed, *self._pool})
+
+    def _differing_from(self, variant: Variant) -> dict[Variant, None]:
+        """The candidates that differ from it in one setting, in the order of the space."""
+        space = self.space
+        return dict.fromkeys(each for step in space.steps(variant) for each in space.alternatives(variant, step))

@@ -1,0 +1,188 @@
+"""The search for the fastest configuration: decides what to measure next, and chooses.
+
+It sees only logarithms of seconds and classes of numerics, so recorded measurements can be replayed.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import median
+
+from manyheads.runner.answers.tune.choice import Choice, Outcome
+from manyheads.runner.answers.tune.effects import Gain, worth
+from manyheads.runner.answers.tune.race import BASE, Race, Times, Variant
+from manyheads.runner.answers.tune.screening import COMPARING, BudgetSpent, Measurements, Screening, SearchSpace
+
+DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # the purposes of rounds
+FINALISTS = 4  # of each class
+FRESH_ROUNDS = 5
+MOST_ROUNDS = 60
+SPARE = 1.25  # rounds allowed for a decision, as a multiple of the fewest that can reach one
+LIKELY = 1.3  # an expected gain of at least this many deviations (90 %) counts as one
+
+
+@dataclass
+class Search:
+    """The search.
+
+    ``own``: the class of numerics of the user's configuration. ``alpha``: the error rate of all claims together.
+    ``within``: the rounds end once the choice is at most this fraction slower than the best of the finalists.
+    """
+
+    bench: Measurements
+    space: SearchSpace
+    own: str
+    alpha: float = 0.05
+    within: float = 0.03
+    screening: Screening = field(init=False)
+    _race: Race = field(init=False)
+    _alive: Mapping[str, Sequence[Variant]] = field(default_factory=dict)  # those of the race, by class
+    _fresh: list[Times] = field(default_factory=list)
+    _precisions: Mapping[Variant, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        deciding = math.ceil(SPARE * Race(self.bench.scale, self.alpha, 2).least_rounds)
+        self.screening = Screening(self.bench, self.space, self.own, deciding)
+        self._race = Race(self.bench.scale, self.alpha, 1)
+
+    def run(self) -> None:
+        """Screen, compare the numerics of the fastest, decide between them, and measure the best two once more.
+
+        It may be interrupted at any time: ``outcome`` is the result so far.
+        """
+        with suppress(BudgetSpent):
+            is_settled = False
+            while not is_settled:  # all finalists may fail or be refused: then screening continues
+                before = len(self.screening.failed)
+                self.screening.run()
+                self._settle()
+                works = {*_together(self._alive)} - {BASE, *self.screening.failed}
+                is_settled = bool(works) or len(self.screening.failed) == before
+        with suppress(BudgetSpent):
+            self._precisions = self._in_other_precisions(self.outcome.choices[-1].candidate)
+
+    def _settle(self) -> None:
+        """Compare the numerics of the fastest, decide between them, and measure the best two once more."""
+        self._alive = self._compared(self._affordable(self.screening.fastest(FINALISTS)))
+        self._race = self._race_of(self._alive)
+        left = self._decide()
+        running = _together({name: self._race.best_two(each) for name, each in left.items() if each})
+        while self._has_chosen(running) and len(self._fresh) < FRESH_ROUNDS:
+            self._fresh.append(self._round(FRESH, running))
+
+    @property
+    def outcome(self) -> Outcome:
+        """The choices so far: of the user's own class, and of each other class whose fastest is faster than that."""
+        own = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
+        others = [self._choice(name, each) for name, each in self._alive.items() if name != self.own and each]
+        choices = (own, *(each for each in others if each.candidate != BASE and each.gain > own.gain))
+        return Outcome(choices, self.screening.once, self._precisions)
+
+    # -- finalists ---------------------------------------------------------------------------------------
+
+    def _affordable(self, found: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
+        """As many of each class as the budget suffices to decide between; at least the fastest of each."""
+        left = dict(found)
+        while max(map(len, left.values())) > 1 and not self._fits(left):
+            longest = max(left, key=lambda name: len(left[name]))
+            left[longest] = left[longest][:-1]
+        return left
+
+    def _fits(self, alive: Mapping[str, list[Variant]]) -> bool:
+        running = _together(alive)
+        rounds = math.ceil(SPARE * self._race_of(alive).least_rounds) + FRESH_ROUNDS
+        return self._has_time(running[1:] * COMPARING + running * rounds)
+
+    def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
+        """The candidates by the class that comparing found; one that is refused is replaced by the next fastest."""
+        found: dict[str, list[Variant]] = {self.own: []}
+        others = self.screening.fastest(len(self.screening.once))
+        for name, wanted in alive.items():
+            queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
+            while queue and count:
+                each = queue.pop(0)
+                if self.bench.expected(each) is None:  # one with the same signature was refused
+                    continue
+                with suppress(BudgetSpent):  # another one may have been compared before
+                    if (actual := self.screening.compared(each)) is not None:
+                        found.setdefault(actual, []).append(each)
+                        count -= 1
+        return found
+
+    # -- deciding ----------------------------------------------------------------------------------------
+
+    def _race_of(self, alive: Mapping[str, Sequence[Variant]]) -> Race:
+        return Race(math.sqrt(2) * self.screening.noise, self.alpha, len(_together(alive)))
+
+    def _decide(self) -> dict[str, list[Variant]]:
+        """Run rounds, and drop candidates that are shown to be slower than the fastest of their class.
+
+        Return the remaining ones, by class.
+        """
+        race, left = self._race, {name: [*each] for name, each in self._alive.items()}
+        left[self.own].insert(0, BASE)
+        everyone = {name: [*each] for name, each in left.items()}
+        spare = FRESH_ROUNDS if race.count > 2 else 0
+        while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self._has_time(_together(left) * (1 + spare)):
+            self._round(DECIDE, _together(left))
+            for name, own in left.items():
+                own = [each for each in own if each not in self.screening.failed]
+                leader = race.leader(own) if own else BASE
+                left[name] = [each for each in own if each == leader or not race.shows(leader, each)]
+            if all(self._is_decided(own, everyone[name]) for name, own in left.items() if own):
+                break
+        return left
+
+    def _has_time(self, candidates: Sequence[Variant]) -> bool:
+        return self.bench.share(candidates) <= self.bench.left
+
+    def _round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
+        self._race.rounds.append(times := self.bench.round(purpose, candidates))
+        self.screening.failed |= {*candidates} - {*times}
+        return times
+
+    def _is_decided(self, left: Sequence[Variant], everyone: Sequence[Variant]) -> bool:
+        race, leader = self._race, self._race.leader(left)
+        close = all(race.shows(leader, each, above=math.log1p(-self.within)) for each in everyone if each != leader)
+        return close and (leader == BASE or race.shows(leader, BASE))
+
+    def _has_chosen(self, running: Sequence[Variant]) -> bool:
+        """Whether the rounds chose between several candidates, which makes the best one seem faster than it is."""
+        return len(running) > 1 and self._race.count > 2
+
+    # -- choosing ----------------------------------------------------------------------------------------
+
+    def _choice(self, name: str, candidates: Sequence[Variant]) -> Choice:
+        race, works = self._race, [each for each in candidates if each not in {BASE, *self.screening.failed}]
+        expected = {BASE: Gain(0.0, 0.0), **self.screening.gains(works, later=race.rounds)}
+        faster = [
+            each for each in works if race.shows(each, BASE) or expected[each].mean >= LIKELY * expected[each].deviation
+        ]
+        ahead, chosen = (
+            max(among, key=lambda each: worth(each, expected[each])) for among in (expected, [BASE, *faster])
+        )
+        fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
+        fresh = fresh or race.gains(chosen, BASE)
+        bounded = [each for each in candidates if math.isfinite(race.interval(chosen, each).low)]
+        decided = frozenset({chosen, *bounded})
+        return Choice(
+            name,
+            chosen,
+            median(fresh or [expected[chosen].mean]),
+            len(fresh),
+            *((0.0, 0.0) if chosen == BASE else race.interval(chosen, BASE)),
+            race.regret(chosen, decided),
+            decided,
+            None if ahead == chosen else ahead,
+        )
+
+    def _in_other_precisions(self, candidate: Variant) -> Mapping[Variant, float]:
+        others = [each for each in self.space.in_other_precisions(candidate) if each not in self.screening.once]
+        times = self.bench.round(PRECISIONS, [BASE, *others]) if others else {}
+        return {each: times[BASE] - times[each] for each in others if {BASE, each} <= times.keys()}
+
+
+def _together(alive: Mapping[str, Sequence[Variant]]) -> list[Variant]:
+    """The candidates of all classes, with the user's own configuration first."""
+    return [*dict.fromkeys([BASE, *(each for own in alive.values() for each in own)])]

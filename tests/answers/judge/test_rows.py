@@ -1,0 +1,79 @@
+"""The ledger of a judgement."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from manyheads.runner.answers.judge.audit import read
+from manyheads.runner.answers.judge.rows import COMPLETED, FAILED, INTERRUPTED, STARTED, RunLedger, RunRow
+from manyheads.runner.errors import ConfigurationError
+from tests.answers.judge.test_claims import question
+
+
+def row(number, state=STARTED):
+    return RunRow(number, "round", 0, 0, "base", 1, f"runs/{number}", 1.0, state=state)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    found = RunLedger(tmp_path)
+    found.create({"asked": 1})
+    for number in range(3):
+        found.write(row(number))
+        found.write(row(number, COMPLETED))
+    return found
+
+
+def test_the_last_line_of_a_run_counts(rows):
+    rows.write(row(3))
+    assert [each.state for each in rows.rows()] == [COMPLETED] * 3 + [INTERRUPTED]
+    rows.write(row(3, FAILED))
+    assert rows.rows()[3].state == FAILED
+    assert rows.question() == {"asked": 1}
+
+
+def test_what_a_killed_writer_left_is_cut_off(rows):
+    with open(rows.path, "a") as file:
+        file.write('{"content": {"num')
+    rows.write(row(3))
+    assert len(rows.rows()) == 4
+
+
+@pytest.mark.parametrize("change", ["edited", "removed", "swapped"])
+def test_a_broken_chain_is_not_continued(rows, change):
+    lines = rows.path.read_text().splitlines()
+    if change == "edited":
+        lines[2] = lines[2].replace('"seed": 1', '"seed": 2')
+    elif change == "removed":
+        del lines[2]
+    else:
+        lines[2], lines[3] = lines[3], lines[2]
+    rows.path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ConfigurationError, match="line 3 was changed"):
+        rows.rows()
+
+
+def test_rows_are_own_if_each_was_written_with_the_users_key(rows, tmp_path, monkeypatch):
+    assert rows.is_own()
+    with monkeypatch.context() as other:
+        other.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+        assert not rows.is_own()
+        rows.write(row(3))
+        assert not rows.is_own()
+    rows.write(row(4))
+    assert not rows.is_own()
+
+
+@pytest.mark.parametrize("wrong", [{"state": "done"}, {"seed": "1"}, {"findings": []}, {"arm": 1}, {"more": 1}])
+def test_a_row_with_other_types_is_refused(wrong):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        RunRow.of({**json.loads(json.dumps(vars(row(0)))), **wrong})
+
+
+@pytest.mark.parametrize("wrong", [{"arm": "other"}, {"purpose": "screen"}])
+def test_a_row_of_no_arm_or_purpose_of_a_judgement_is_none_of_its_rows(rows, wrong):
+    rows.write(replace(row(7), **wrong))
+    asked = {"content": question().to_json()}
+    with pytest.raises(ConfigurationError, match="run 7 has an unknown arm or purpose"):
+        read({"lines": [asked, *rows.lines()[1:]]})

@@ -1,0 +1,147 @@
+"""Predictions of published series from their smallest row: ``python -m tests.answers.scale.simulator.series``."""
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+from manyheads.runner.answers.scale.simulator import catalog
+from manyheads.runner.answers.scale.simulator.interval import ON_GPUS, PER_DOUBLING, TAIL, Range
+from manyheads.runner.answers.scale.simulator.predict import Measured, Prediction, predict
+from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.config.lookup import read_option
+from manyheads.runner.option.declared import declared
+from manyheads.runner.parallel.exchanges import Exchanges
+from manyheads.runner.run import yaml_text
+from tests.answers.scale.simulator import models
+
+PUBLISHED = Path(__file__).parent / "published"
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of a series: relative errors, and how many rows are within their intervals.
+
+    ``within_before``: in the intervals before the launches' variation and the model's own error were counted.
+    """
+
+    mean: float
+    largest: float
+    linear_mean: float
+    linear_largest: float
+    within: int
+    within_before: int
+    rows: int
+
+    @property
+    def skill(self) -> float:
+        """At the largest number of devices: 1 without any error, 0 if it is as large as linear extrapolation's."""
+        return 1 - self.largest / self.linear_largest if self.linear_largest else 0.0
+
+
+@dataclass(frozen=True)
+class Series:
+    """A published series. ``content``: its YAML."""
+
+    name: str
+    content: dict[str, Any]
+
+    @property
+    def rows(self) -> dict[int, float]:
+        """Samples per second of all devices together, by the number of devices."""
+        found = {int(count): float(value) for count, value in self.content["rows"].items()}
+        each = self.content.get("per_device", False)
+        return {count: value * count if each else value for count, value in sorted(found.items())}
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        model = dict(self.content["model"])
+        return getattr(models, model.pop("kind"))(**model)
+
+    def exchanges(self, devices: int) -> Exchanges:
+        """Of the strategy, as its option declares them, with what differs in another framework."""
+        strategy = dict(self.content["parallel"])
+        declares = strategy.pop("exchanges", {})
+        section = {**read_option("parallel", strategy.pop("name")), **strategy}
+        return replace(declared("parallel", section).exchanges(devices=devices), **declares)
+
+    def step(self, devices: int) -> Step:
+        """The update of one device, whose speed is not known."""
+        known = {key: self._of(key, devices) for key in ("samples", "micro_batches")}
+        return Step(self.units, forward=1 - models.BACKWARD, backward=models.BACKWARD, **known)
+
+    def _of(self, key: str, devices: int) -> Any:
+        """A value, or the one for this number of devices."""
+        value = self.content.get(key, 1)
+        return value[devices] if isinstance(value, dict) else value
+
+    def seconds(self, devices: int) -> float:
+        """Of a measured update."""
+        step = self.step(devices)
+        return devices * step.samples * step.micro_batches / self.rows[devices]
+
+    @cached_property
+    def predictions(self) -> list[Prediction]:
+        """From the smallest row alone."""
+        smallest, *others = self.rows
+        cluster = catalog.cluster(catalog.device(self.content["device"]), catalog.network(self.content["network"]))
+
+        def target(step: Step, devices: int) -> Step:
+            return replace(step, micro_batches=self.step(devices).micro_batches)
+
+        measured = Measured(smallest, self.seconds(smallest), self.step(smallest), launches=ON_GPUS)
+        return predict(measured, self.exchanges, cluster, devices=others, target=target)
+
+    @cached_property
+    def score(self) -> Score:
+        smallest = min(self.rows)
+        errors, linear, within, before = [], [], 0, 0
+        for each in self.predictions:
+            step = self.step(each.devices)
+            batch = each.devices * step.samples * step.micro_batches
+            truth = self.rows[each.devices]
+            errors.append(abs(batch / each.seconds / truth - 1))
+            linear.append(abs(self.rows[smallest] / smallest * each.devices / truth - 1))
+            within += batch / each.high <= truth <= batch / each.low
+            low, high = _interval_before(each, smallest)
+            before += batch / high <= truth <= batch / low
+        count = len(errors)
+        return Score(sum(errors) / count, errors[-1], sum(linear) / count, linear[-1], within, before, count)
+
+
+def _interval_before(found: Prediction, start: int) -> Range:
+    own = NormalDist().inv_cdf(1 - TAIL) * found.seconds * PER_DOUBLING * math.log2(found.devices / start)
+    below, above = found.seconds - found.replays[0], found.replays[1] - found.seconds
+    return found.seconds - math.hypot(max(0.0, below), own), found.seconds + math.hypot(max(0.0, above), own)
+
+
+def all_series() -> Iterator[Series]:
+    for path in sorted(PUBLISHED.glob("*.yaml")):
+        content = yaml_text.parse(path.read_text())
+        for name, each in content["series"].items():
+            shared = {key: value for key, value in content.items() if key != "series"}
+            yield Series(f"{path.stem}: {name}", {**shared, **each})
+
+
+def table(found: list[Series]) -> str:
+    """The scores in Markdown, in per cent."""
+    lines = [
+        "| series | devices | error | at the largest | linear | at the largest | skill | within, before | within |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        score, rows = each.score, each.rows
+        numbers = (score.mean, score.largest, score.linear_mean, score.linear_largest)
+        cells = " | ".join(f"{100 * value:.1f}" for value in numbers)
+        counted = f"{score.within_before} of {score.rows} | {score.within} of {score.rows}"
+        lines.append(f"| {each.name} | {min(rows)} to {max(rows)} | {cells} | {score.skill:.2f} | {counted} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    chosen = sys.argv[1:]
+    sys.stdout.write(table([each for each in all_series() if not chosen or each.name.startswith(tuple(chosen))]) + "\n")
