@@ -117,8 +117,11 @@ class RayOutput:
                     file.seek(self._read)
                     text = file.read()
                 self._read += len(text)
-                sys.stdout.flush()
-                os.write(sys.stdout.fileno(), text) if text else None
+                try:
+                    sys.stdout.flush()
+                    os.write(sys.stdout.fileno(), text) if text else None
+                except OSError:  # the run is elsewhere and continues; the command fails when it prints its end
+                    return
             if is_last:
                 return
 

@@ -19,7 +19,9 @@ from manyheads.runner.config.fresh_folder import SWEEP_DIR
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.provenance.started_in import find_where_started, refuse_replaced_files
+from manyheads.runner.provenance.copies import import_copies
+from manyheads.runner.provenance.open_code import refuse_open_place
+from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -66,6 +68,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
             return
         refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
         find_where_started(*(RunFolder(ledger.sweep / entry.folder) for entry in jobs))
+        import_copies(*(RunFolder(ledger.sweep / entry.folder) for entry in entries))
         slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, entries, packages)))
         try:
             run_jobs(entries, ledger, options, lambda entry: resume_job(entry, ledger, options, packages), slots=slots)
@@ -77,9 +80,12 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
 def finish(ledger: Ledger, entries: list[Entry], pruning: NoPruning) -> None:
     """Run the jobs of the user's own search that are neither completed nor pruned.
 
-    Raises Interrupted, and ConfigurationError for a job that is not the user's own.
+    Raises Interrupted, and ConfigurationError for a job that is not the user's own, and for files that others can
+    replace: later trials import the same ones.
     """
     begun = [entry for entry in entries if entry.state not in DONE]
+    for config in _configs(ledger.sweep, [*entries[:1], *begun]):
+        refuse_open_place(config)
     if not begun:
         return
     with ledger.locked():
@@ -101,8 +107,8 @@ def resume_job(entry: Entry, ledger: Ledger, options: Options, packages: Sequenc
     with log_file(folder.log):
         if not folder.config.exists():  # it was refused; what it lacked may be available now
             config, trust = config_of_job(folder, ledger.sweep, packages)
+            refuse_open_place(config)  # it has no copies
             freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
-        refuse_replaced_files(folder)
         refuse_untrusted_run(folder, packages)  # again: the folder may have changed meanwhile
         return launch(prepare(folder, apart=True))["objective"]
 

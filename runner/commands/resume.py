@@ -19,8 +19,9 @@ from manyheads.runner.commands.runs.train_longer import command, continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
 from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.copies import import_copies
 from manyheads.runner.provenance.kept_files import changed_files, kept
-from manyheads.runner.provenance.started_in import find_where_started, in_directory_of, refuse_replaced_files
+from manyheads.runner.provenance.started_in import find_where_started, in_directory_of
 from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
@@ -83,10 +84,11 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
         return Result.of(path)
     refuse_untrusted_run(folder, packages)
     find_where_started(folder)
-    refuse_replaced_files(folder)
+    import_copies(folder)
     for file in changed_files(folder, folder.read_config()).values():
-        copy = kept(folder, file.path)
-        print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
+        if file.in_use() == file.path:
+            copy = kept(folder, file.path)
+            print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
         from manyheads.launchers.nodes.joining import join  # few runs need it
 

@@ -78,7 +78,7 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
 
     Raises ConfigurationError.
     """
-    if (file := source_file(target)) and not file.path.is_file():
+    if (file := source_file(target)) and not file.in_use().is_file():
         raise ConfigurationError.at(
             f"{group}.{key}", target, ": there is no such file. Restore it, or name another one."
         )

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+COPIES = "MANYHEADS_COPIES"  # for this process and the ranks: folders of copies, a line each, that replace files
+
 # Absolute paths only: what a name means may not depend on the working directory.
 _NAME = re.compile(r"(/(?!/)[^\0]*\.py):([^\W\d]\w*)")
 
@@ -19,9 +21,15 @@ class SourceFile(NamedTuple):
     path: Path
     name: str
 
+    def in_use(self) -> Path:
+        """The file that is executed: its copy, if a run is resumed whose files others can replace."""
+        folders = filter(None, os.environ.get(COPIES, "").split("\n"))
+        copies = (Path(folder, *self.path.parts[1:]) for folder in folders)
+        return next((copy for copy in copies if copy.is_file()), self.path)
+
     def load(self) -> Any:
         """Execute the file; returns the object. Raises FileNotFoundError, AttributeError, and what the file raises."""
-        return getattr(_module(self.path), self.name)
+        return getattr(_module(self.in_use()), self.name)
 
 
 def source_file(target: Any) -> SourceFile | None:

@@ -12,7 +12,7 @@ from manyheads.runner.config.fresh_folder import RUN_DIR
 from manyheads.runner.config.lookup import Folders
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.option.locate import Section
-from manyheads.runner.provenance.kept_files import copies, overrides_of
+from manyheads.runner.provenance.copies import copies, overrides_of
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values

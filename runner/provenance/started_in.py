@@ -8,9 +8,8 @@ from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.locate import STARTED_IN
-from manyheads.runner.provenance.kept_files import changed_files
+from manyheads.runner.provenance.open_code import how_to_trust, is_trusted_place, open_place
 from manyheads.runner.provenance.snapshot import snapshot
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_json
@@ -21,8 +20,8 @@ from manyheads.runner.run.run_folder import RunFolder
 def find_where_started(*folders: RunFolder) -> None:
     """Import the user's packages from where the first of these runs was started, and from nowhere else.
 
-    If that directory no longer exists, or others can write to it, from the run's copies. Runs that the user neither
-    recorded nor trusts are ignored.
+    If that directory no longer exists, or others can write to it or to a package there, from the run's copies. Runs
+    that the user neither recorded nor trusts are ignored.
     """
     for folder in folders:
         if folder.is_own():
@@ -54,15 +53,21 @@ def _started_in(folder: RunFolder) -> str:
         directory = next((each for above in folder.path.parents if (each := directory_of(Ledger(above)))), "")
     except (OSError, ConfigurationError):
         return ""
-    if not directory or is_trusted_place(Path(directory)):
-        return directory
+    if not directory:
+        return ""
+    opening = Path(directory)
+    if is_trusted_place(opening):
+        os.environ[STARTED_IN] = directory  # where ``open_place`` looks packages up
+        if (inside := open_place(folder.read_config())) is None:
+            return directory
+        opening = inside
     taken = snapshot(folder)
     copied = taken and taken / Path(directory).relative_to("/")
-    if copied is None or not copied.is_dir():
-        return ""
-    reason = "others can write to it" if os.path.isdir(directory) else "it no longer exists"
-    print(f"{directory}, where the run was started, is not used, since {reason}: its copies are used", file=sys.stderr)
-    return str(copied)
+    is_copied = copied is not None and copied.is_dir()
+    reason = f"others can write to {opening}" if os.path.isdir(directory) else "it no longer exists"
+    instead = "its copies are used" if is_copied else f"it has no copies. {how_to_trust(opening)}"
+    print(f"{directory}, where the run was started, is not used, since {reason}: {instead}", file=sys.stderr)
+    return str(copied) if is_copied else ""
 
 
 def directory_of(ledger: Ledger) -> str:
@@ -92,21 +97,3 @@ def in_directory_of(ledger: Ledger) -> Iterator[None]:
         )
     with chdir(directory):
         yield
-
-
-def refuse_replaced_files(folder: RunFolder) -> None:
-    """Raises ConfigurationError for a file of the user's own run that has changed, and that others can write to."""
-    for key, file in changed_files(folder, folder.read_config()).items() if folder.is_own() else ():
-        if file.path.exists() and not is_trusted_place(file.path):
-            raise ConfigurationError.at(
-                key,
-                f"{file.path}:{file.name}",
-                " has changed since this run was started, and others can write to it. Use the run's copy, in a new "
-                f"run: {invocation.command('reproduce', folder)}. If you trust everything beside it, run once: "
-                f"{invocation.command('trust', file.path.parent)}",
-            )
-
-
-def is_trusted_place(directory: Path) -> bool:
-    """Whether what the user's own runs name may be looked up there: only the user writes to it, or trusts it."""
-    return is_mine(directory) or seal.is_own_place(directory)

@@ -10,7 +10,7 @@ import pytest
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.locate import STARTED_IN, own_folders
-from manyheads.runner.provenance.started_in import find_where_started, in_directory_of, refuse_replaced_files
+from manyheads.runner.provenance.started_in import find_where_started, in_directory_of
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST
@@ -99,23 +99,6 @@ class TestPackages:
         os.chdir(received)
         find_where_started(job_folder)
         assert own_folders() == [str(job)]
-
-
-class TestFiles:
-    @pytest.fixture
-    def with_file(self, job, here, run_here):
-        done = run_here(f"model={job}/mine.py:Net", *RUN, f"hydra.run.dir={here}/with_file", cwd=job)
-        assert done.code == 0, done.err
-        return RunFolder(here / "with_file")
-
-    @as_root
-    def test_one_that_somebody_wrote_again_is_not_resumed(self, with_file, job):
-        refuse_replaced_files(with_file)
-        (job / "mine.py").write_text(EVIL)
-        refuse_replaced_files(with_file)  # the user may edit it
-        os.chown(job / "mine.py", NOBODY, NOBODY)
-        with pytest.raises(ConfigurationError, match="has changed since this run was started, and others can write"):
-            refuse_replaced_files(with_file)
 
 
 class TestSearch:

@@ -7,7 +7,8 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
-from manyheads.runner.provenance.started_in import find_where_started, refuse_replaced_files
+from manyheads.runner.provenance.copies import copies, overrides_of
+from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
@@ -43,11 +44,11 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
             f"{' '.join(typed)} nothing is left to train. To train longer: {command(folder, config)}"
         )
     find_where_started(folder)
-    refuse_replaced_files(folder)
     new = RunFolder(new_folder(overrides))
     start = ("checkpoint.load=null", f"checkpoint.resume={quoted(folder.last_checkpoint)}")
     rest = [each for each in overrides if not each.startswith(RUN_DIR)]
-    Rerun(folder.config).train(new, *rest, *start)
+    used = overrides_of(copies(folder, config, chosen=typed_values(typed), edited=False))
+    Rerun(folder.config).train(new, *used, *rest, *start)
     return new
 
 

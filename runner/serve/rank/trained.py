@@ -20,7 +20,7 @@ from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.model.rank.describe import description_of
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.kept_files import copies
+from manyheads.runner.provenance.copies import copies
 from manyheads.runner.provenance.started_in import as_started
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.model_description import Description

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import manyheads
-from manyheads.runner.provenance.kept_files import copies
+from manyheads.runner.provenance.copies import copies
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, RUN, Done, execute
@@ -93,7 +93,7 @@ def changed(recorded) -> Iterator[Path]:
 def test_a_file_that_has_changed_is_replaced_by_its_copy(changed, past, tmp_path):
     done = command("reproduce", "past", "hydra.run.dir=again", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert f"{changed} has changed since the run: its copy {past}/code{changed} is used" in done.out
+    assert f"{changed} has changed since the run: its copy {past}/code{changed} is used" in done.err
     assert "identical" in done.out
 
 

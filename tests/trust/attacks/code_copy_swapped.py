@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from manyheads.runner.option.locate import load
-from manyheads.runner.provenance.kept_files import copies
+from manyheads.runner.provenance.copies import copies
 from manyheads.runner.run.run_folder import RunFolder
 from tests.trust.attacks.scene import SMALL
 
