@@ -38,6 +38,7 @@ from manyheads.runner.run.files import remove, remove_if_empty
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import counted
 
 NOTHING_MEASURED = (
     "job {} measured nothing that a search could optimize. Set trainer.evaluate_every=1, so that there is an "
@@ -115,7 +116,7 @@ class JobBatch:
         assert isinstance(loader, RememberingLoader)
         composed = compose(loader, self._config, overrides, first, self._options, self._trust)
         count = len(overrides) * self._options.repeat
-        planned = list(progress.each(composed, f"composing {count} jobs", total=count))
+        planned = list(progress.each(composed, f"composing {counted(count, 'job')}", total=count))
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
             message = f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out."
@@ -134,7 +135,7 @@ class JobBatch:
         slots = 1 if placed else self._slots(planned)
         with on_cores(shares_of_cores(slots)[0]):
             checked = (decided(each, self._options, self._trust) for each in planned)
-            planned = list(progress.each(checked, f"checking {len(planned)} jobs", total=len(planned)))
+            planned = list(progress.each(checked, f"checking {counted(len(planned), 'job')}", total=len(planned)))
         if self._basic:
             refuse_wrong_values(planned)
         return planned
@@ -145,7 +146,7 @@ class JobBatch:
         for each in planned:
             if each.entry.folder not in known and not each.entry.folder.startswith(".."):
                 each.folder.remove_plan()  # of an earlier process that was killed
-        noted = progress.each(planned, f"writing {len(planned)} jobs")
+        noted = progress.each(planned, f"writing {counted(len(planned), 'job')}")
         planned = [saved(each, own=self._trust is None) for each in noted]  # others' are checked only in part yet
         self._ledger.add(*(each.entry for each in planned))
         return planned

@@ -2,6 +2,7 @@
 
 import sys
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,15 +83,24 @@ def _choose(what: str, found: list[FoundClass], folder: Path, *, typed: str | No
         print(f"  ... and {len(names) - MOST_SHOWN} more: --{what} file.py:Class")
     if what == "data":
         print("  0  none of them: one of manyheads' data sets, or a class that you will write")
-    if not sys.stdin.isatty():
-        message = f"there is no terminal to ask on. Choose with --{what} file.py:Class."
-        raise ConfigurationError(message, key=f"--{what}", allowed=[*names])
-    answer = input(f"Which {what}? [1] ").strip() or "1"
+    answer = _answer(f"Which {what}? [1] ", what, names)
     if answer == "0" and what == "data":
         return None
     if not answer.isdecimal() or not 1 <= int(answer) <= len(found):
         raise ConfigurationError(f"{answer} is not one of the numbers above.")
     return found[int(answer) - 1]
+
+
+def _answer(question: str, what: str, names: Iterable[str]) -> str:
+    """What is typed, or 1. Raises ConfigurationError without a terminal, and for Ctrl-D."""
+    why = "there is no terminal to ask on"
+    if sys.stdin.isatty():
+        try:
+            return input(question).strip() or "1"
+        except EOFError:
+            print()
+            why = "nothing was chosen"
+    raise ConfigurationError(f"{why}. Choose with --{what} file.py:Class.", key=f"--{what}", allowed=[*names])
 
 
 def _draft(folder: Path, found: Repository, net: FoundClass, samples: FoundClass | None) -> Draft:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from io import StringIO
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -158,6 +159,13 @@ def test_what_is_wrong_is_said(repository, tmp_path_factory):
     (repository / "conf/experiment/net.yaml").touch()
     with pytest.raises(ConfigurationError, match="already exists"):
         drafted_for(repository, model="net.py:Net")
+
+
+def test_ctrl_d_chooses_nothing(repository, monkeypatch):
+    monkeypatch.setattr("sys.stdin", StringIO())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    with pytest.raises(ConfigurationError, match="nothing was chosen. Choose with --model"):
+        drafted_for(repository)
 
 
 def test_what_is_still_to_be_done_is_noted(repository):
