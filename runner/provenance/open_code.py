@@ -25,7 +25,7 @@ def open_place(config: Section) -> Path | None:
         place
         for path in dict.fromkeys(files)
         if path.suffix == ".py"
-        for place in (path, path.parent, path.parent / "__pycache__")
+        for place in (path.parent, path, path.parent / "__pycache__")
     )
     return next((place for place in places if place.exists() and not is_trusted_place(place)), None)
 
