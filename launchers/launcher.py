@@ -62,8 +62,8 @@ class Job:
 class Launcher:
     """Starts the ranks of one run and returns when all have ended.
 
-    ``warm``: they are forked from the warm process. ``starts_agents``: ``launch`` itself starts the agents on the
-    machines of ``settings``; otherwise ``OnNodes`` does, and sends them orders.
+    ``warm``: they are forked from the warm process. ``starts_agents``: ``launch`` starts the agents on the machines of
+    ``settings``, as a wrapper does.
     """
 
     warm = starts_agents = False
@@ -131,6 +131,13 @@ class Launcher:
         Raises RunFailed, ConfigurationError (found by a rank) or Interrupted.
         """
         raise NotImplementedError
+
+    def launch_on_machines(self, job: Job, run: Callable[..., None]) -> None:
+        """Start the ranks on the machines of ``settings`` by ``run``, and wait for them. Raises as ``launch``.
+
+        ``run``: ``nodes.run_on_nodes.run_on_nodes``.
+        """
+        run(self.settings, job, self.order, stall_timeout=self.stall_timeout)
 
     def as_child_process(self) -> "Launcher":
         """A launcher for the same run that has no rank in the parent's own process."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from manyheads.launchers.nodes.storage import seen
+from manyheads.launchers.nodes.shared_folder import seen
 from manyheads.launchers.nodes.wire import Channel, Message
 
 

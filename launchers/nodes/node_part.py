@@ -15,7 +15,7 @@ from manyheads.launchers.environment import folders
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.remote_commands import RemoteCommand, remote_shell
-from manyheads.launchers.nodes.storage import check_storage
+from manyheads.launchers.nodes.shared_folder import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
 from manyheads.launchers.processes import dump_stacks, gone_silently, supervise
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain

@@ -15,7 +15,7 @@ from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks
 from manyheads.launchers.nodes.open_rendezvous import gathering
 from manyheads.launchers.nodes.rendezvous import Node
-from manyheads.launchers.nodes.storage import clear_attempt, storage_token
+from manyheads.launchers.nodes.shared_folder import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed

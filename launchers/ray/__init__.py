@@ -5,6 +5,7 @@ runs this project's own agent, which starts and watches its ranks as on any othe
 results, errors and restarts as one under torchrun.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
@@ -21,8 +22,6 @@ from manyheads.runner.option.rules import AUTO, PLACE, choice, either, number, w
 class Ray(Launcher):
     """Runs on a Ray cluster, whose bundles are treated like several machines."""
 
-    starts_agents = True
-
     def __init__(
         self, *, placement: str, cpus_per_rank: float, address: str, placement_timeout: float | None, **options: Any
     ):
@@ -37,15 +36,13 @@ class Ray(Launcher):
         self._patience = placement_timeout
         self._per_bundle, self.ranks = self.ranks, self.ranks * settings.most
 
-    def launch(self, job: Job) -> None:
-        from manyheads.launchers.nodes.run_on_nodes import run_on_nodes
-        from manyheads.launchers.ray.ray_gathering import placed
+    def launch_on_machines(self, job: Job, run: Callable[..., None]) -> None:
+        from manyheads.launchers.ray.nodes import placed
 
         gpus = self._per_bundle if job.run is not None and job.run.on_gpus else 0
         asked = {**self._asked, "gpus": gpus, "bundles": len(self.machines)}
         gather = partial(placed, asked=asked, patience=self._patience)
-        assert self.settings is not None
-        run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout, gather=gather)
+        run(self.settings, job, order, stall_timeout=self.stall_timeout, gather=gather)
 
 
 OLDEST = (2, 40)

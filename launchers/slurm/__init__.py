@@ -5,11 +5,11 @@ Both are the same run: the job's script resumes the run folder, and then finds i
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyheads.launchers.causes import error_of
 from manyheads.launchers.launcher import Job, Launcher
@@ -24,6 +24,9 @@ from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Ki
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 log = logging.getLogger(__name__)
 # A step of one task on one node, with all that the job has of the node, beside other steps.
@@ -40,8 +43,6 @@ KEYS = (
 
 class Slurm(Launcher):
     """Submits runs to Slurm, or runs them in an allocation. ``settings``: of this allocation; None outside of one."""
-
-    starts_agents = True
 
     def __init__(self, **options: Any):
         self._section = {key: options.pop(key) for key in KEYS}
@@ -62,15 +63,15 @@ class Slurm(Launcher):
     def is_elsewhere(self) -> bool:
         return self._allocation is None
 
-    def launch(self, job: Job) -> None:
-        from manyheads.launchers.nodes.run_on_nodes import run_on_nodes  # only a job in the queue starts ranks
+    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
+        return order(job, shares, number)
 
-        assert self.settings is not None
-        assert self._allocation is not None
+    def launch_on_machines(self, job: Job, run: Callable[..., None]) -> None:
+        assert self._allocation is not None  # only a job in the queue starts ranks
         job.added["slurm"] = {"job": self._allocation.job, "restarts": self._allocation.restarts}
         self._checkpoint = _newest(job.folder)
         with self._stopping_at_limit(job):
-            run_on_nodes(self.settings, job, order, stall_timeout=self.stall_timeout)
+            super().launch_on_machines(job, run)
 
     def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> ResultJson:
         if self._is_apart and not self._section["follow"]:

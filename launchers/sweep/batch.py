@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -13,6 +14,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep import console
+from manyheads.launchers.sweep.comparison import answer_if_any
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.plan import (
     PlannedJob,
@@ -63,7 +65,7 @@ class JobBatch:
         self._trust = Origin.of(task).trust
         self._basic = config.hydra.sweeper._target_ in (BASIC_SWEEPER, GUARDED_SWEEPER)
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
-        Origin.of(task).started.append(self._ledger.sweep)
+        Origin.of(task).answers.append(partial(answer_if_any, self._ledger.sweep))
         self._jobs: dict[tuple[int, int], PlannedJob] = {}
         self._returns: dict[tuple[int, int], JobReturn] = {}
 

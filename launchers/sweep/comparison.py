@@ -5,6 +5,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.ledger import Ledger
+
 if TYPE_CHECKING:  # comparing takes long to import, and few sweeps answer a program
     from manyheads.runner.report.answer import ComparedRuns
 
@@ -26,6 +29,14 @@ def answer_of(sweep: Path) -> "ComparedRuns":
     from manyheads.runner.report.answer import ComparedRuns
 
     return ComparedRuns.of_sweep(sweep)
+
+
+def answer_if_any(sweep: Path) -> "ComparedRuns | None":
+    """The comparison of a sweep, or None: a finished sweep must not fail because of its report."""
+    try:
+        return answer_of(sweep) if Ledger(sweep).exists() else None
+    except (ConfigurationError, OSError):
+        return None
 
 
 def is_current(ledger: Path) -> bool:

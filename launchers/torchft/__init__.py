@@ -1,5 +1,6 @@
 """launcher=torchft: replicas of one process or several, restarted when one dies, and torchft's lighthouse."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -44,8 +45,6 @@ class TorchftOption(LauncherOption):
 class Torchft(Spawn):
     """Ranks as child processes of this process or of each machine's agent, which meet through the lighthouse."""
 
-    starts_agents = True
-
     def __init__(self, *, max_restarts: int, hang_timeout: float, heartbeat_timeout: float, **options: Any):
         section = {**options, **{key: options.pop(key, None) for key in KEYS}, "max_restarts": max_restarts}
         super().__init__(**options)
@@ -55,25 +54,30 @@ class Torchft(Spawn):
         self.machines = read_hosts(section["hosts"], section["hostfile"]) if self.settings else {}
         self.ranks *= self.settings.most if self.settings else 1
 
-    def launch(self, job: Job) -> None:
+    def _limits(self, job: Job) -> Mapping[str, Any]:
         assert job.run is not None
         width = job.run.parallel.section["ranks_per_replica"]
-        limits: dict[str, Any] = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
-        limits |= {"width": width, "is_warm": self.warm}
-        job.added["restarts"] = []
-        if self.settings is not None:
-            from manyheads.launchers.torchft.replica_machines import run_on_machines  # few runs need several machines
+        limits = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
+        return {**limits, "width": width, "is_warm": self.warm}
 
-            order = {"run_part": f"{run_part.__module__}.{run_part.__name__}", "command": None, "limits": limits}
-            beat, stall = self.heartbeat_timeout, self.stall_timeout
-            run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
-            return
+    def launch_on_machines(self, job: Job, run: Callable[..., None]) -> None:
+        from manyheads.launchers.torchft.nodes import run_on_machines  # few runs need several machines
+
+        assert self.settings is not None
+        job.added["restarts"] = []
+        part = f"{run_part.__module__}.{run_part.__name__}"
+        order = {"run_part": part, "command": None, "limits": self._limits(job)}
+        beat, stall = self.heartbeat_timeout, self.stall_timeout
+        run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
+
+    def launch(self, job: Job) -> None:
+        job.added["restarts"] = []
         with scratch.folder() as own:
             lighthouse = Lighthouse(job, heartbeat_timeout=self.heartbeat_timeout)
             run_replicas(
                 job,
                 {**job.environment, **lighthouse.variables(str(own))},
-                **limits,
+                **self._limits(job),
                 scratch=own,
                 note=partial(note_restart, job),
                 lighthouse=lighthouse,

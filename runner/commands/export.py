@@ -8,8 +8,8 @@ from typing import Annotated
 from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.errors import ConfigurationError, ExitCode, complain, printable
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.objects.address import is_address
 from manyheads.runner.run.progress import working
-from manyheads.runner.run.storage.address import is_address
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.trust.trust_store import split_typed
 

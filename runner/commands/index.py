@@ -15,8 +15,8 @@ from manyheads.runner.data.tar import table
 from manyheads.runner.data.tar.index import list_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.objects.address import Address, place_of
 from manyheads.runner.run.progress import Work, working
-from manyheads.runner.run.storage.address import Address, place_of
 from manyheads.runner.wording import counted
 
 HELP = "index shards, so that they can be read in object storage, and the samples of tar shards in any order"

@@ -13,6 +13,7 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.comparison import answer_of
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
+from manyheads.launchers.wrappers import several_machines
 from manyheads.runner.checkpoint.mirror.fetch import fetch
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.commands.runs.train_longer import command, continue_run
@@ -26,8 +27,8 @@ from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
+from manyheads.runner.run.objects.address import Address, is_address
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.address import Address, is_address
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
 from manyheads.runner.wording import counted
@@ -90,10 +91,8 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
             copy = kept(folder, file.path)
             print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
-        from manyheads.launchers.nodes.joining import join  # few runs need it
-
         run = RunConfig.read(folder)
-        join(run.launcher, run.digests())
+        several_machines().join(run.launcher, run.digests())
         return None
     try:
         with log_file(folder.log) if folder.path.is_dir() else nullcontext():

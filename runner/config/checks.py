@@ -7,9 +7,9 @@ from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine.software import too_old
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.run import objects
 from manyheads.runner.run.checkpoint_places import is_checkpoint
-from manyheads.runner.run.storage import storage
-from manyheads.runner.run.storage.address import Address
+from manyheads.runner.run.objects.address import Address
 
 CUDA_GRAPHS = ("reduce-overhead", "max-autotune")  # modes of torch.compile that record them
 
@@ -245,5 +245,5 @@ def with_checkpoint(run: RunConfig) -> RunConfig:
 def _check_mirror(mirror: str) -> None:
     """Raises ConfigurationError if it is not an address, and Unavailable if object storage is not supported here."""
     Address.of(mirror, key="checkpoint.mirror")
-    if reason := storage.unavailable():
+    if reason := objects.unavailable():
         raise Unavailable.at("checkpoint.mirror", mirror, f": {reason}.")

@@ -1,15 +1,16 @@
 """Hydra's errors in one paragraph, with the nearest options and keys, and a mistake that Hydra would not report."""
 
+import platform
 import re
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import distributions
 from typing import Any
 
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.broken_plugin import broken_plugin
 from manyheads.runner.config.code_files import KIND
 from manyheads.runner.config.code_files import NAMED as NAMED_CLASS
 from manyheads.runner.config.command_line import CommandLine
@@ -167,3 +168,24 @@ def refuse_without_package(name: str, folders: Folders) -> None:
     lines = [number for number, line in enumerate(text.splitlines(), 1) if re.match(r"\s*#\s*@package\b", line)]
     how = f"stands in line {lines[0]}, where Hydra doesn't read it. Move it" if lines else "is missing. Write it"
     raise ConfigurationError.at("experiment", name, f": # @package _global_ {how} above all other lines of {path}.")
+
+
+def broken_plugin(error: Exception) -> ConfigurationError | None:
+    """The error about the plugin whose import failed; None for all other errors.
+
+    Hydra itself goes on without a plugin that raises ImportError, which it reports in a warning.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    scans = [frame for frame in frames if frame.f_globals.get("__name__") == "hydra.core.plugins"]
+    module = next((str(each.f_locals["modname"]) for each in scans if "modname" in each.f_locals), None)
+    if module is None:
+        return None
+    where, python = module.replace(".", "/"), platform.python_version()
+    files = ((each, str(file)) for each in distributions() for file in each.files or ())
+    owner = next((each for each, file in files if file in (f"{where}.py", f"{where}/__init__.py")), None)
+    name = f"{owner.name} {owner.version}" if owner else module
+    reason = f"{type(error).__name__}: {error}".rstrip(".")
+    return ConfigurationError(
+        f"the Hydra plugin {name} cannot be imported with Python {python}: {reason}. Uninstall it, or install another "
+        "version."
+    )

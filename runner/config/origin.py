@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, update_wrapper
-from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config import saved
@@ -25,13 +24,13 @@ NO_RERUN = (
 class Origin:
     """The origin of runs. ``trust``: what the user trusts of the configs, None for the user's own.
 
-    ``composed_from``: the saved config, if any. ``started``: the folders of the run, or of the sweep, that this
-    process has started, the only field that changes.
+    ``composed_from``: the saved config, if any. ``answers``: of the run, or of the sweep, that this process has
+    started, the first one's; each returns None if there is none. It is the only field that changes.
     """
 
     trust: Trust | None = None
     composed_from: str | None = None
-    started: list[Path] = field(default_factory=list, compare=False)
+    answers: list[Callable[[], Any]] = field(default_factory=list, compare=False)
 
     def bind(self, task: Callable[..., Any]) -> Callable[..., Any]:
         """The task function with this as its argument ``origin``, since Hydra passes only the config."""

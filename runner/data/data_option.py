@@ -26,7 +26,7 @@ from manyheads.runner.option.rules import (
     whole,
 )
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.storage.address import Address, is_address
+from manyheads.runner.run.objects.address import Address, is_address
 
 OBJECTS = Rule(
     "a list, each {_target_: <class>, ...}",

@@ -13,7 +13,7 @@ from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar import stored
 from manyheads.runner.data.token_files import index_of, inspect
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.storage.address import Address
+from manyheads.runner.run.objects.address import Address
 
 Opened = Callable[[str], LocalFile]  # a file by its name below the root
 

@@ -19,8 +19,8 @@ from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError, printable, warn
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import TEXT
-from manyheads.runner.run.storage import storage
-from manyheads.runner.run.storage.address import Address, is_address, place_of
+from manyheads.runner.run import objects
+from manyheads.runner.run.objects.address import Address, is_address, place_of
 
 SPLITS = ("train", "val", "test")
 TEXTS = (".md", ".txt", ".json", ".yaml", ".yml")  # of files that may describe shards
@@ -57,7 +57,7 @@ class ShardedOption(BelowRoot, DataOption):
         return {**super().resolved_keys(), **own}
 
     def unavailable(self) -> str | None:
-        return storage.unavailable() if is_address(self.section["root"]) else None
+        return objects.unavailable() if is_address(self.section["root"]) else None
 
     def listing(self) -> Listing | None:
         if not isinstance(place := self.place, Address):

@@ -1,16 +1,17 @@
 """Computes what comparison.png and comparison.html draw, as plain numbers, so that both only draw it."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 from manyheads.runner.charts.chart_spec import Bar, Line
 from manyheads.runner.charts.colours import colours, dashes, short
+from manyheads.runner.records.keys import short_label
 from manyheads.runner.records.load_run import Columns, Run
 from manyheads.runner.records.shown_metric import number
 from manyheads.runner.report.comparison import Comparison
-from manyheads.runner.report.palette import Palette
 from manyheads.runner.report.rows import ReportRow
 
 BATCH = "data.batch_size"
@@ -132,3 +133,40 @@ def _points(columns: Columns, x: str, y: str) -> Points:
 def _batch(row: ReportRow) -> int:
     """The global batch size of a row."""
     return row.first.run.config.get(BATCH, 0)
+
+
+class Palette:
+    """The colours and dashes of rows. ``colours``, ``dashes``: what they represent.
+
+    Colours distinguish backends, or else the first swept key, by size if its values are numbers; dashes distinguish all
+    other values, and repeat after four.
+    """
+
+    def __init__(self, comparison: Comparison):
+        rows, swept = comparison.rows, comparison.swept
+        self.key = "parallel" if "parallel" in swept else next(iter(swept), None)
+        self.colours = colours((self.coloured(row), self._declared(row)) for row in rows)
+        self.dashes = dashes(self.rest(row) for row in rows)
+        counts = Counter(short(row.label) for row in rows)
+        self.names = [
+            name if counts[name := short(row.label)] == 1 else f"{short(row.label, 20)} · {row.number[-12:]}"
+            for row in rows
+        ]
+
+    def coloured(self, row: ReportRow) -> str:
+        """The meaning of a row's colour, such as «ddp» or «lr 0.01»."""
+        if self.key is None:
+            return str(row.first.run.config.get("parallel.name", ""))
+        return short_label(row.values, *(key for key in row.values if key != self.key))
+
+    def rest(self, row: ReportRow, *without: str) -> str:
+        """A row's other swept values."""
+        return short_label(row.values, self.key, *without)
+
+    def of(self, row: ReportRow) -> tuple[str, str]:
+        """A row's colour and dash."""
+        return self.colours[self.coloured(row)], self.dashes[self.rest(row)]
+
+    def _declared(self, row: ReportRow) -> str | None:
+        """The colour declared by a row's backend, if colours represent backends."""
+        return row.first.run.declared("parallel").color if self.key in ("parallel", None) else None

@@ -15,7 +15,7 @@ from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
 from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.locate import OPTION, TARGET, Section
 from manyheads.runner.option.rules import Rule
-from manyheads.runner.run.storage.address import is_address
+from manyheads.runner.run.objects.address import is_address
 from manyheads.runner.trust.allowed_classes import is_harmless, is_own_class, is_reviewed, own_declarations
 from manyheads.runner.trust.trust_store import Trust
 

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 from hydra.core.plugins import Plugins
 
-from manyheads.runner.config.broken_plugin import broken_plugin
+from manyheads.runner.config.hydra_errors import broken_plugin
 from manyheads.runner.respond import respond
 
 ON_PYTHON_3_11 = "from dataclasses import dataclass\n@dataclass\nclass A: pass\n@dataclass\nclass B:\n    a: A = A()\n"

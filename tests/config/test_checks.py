@@ -2,8 +2,8 @@
 
 import pytest
 
-from manyheads.runner.answers.explain.explain_run import explain
 from manyheads.runner.answers.judge.arms import compose_arms
+from manyheads.runner.commands.explain import explain
 from manyheads.runner.errors import ConfigurationError
 
 COMMANDS = {

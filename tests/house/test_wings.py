@@ -28,12 +28,12 @@ def broken_tests(paths: Collection[str]) -> set[str]:
 LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how many there still are; 0 has no entry
     broken_modules: {
         "judge": 16,
-        "nodes": 2,
         "mirror": 6,
-        "storage": 241,
-        "model_parallel": 49,
+        "model_parallel": 38,
     },
-    importers: {"report": 3, "nodes": 6},
+    importers: {
+        "report": 3,
+    },
     broken_tests: {
         "judge": 18,
         "explain": 2,
@@ -41,17 +41,17 @@ LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how man
         "estimate": 2,
         "audit": 3,
         "report": 3,
-        "serve": 3,
-        "nodes": 17,
+        "serve": 5,
+        "nodes": 19,
         "publishing": 2,
         "mlflow": 1,
-        "mirror": 7,
-        "storage": 394,
-        "slurm": 7,
-        "ray": 7,
-        "horovod": 149,
-        "apex": 135,
-        "model_parallel": 26,
+        "mirror": 8,
+        "storage": 1,
+        "slurm": 9,
+        "ray": 9,
+        "horovod": 167,
+        "apex": 153,
+        "model_parallel": 17,
     },
 }
 AIMS = [

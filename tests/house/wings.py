@@ -4,6 +4,11 @@ APEX = (
     *(f"{group}/apex.py" for group in ("parallel", "parallel/rank", "precision", "precision/rank", "optimizer")),
     "machine/apex_installation.py",
 )
+RAY = ("launchers/ray", "conf/launcher/ray.yaml", "tests/launchers/ray_cluster")
+REPLICATED = (
+    *("launchers/torchft", "conf/launcher/torchft.yaml", "conf/parallel/replicated.yaml"),
+    *("runner/parallel/replicated.py", "runner/parallel/rank/replicated", "tests/parallel/replicated"),
+)
 WINGS = {  # by name, what is deleted
     "judge": ["runner/answers/judge", "runner/commands/judge.py", "tests/answers/judge"],
     "tune": ["runner/answers/tune", "runner/commands/tune.py", "tests/answers/tune", "tests/benchmarks/searchers.py"],
@@ -20,7 +25,7 @@ WINGS = {  # by name, what is deleted
     ],
     "manifest": ["runner/commands/manifest", "tests/commands/manifest"],
     "install-horovod": ["runner/commands/install_horovod", "tests/commands/install_horovod"],
-    "nodes": ["launchers/nodes", "tests/launchers/nodes"],
+    "nodes": ["launchers/nodes", "launchers/wrappers/on_nodes.py", "tests/launchers/nodes", *RAY, *REPLICATED],
     "publishing": [
         *("launchers/companions/publishing", "runner/commands/publish.py", "tests/launchers/companions/publishing"),
         *(f"runner/logger/{name}.py" for name in ("wandb", "trackio", "mlflow", "mlflow_store")),
@@ -39,13 +44,10 @@ WINGS = {  # by name, what is deleted
         ),
         *("tests/checkpoint/mirror", "tests/launchers/companions/test_mirroring.py"),
     ],
-    "storage": ["runner/run/storage", "tests/run/storage"],
+    "storage": ["runner/run/objects/storage", "tests/run/objects/storage"],
     "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm"],
-    "ray": ["launchers/ray", "conf/launcher/ray.yaml", "tests/launchers/ray_cluster"],
-    "replicated": [
-        *("launchers/torchft", "conf/launcher/torchft.yaml", "conf/parallel/replicated.yaml"),
-        *("runner/parallel/replicated.py", "runner/parallel/rank/replicated", "tests/parallel/replicated"),
-    ],
+    "ray": [*RAY],
+    "replicated": [*REPLICATED],
     "horovod": [
         *(f"launchers/{name}.py" for name in ("mpirun", "horovodrun")),
         *(f"conf/launcher/{name}.yaml" for name in ("mpirun", "horovodrun")),

@@ -53,7 +53,7 @@ ALLOWED = {
         "runner/checkpoint/rank/checkpoints.py": 2,
         "runner/checkpoint/rank/convert_checkpoint.py": 1,
         "runner/loop/guards/verification.py": 1,
-        "runner/run/storage/storage.py: descriptors": 2,
+        "runner/run/objects/storage/storage.py: descriptors": 2,
     },
     "names and sizes of data; what is read of it then, is read through links.py": {
         "runner/data/corpus.py": 2,
@@ -94,7 +94,7 @@ ALLOWED = {
         "runner/data/imagefolder_index.py": 3,
         "runner/data/tokenizing.py": 5,
         "runner/data/tar/index.py: the cache": 1,
-        "runner/run/storage/disk_cache.py": 13,
+        "runner/run/objects/storage/disk_cache.py": 13,
         "runner/commands/install_horovod/__init__.py": 9,
     },
     "a folder that this process has created for itself, or for the ranks of its own run": {
@@ -107,7 +107,7 @@ ALLOWED = {
         "launchers/nodes/remote_commands.py": 2,
         "launchers/nodes/examine_hosts.py": 4,
         "launchers/nodes/wire.py": 2,
-        "launchers/torchft/replica_machines.py": 2,
+        "launchers/torchft/nodes.py": 2,
         "runner/parallel/rank/replicated/healing.py": 6,
         "runner/commands/install_horovod/compile_horovod.py": 3,
         "runner/logger/wandb.py": 5,

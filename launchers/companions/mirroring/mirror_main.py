@@ -16,10 +16,9 @@ from manyheads.runner.checkpoint.mirror.upload import Mirror
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.run.files import matching
+from manyheads.runner.run.objects import StorageError, opened
+from manyheads.runner.run.objects.address import Address
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.address import Address
-from manyheads.runner.run.storage.storage import Storage
-from manyheads.runner.run.storage.wire import StorageError
 
 MAIN = "manyheads.launchers.companions.mirroring.mirror_main"
 LOOK_SECONDS = 0.5
@@ -101,7 +100,7 @@ def main() -> None:
         print(json.dumps(what), flush=True)
 
     try:
-        storage = Storage(Address(address), retry_for=RETRY_SECONDS)
+        storage = opened(Address(address), retry_for=RETRY_SECONDS)
     except StorageError as error:
         say({"state": REFUSED, "error": f"checkpoint.mirror={address}: {error}."})
         return

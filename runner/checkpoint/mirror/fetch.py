@@ -6,16 +6,19 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from manyheads.runner.checkpoint.mirror.manifest import NAME, Copy, Manifest
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, sync_folder, take_name
 from manyheads.runner.run.folder import aside
+from manyheads.runner.run.objects import MissingObject, StorageError, opened
+from manyheads.runner.run.objects.address import Address, is_address
 from manyheads.runner.run.progress import working
-from manyheads.runner.run.storage.address import Address, is_address
-from manyheads.runner.run.storage.storage import Storage
-from manyheads.runner.run.storage.wire import MissingObject, StorageError
+
+if TYPE_CHECKING:
+    from manyheads.runner.run.objects.storage.storage import Storage
 
 RETRY_SECONDS = 60.0
 CHECKPOINTS = "checkpoints/"
@@ -71,7 +74,7 @@ def at_hand(run: str | Path, choose: Choice = everything) -> Iterator[str | Path
 def _fetch(address: Address, folder: Path, choose: Choice) -> None:
     """Write the chosen files into a new folder. Raises ConfigurationError."""
     try:
-        with Storage(address, retry_for=RETRY_SECONDS) as storage:
+        with opened(address, retry_for=RETRY_SECONDS) as storage:
             manifest = Manifest.parse(storage.read(NAME), of=address)
             files = {path: manifest.files[path] for path in choose(manifest.files)}
             folder.mkdir(mode=0o777)
@@ -85,7 +88,7 @@ def _fetch(address: Address, folder: Path, choose: Choice) -> None:
         raise ConfigurationError(f"{address} cannot be read: {error}.") from None
 
 
-def _write(storage: Storage, address: Address, copy: Copy, path: Path) -> None:
+def _write(storage: "Storage", address: Address, copy: Copy, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "x+b") as file:
         try:

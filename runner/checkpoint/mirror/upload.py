@@ -8,15 +8,17 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import PurePath
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from manyheads.runner.checkpoint.mirror.manifest import NAME, OBJECTS, Copy, Manifest, is_object, object_name
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.leaving import may_leave
+from manyheads.runner.run.objects import MissingObject, StorageError
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.storage import Storage
-from manyheads.runner.run.storage.wire import MissingObject, StorageError
+
+if TYPE_CHECKING:
+    from manyheads.runner.run.objects.storage.storage import Storage
 
 CHECKPOINTS = "checkpoints"
 MOST_OPEN = 512  # files of checkpoints
@@ -33,7 +35,7 @@ class _State(NamedTuple):
 class Mirror:
     """The copy of one run. ``stored``: its marker; None before it was read."""
 
-    def __init__(self, folder: RunFolder, storage: Storage):
+    def __init__(self, folder: RunFolder, storage: "Storage"):
         self.folder, self.storage = folder, storage
         self.run = hashlib.sha256(folder.config_content()).hexdigest()
         self.stored: Manifest | None = None

@@ -2,6 +2,7 @@
 
 import argparse
 
+from manyheads.launchers.wrappers import several_machines
 from manyheads.runner.commands.doctor.answer import (
     ExaminedHost,
     ExaminedHosts,
@@ -52,11 +53,9 @@ def examine_hosts(arguments: argparse.Namespace) -> ExaminedHosts:
     """Examine several machines. Raises ConfigurationError."""
     together = list[str]()
     hosts = [name.strip() for name in arguments.hosts.split(",") if name.strip()]
-    from manyheads.launchers.nodes.examine_hosts import examine as machines_examined  # needs several machines
-
     options = {"shell": arguments.remote_shell, "interface": arguments.network_interface}
     with working(f"examining {', '.join(hosts)}"):
-        found = machines_examined(hosts, say=together.append, **options)
+        found = several_machines().examine(hosts, say=together.append, **options)
     failed = any(each.faults for each in found) or any("failed" in line for line in together)
     return ExaminedHosts([ExaminedHost(*each) for each in found], together, can_run=not failed)
 

@@ -11,8 +11,8 @@ from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import make_folder, take_name
 from manyheads.runner.run.folder import aside
-from manyheads.runner.run.storage.address import Address, place_of
-from manyheads.runner.run.storage.wire import StorageError
+from manyheads.runner.run.objects import StorageError
+from manyheads.runner.run.objects.address import Address, place_of
 
 
 class Destination:

@@ -19,9 +19,9 @@ from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import NAME as INDEX
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.objects.address import is_address
 from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.address import is_address
 
 Write = Callable[[Mapping[str, Any], Destination, Settings, Data], Written]
 WRITERS: Sequence[tuple[type, str, Write]] = [

@@ -5,7 +5,8 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,9 +42,9 @@ def run_typed(arguments: Sequence[str], *, wants_answer: bool) -> "Result | Comp
         with explained(line), _logged_at_once() if line.flags.info else nullcontext():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(origin.bind(start))()
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
-        reason.answer = answer_of(origin) if wants_answer else None
+        reason.answer = _answer(origin) if wants_answer else None
         raise
-    return answer_of(origin) if wants_answer else None
+    return _answer(origin) if wants_answer else None
 
 
 @contextmanager
@@ -54,36 +55,26 @@ def _logged_at_once() -> Iterator[None]:
     print(text.getvalue(), end="")
 
 
-def answer_of(origin: Origin) -> "Result | ComparedRuns | None":
+def _answer(origin: Origin) -> "Result | ComparedRuns | None":
     """The answer about the run or sweep that was started; None if there was none."""
-    from manyheads.launchers.sweep import comparison
-    from manyheads.runner.records.run_result import result_if_any
-    from manyheads.runner.run.ledger import Ledger
-
-    folder = origin.started[0] if origin.started else None
-    if folder is None or not Ledger(folder).exists():
-        return result_if_any(folder)
-    with suppress(ConfigurationError, OSError):  # a finished sweep must not fail because of its report
-        return comparison.answer_of(folder)
-    return None
+    return origin.answers[0]() if origin.answers else None
 
 
 def start(config: DictConfig, *, origin: Origin) -> float | None:
     """Run one experiment, or one job of a sweep; return the objective, for sweepers that search."""
     gc.enable()  # ``take`` has disabled it
     from manyheads.launchers.launch import Start, launch, prepare  # not needed to print a config or the help
+    from manyheads.launchers.wrappers import several_machines
     from manyheads.runner.config.freeze import checked
+    from manyheads.runner.records.run_result import result_if_any
 
     with _job() as folder:
         hydras = HydraConfig.get()
-        if not origin.started:  # otherwise this is a job of the sweep that is listed there
-            origin.started.append(folder.path)
+        origin.answers.append(partial(result_if_any, folder.path))  # a job's comes after that of its sweep
         folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
         if is_met_elsewhere(config.get("launcher", {})):
-            from manyheads.launchers.nodes.joining import join  # few runs need it
-
             run = checked(config, trust=origin.trust, folders=folders)
-            join(run.launcher, run.digests())
+            several_machines().join(run.launcher, run.digests())
             return None
         if _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
             refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)

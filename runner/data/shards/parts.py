@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from manyheads.runner.data.shards.index import Index
 from manyheads.runner.data.shards.stored import TRIES, Shards, called
-from manyheads.runner.run.storage.wire import StorageError
+from manyheads.runner.run.objects import StorageError
 
 MOST_KNOWN = 2**16  # parts whose ranges a process remembers
 

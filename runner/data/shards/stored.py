@@ -13,10 +13,8 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.option.rules import DURATION, PLACE, number, seconds, whole
-from manyheads.runner.run.storage.address import Address
-from manyheads.runner.run.storage.disk_cache import Settings
-from manyheads.runner.run.storage.storage import Object, Storage
-from manyheads.runner.run.storage.wire import StorageError
+from manyheads.runner.run.objects import Cache, Object, StorageError, opened
+from manyheads.runner.run.objects.address import Address
 
 TRIES = 3  # for content that does not match its checksum
 
@@ -37,7 +35,7 @@ class Reading:
         "retry_for": DURATION,
     }
     keys: ClassVar[tuple[str, ...]] = (*rules,)
-    cache: Settings
+    cache: Cache
     part: int
     ahead: int
     retry_for: float
@@ -49,7 +47,7 @@ class Reading:
         if folder is None and own is None:
             raise ConfigurationError("data.cache_folder: you have no home folder. Set it.", key="data.cache_folder")
         place = Path(folder).expanduser() if folder else own / "manyheads" / "storage"  # type: ignore[operator]
-        cache = Settings(place, int(keys["cache_gb"] * 10**9))
+        cache = Cache(place, int(keys["cache_gb"] * 10**9))
         return cls(cache, int(keys["fetch_mb"] * 10**6), keys["read_ahead"], seconds(keys["retry_for"]) or 0.0)
 
 
@@ -62,7 +60,7 @@ class Shards:
     def __init__(self, address: Address, reading: Reading, *, key: str = "data.root"):
         self.address, self.reading, self.key = address, reading, key
         try:
-            self.storage = Storage(address, retry_for=reading.retry_for, cache=reading.cache)
+            self.storage = opened(address, retry_for=reading.retry_for, cache=reading.cache)
         except StorageError as error:
             raise self.failed(error) from None
 

@@ -19,8 +19,8 @@ from manyheads.runner.data.tar.stored import StoredSamples
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
+from manyheads.runner.run.objects.address import is_address
 from manyheads.runner.run.progress import working
-from manyheads.runner.run.storage.address import is_address
 
 IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp", "gif")
 TEXTS = ("txt", "text")

@@ -21,10 +21,10 @@ from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes import wire
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.on_nodes import OnNodes
 from manyheads.launchers.nodes.rendezvous import Node
 from manyheads.launchers.nodes.run_on_nodes import NodeShare
 from manyheads.launchers.nodes.wire import Message
+from manyheads.launchers.wrappers.on_nodes import OnNodes
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import resolve_origin

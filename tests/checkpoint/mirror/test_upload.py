@@ -10,10 +10,10 @@ from manyheads.runner.checkpoint.mirror.fetch import at_hand, fetch, with_weight
 from manyheads.runner.checkpoint.mirror.manifest import NAME, Manifest
 from manyheads.runner.checkpoint.mirror.upload import Mirror
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.objects import StorageError
+from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects.storage.storage import Storage
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.address import Address
-from manyheads.runner.run.storage.storage import Storage
-from manyheads.runner.run.storage.wire import StorageError
 from tests.object_storage import BUCKET
 from tests.tail import tail
 

@@ -218,7 +218,7 @@ def test_other_options_read_folders_only():
 
 @but_tail("tokens")
 def test_without_obstore_it_is_refused_with_the_command_that_installs_it(kind, monkeypatch):
-    monkeypatch.setattr("manyheads.runner.run.storage.storage.find_spec", lambda _: None)
+    monkeypatch.setattr("manyheads.runner.run.objects.storage.storage.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=re.escape("pip install 'manyheads[storage]'")):
         typed(*words(kind, "s3://bucket/x"))
 

@@ -16,8 +16,8 @@ from manyheads.runner.data.shards.index import NAME
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar.index import open_index
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.objects.address import Address
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.address import Address
 from tests.conftest import RUN, execute
 from tests.data.shards.kinds import KINDS, written
 from tests.data.tar.conftest import samples, write_tar

@@ -15,8 +15,8 @@ from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.checkpoint.mirror.manifest import NAME, Manifest
 from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.run.ledger import NAME as LEDGER
+from manyheads.runner.run.objects.address import Address
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.address import Address
 from manyheads.runner.serve.rank.trained import load
 from tests.conftest import RUN, execute
 from tests.object_storage import SECRETS

@@ -21,7 +21,7 @@ from manyheads.launchers.nodes.node_part import shortened
 from manyheads.launchers.nodes.node_ranks import NodeRanks
 from manyheads.launchers.nodes.remote_shell import parse
 from manyheads.launchers.nodes.run_on_nodes import assign_ranks
-from manyheads.launchers.nodes.storage import clear_attempt, storage_token
+from manyheads.launchers.nodes.shared_folder import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import MOST_BYTES
 from manyheads.launchers.processes import gone_silently
 from manyheads.runner.config.fresh_folder import is_met_elsewhere

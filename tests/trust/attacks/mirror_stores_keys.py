@@ -5,8 +5,8 @@ import hashlib
 from manyheads.launchers.nodes import wire
 from manyheads.launchers.nodes.open_rendezvous import meet
 from manyheads.runner.checkpoint.mirror.upload import Mirror
+from manyheads.runner.run.objects import MissingObject
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.storage.wire import MissingObject
 
 
 class Bucket:

@@ -17,11 +17,11 @@ from queue import PriorityQueue
 from socket import AF_UNIX, SOCK_SEQPACKET, socket
 from typing import Any
 
-from manyheads.runner.run.storage import wire
-from manyheads.runner.run.storage.address import Address
-from manyheads.runner.run.storage.bucket import Bucket
-from manyheads.runner.run.storage.disk_cache import DiskCache, Settings
-from manyheads.runner.run.storage.wire import StorageError
+from manyheads.runner.run.objects import Cache, StorageError
+from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects.storage import wire
+from manyheads.runner.run.objects.storage.bucket import Bucket
+from manyheads.runner.run.objects.storage.disk_cache import DiskCache
 
 THREADS = 16  # requests at once
 NOW, AHEAD = 0, 1  # priorities
@@ -159,7 +159,7 @@ def main() -> None:
         try:
             bucket = Bucket(Address(settings["address"]), retry_for=settings["retry_for"])
             folder = settings["cache"]
-            cache = DiskCache(Settings(Path(folder), settings["most"])) if folder else None
+            cache = DiskCache(Cache(Path(folder), settings["most"])) if folder else None
         except StorageError as error:
             wire.send(channel, wire.failure(error))
             return

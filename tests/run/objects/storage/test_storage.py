@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.run.storage import storage as module
-from manyheads.runner.run.storage.address import Address
-from manyheads.runner.run.storage.disk_cache import Settings
-from manyheads.runner.run.storage.storage import Storage
-from manyheads.runner.run.storage.wire import MissingObject, StorageError
+from manyheads.runner.run.objects import Cache, MissingObject, StorageError
+from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects.storage import storage as module
+from manyheads.runner.run.objects.storage.storage import Storage
 from tests.object_storage import BUCKET, UNAVAILABLE, cut, stall
 
 pytestmark = pytest.mark.needs("obstore", "moto")
@@ -33,7 +32,7 @@ def prefix(s3, tmp_path) -> str:
 
 @pytest.fixture
 def storage(s3, prefix, tmp_path):
-    cache = Settings(tmp_path / "parts", 10**6)
+    cache = Cache(tmp_path / "parts", 10**6)
     with Storage(Address(f"s3://{BUCKET}/{prefix}"), retry_for=6.0, cache=cache) as found:
         yield found
 
@@ -98,7 +97,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(storage, s3):
 )
 def test_a_fault_that_stays_is_an_error_after_the_stated_time(s3, prefix, tmp_path, fault, reason):
     with (
-        Storage(Address(f"s3://{BUCKET}/{prefix}"), retry_for=1.0, cache=Settings(tmp_path / "parts", 10**6)) as own,
+        Storage(Address(f"s3://{BUCKET}/{prefix}"), retry_for=1.0, cache=Cache(tmp_path / "parts", 10**6)) as own,
         s3.failing(fault),
     ):
         begin = time.monotonic()
@@ -156,8 +155,8 @@ def test_it_ends_with_its_user(s3, prefix):
 
 USER = """
 import sys, time
-from manyheads.runner.run.storage.address import Address
-from manyheads.runner.run.storage.storage import Storage
+from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects.storage.storage import Storage
 storage = Storage(Address(sys.argv[1]), retry_for=1.0)
 print(storage._process.pid, flush=True)
 time.sleep(60)

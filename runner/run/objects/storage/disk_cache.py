@@ -10,24 +10,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from manyheads.runner.errors import printable
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.folder import aside
-from manyheads.runner.run.storage.wire import StorageError
+from manyheads.runner.run.objects import Cache, StorageError
 
 KEPT = 7 / 8  # of the limit, after an eviction
 LEFT_SECONDS = 3600.0  # after which an incomplete file was left by a killed process
 _DIGITS = 20
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
-
-
-class Settings(NamedTuple):
-    """``folder``: of the entries; ``most``: bytes of all of them."""
-
-    folder: Path
-    most: int
 
 
 def path_of(folder: Path, name: str) -> str:
@@ -49,8 +41,8 @@ def find(folder: Path, name: str) -> int | None:
 class DiskCache:
     """The entries in a folder, for the processes that add to them."""
 
-    def __init__(self, settings: Settings):
-        self.folder, self.most = settings
+    def __init__(self, cache: Cache):
+        self.folder, self.most = cache
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder = self.folder.resolve()

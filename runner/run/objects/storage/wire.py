@@ -10,16 +10,10 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from manyheads.runner.run.objects import MissingObject, StorageError
+
 MOST = 2**17  # bytes of a message
 READY = "ready"
-
-
-class StorageError(Exception):
-    """Object storage failed; the message is the end of a sentence, and names no server."""
-
-
-class MissingObject(StorageError):
-    """The object does not exist."""
 
 
 KINDS: Mapping[str, type[StorageError]] = {"missing": MissingObject, "other": StorageError}

@@ -9,9 +9,9 @@ from hashlib import sha256
 
 import pytest
 
-from manyheads.runner.run.storage import disk_cache
-from manyheads.runner.run.storage.disk_cache import DiskCache, Settings, find
-from manyheads.runner.run.storage.wire import StorageError
+from manyheads.runner.run.objects import Cache, StorageError
+from manyheads.runner.run.objects.storage import disk_cache
+from manyheads.runner.run.objects.storage.disk_cache import DiskCache, find
 
 
 def called(number) -> str:
@@ -33,7 +33,7 @@ def files(folder) -> list[int]:
 def cache(request, tmp_path, monkeypatch):
     if request.param == "with a name":  # as on file systems without O_TMPFILE
         monkeypatch.setattr(disk_cache, "_TMPFILE", 0)
-    return DiskCache(Settings(tmp_path / "cache", 1000))
+    return DiskCache(Cache(tmp_path / "cache", 1000))
 
 
 def test_an_entry_is_found_with_its_content(cache):
@@ -90,18 +90,19 @@ def test_what_does_not_fit_or_fails_half_way_leaves_nothing(cache):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"the cache .*file/x cannot be written \(Not a directory\)"):
-        DiskCache(Settings(tmp_path / "file" / "x", 1))
+        DiskCache(Cache(tmp_path / "file" / "x", 1))
 
 
 KILLED = """
 import sys
 from pathlib import Path
-from manyheads.runner.run.storage.disk_cache import DiskCache, Settings
+from manyheads.runner.run.objects import Cache
+from manyheads.runner.run.objects.storage.disk_cache import DiskCache
 def parts():
     yield b"half"
     print("half", flush=True)
     sys.stdin.read()
-DiskCache(Settings(Path(sys.argv[1]), 1000)).add("ab" * 32, parts())
+DiskCache(Cache(Path(sys.argv[1]), 1000)).add("ab" * 32, parts())
 """
 
 

@@ -9,24 +9,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from socket import socket
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from manyheads.runner.machine import invocation
+from manyheads.runner.run.objects import Cache, Object, StorageError
+from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects.storage import disk_cache, wire
 from manyheads.runner.run.program import Process, Program, stop
-from manyheads.runner.run.storage import disk_cache, wire
-from manyheads.runner.run.storage.address import Address
-from manyheads.runner.run.storage.wire import StorageError
 
 ENDING = 2.0  # seconds that the process may take to end by itself
 EXTRA = "the package obstore is not installed: pip install 'manyheads[storage]'"
-
-
-class Object(NamedTuple):
-    """What is stored under a name, below an address. ``tag``: changes with the content."""
-
-    name: str
-    size: int
-    tag: str
 
 
 def unavailable() -> str | None:
@@ -41,12 +33,12 @@ class Storage:
     created in the main thread, with which the process ends. Raises StorageError.
     """
 
-    def __init__(self, address: Address, *, retry_for: float, cache: disk_cache.Settings | None = None):
+    def __init__(self, address: Address, *, retry_for: float, cache: Cache | None = None):
         if reason := unavailable():
             raise StorageError(reason)
         self.address, self.cache = address, cache
         self._channel, theirs = wire.pair()
-        command = [sys.executable, "-m", "manyheads.runner.run.storage.process", str(theirs.fileno())]
+        command = [sys.executable, "-m", "manyheads.runner.run.objects.storage.process", str(theirs.fileno())]
         program = Program(command, {**os.environ, "PYTHONPATH": invocation.import_path(), "PYTHONSAFEPATH": "1"})
         with theirs:
             self._process = program.start(keep=[theirs.fileno()])

@@ -21,7 +21,7 @@ from manyheads.launchers.nodes.run_on_nodes import (
     record_shares,
     starting,
 )
-from manyheads.launchers.nodes.storage import storage_token
+from manyheads.launchers.nodes.shared_folder import storage_token
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.torchft.lighthouse import Lighthouse
