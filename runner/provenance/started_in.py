@@ -4,11 +4,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.locate import STARTED_IN
+from manyheads.runner.option.locate import STARTED_IN, packages_named
 from manyheads.runner.provenance.open_code import how_to_trust, is_trusted_place, open_place
 from manyheads.runner.provenance.snapshot import snapshot
 from manyheads.runner.run import seal
@@ -55,18 +56,24 @@ def _started_in(folder: RunFolder) -> str:
         return ""
     if not directory:
         return ""
-    opening = Path(directory)
+    config, opening = folder.read_config(), Path(directory)
+    imports_packages = any(PathFinder.find_spec(package) is None for package in packages_named(config))
     if is_trusted_place(opening):
         os.environ[STARTED_IN] = directory  # where ``open_place`` looks packages up
-        if (inside := open_place(folder.read_config())) is None:
+        if not imports_packages or (inside := open_place(config)) is None:
             return directory
         opening = inside
-    taken = snapshot(folder)
+    taken = snapshot(folder) if imports_packages else None
     copied = taken and taken / Path(directory).relative_to("/")
     is_copied = copied is not None and copied.is_dir()
-    reason = f"others can write to {opening}" if os.path.isdir(directory) else "it no longer exists"
-    instead = "its copies are used" if is_copied else f"it has no copies. {how_to_trust(opening)}"
-    print(f"{directory}, where the run was started, is not used, since {reason}: {instead}", file=sys.stderr)
+    if imports_packages:
+        exists = opening.exists()
+        reason = f"others can write to {opening}" if exists else "it no longer exists"
+        instead = "its copies are used" if is_copied else "it has no copies"
+        remedy = f". {how_to_trust(opening)}" if exists and not is_copied else ""
+        print(
+            f"{directory}, where the run was started, is not used, since {reason}: {instead}{remedy}", file=sys.stderr
+        )
     return str(copied) if is_copied else ""
 
 
