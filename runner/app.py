@@ -15,7 +15,7 @@ from typing import NoReturn
 from manyheads import __version__
 from manyheads.runner import commands
 from manyheads.runner.errors import ConfigurationError, UnknownName
-from manyheads.runner.machine import invocation
+from manyheads.runner.machine import import_apart, invocation
 from manyheads.runner.respond import respond
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.wording import nearest, refused_arguments
@@ -49,6 +49,7 @@ def leave(code: int) -> NoReturn:
 def main(typed: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. ``typed``: its arguments, by default those of this process."""
     _open_closed_streams()
+    import_apart.install()
     words = list(sys.argv[1:] if typed is None else typed)
     as_json = "--json" in words
     if words[:1] and words[0].partition("=")[0] in COMPLETION:

@@ -1,10 +1,8 @@
 """One PyTorch experiment on any parallel backend: composed by Hydra, run by one loop, compared fairly."""
 
-import sys
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from manyheads.runner.machine.import_apart import Finder
 
 if TYPE_CHECKING:
     from manyheads.runner.answers.judge.api import Verdict, judge
@@ -16,7 +14,10 @@ if TYPE_CHECKING:
     from manyheads.runner.records.run_result import Result
     from manyheads.runner.serve.rank.trained import load
 
-sys.meta_path.insert(0, Finder())  # before anything of torch is imported
+if "MANYHEADS_PARENT" in os.environ:  # this process is a rank; the user's own processes stay as they are
+    from manyheads.runner.machine import import_apart
+
+    import_apart.install()
 
 __version__ = "0.1.0"
 __all__ = [

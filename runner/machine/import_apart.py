@@ -2,7 +2,8 @@
 
 NVIDIA's libcusparseLt, which `import torch` loads, looks for libcuda.so.1 in the working directory, since its RUNPATH
 has an empty entry: a library of that name there would run code. Matplotlib reads matplotlibrc from there too.
-So both are imported from the root folder, where only the superuser can write, whichever module imports them first.
+So commands and ranks import both from the root folder, where only the superuser can write, whichever module imports
+them first. A user's own process that imports this project stays as it is.
 """
 
 import os
@@ -32,7 +33,7 @@ class Finder:
     """An entry of ``sys.meta_path`` that imports torch and Matplotlib in the root folder; other entries find them."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "torch" and not (name == "matplotlib" and _is_own_process()):
+        if name not in ("torch", "matplotlib"):
             return None
         others: list[Any] = [finder for finder in sys.meta_path if finder is not self]
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
@@ -50,6 +51,7 @@ class Finder:
         return spec
 
 
-def _is_own_process() -> bool:
-    """Whether this is a command or a rank, not the user's own Python with the user's own settings."""
-    return bool(os.environ.get("PYTHONSAFEPATH"))
+def install() -> None:
+    """Import both apart from now on, in this process."""
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())
