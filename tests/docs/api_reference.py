@@ -13,7 +13,7 @@ RUNNER, LAUNCHERS = "manyheads.runner", "manyheads.launchers"
 RETURNED = [  # by what ``manyheads`` exports
     f"{RUNNER}.serve.rank.trained.Trained",
     f"{RUNNER}.serve.rank.trained.Prediction",
-    f"{RUNNER}.commands.scale.answer.Scaled",
+    f"{RUNNER}.answers.scale.answer.Scaled",
 ]
 BASES = {  # of options, by their group
     "model": [f"{RUNNER}.model.model_option.ModelOption"],

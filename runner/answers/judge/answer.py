@@ -8,10 +8,10 @@ from statistics import median
 from typing import Annotated
 
 from manyheads.runner.answers.judge.claims import DISCARD, KEEP, UNDECIDED, Claims, Effect, least_gain
-from manyheads.runner.answers.judge.numerics import CLASSES
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.sequential import TESTS
 from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.answers.measure.numerics import CLASSES
+from manyheads.runner.answers.measure.sequential import TESTS
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY

@@ -12,6 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.answers.measure.arm_configs import ArmConfigs
 from manyheads.runner.config import saved
 from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
@@ -21,17 +22,13 @@ from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.config.quoting import readable
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.own_code import own_code
 from manyheads.runner.provenance.provenance import signature
-from manyheads.runner.run.frozen import flatten
 from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.plain_content import refuse_content
 from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
-
-UNSET = "unset"
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Arms:
 
     def differences(self) -> dict[str, list[Any]]:
         """The values of base and of the change, by key, for keys in which they differ."""
-        return config_differences(self.base.written, self.change.written)
+        return ArmConfigs.of(self.base, self.change).differences()
 
     def refuse_unmeasured(self, aims: Iterable[Aim]) -> None:
         """Raises ConfigurationError if an evaluation's metric is among the aims that a run does not measure."""
@@ -56,17 +53,9 @@ class Arms:
     def code(self) -> str:
         """A digest of the code that both arms run: this project's, and the user's own."""
         commit, diff = code_at_start()
-        own = {**own_code(self.base.written), **own_code(self.change.written)}
-        about = [commit, hashlib.sha256(diff).hexdigest(), own]
+        of_user = {**own_code(self.base.written), **own_code(self.change.written)}
+        about = [commit, hashlib.sha256(diff).hexdigest(), of_user]
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
-def config_differences(base: Section, change: Section) -> dict[str, list[Any]]:
-    """The values in two run configs, by key, for keys in which they differ; UNSET if a config lacks the key."""
-    one, other = flatten(base), flatten(change)
-    keys = [*one, *(key for key in other if key not in one)]
-    differing = [key for key in keys if one.get(key) != other.get(key)]
-    return {key: [one.get(key, UNSET), other.get(key, UNSET)] for key in differing}
 
 
 def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: str | None = None) -> Arms:
@@ -76,7 +65,7 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
     if either config is wrong, or if the change does not change what is computed.
     """
     added = [] if change is None else _words(change)
-    words = [readable(each) for each in (*overrides, *added)]
+    words = [readable(word) for word in (*overrides, *added)]
     for word, key in zip(words, OverridesParser.create().parse_overrides(words), strict=True):
         if key.is_sweep_override():
             message = f"{word}: a judgement compares two configs. Give one value."
@@ -103,17 +92,16 @@ def recorded_arms(question: Question, overrides: Sequence[str], path: Path, *, i
     """
     packages, typed = split_typed(overrides)
     line, files = offer_files(CommandLine(tuple(typed)))
-    own = (*files, *typed_values(line.overrides))
-    trust = None if is_own else Trust(trusted_packages(packages), own)
-    found = []
+    trust = None if is_own else Trust(trusted_packages(packages), (*files, *typed_values(line.overrides)))
+    runs = []
     for config in (question.base, question.changed):
         if (missing := saved.missing_section(config)) is not None:
             raise ConfigurationError(f"{path} holds a config without {missing}.")
         if not is_own:
             refuse_content(path, config)
         composed, folders = saved.composed(config, line.overrides, chosen=line.chosen)
-        found.append(checked(composed, trust=trust, folders=folders))
-    return Arms(*found)
+        runs.append(checked(composed, trust=trust, folders=folders))
+    return Arms(*runs)
 
 
 def _words(change: str) -> list[str]:

@@ -2,27 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
-from manyheads.runner.answers.judge.numerics import EQUAL, Numerics, class_of, exact_numerics, explained
+from manyheads.runner.answers.judge.pairs import Pair, differences, pairs
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.refusals import refusals
-from manyheads.runner.answers.judge.rounds import differences, pairs, scale_of
-from manyheads.runner.answers.judge.rows import (
-    BASE,
-    CHANGE,
-    COMPLETED,
-    EXACT,
-    FAILED,
-    FLOOR,
-    INTERRUPTED,
-    ROUND,
-    STEPS,
-    RunRow,
-)
-from manyheads.runner.answers.judge.sequential import TESTS, Interval, intervals, least_rounds
+from manyheads.runner.answers.judge.refusals import evidence_of, refusals
 from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.answers.measure.numerics import EQUAL
+from manyheads.runner.answers.measure.rounds import scale_of
+from manyheads.runner.answers.measure.rows import FAILED, FLOOR, INTERRUPTED, ROUND, RunRow
+from manyheads.runner.answers.measure.sequential import TESTS, Interval, intervals, least_rounds
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
 
@@ -62,45 +52,53 @@ class Claims:
     interrupted: Annotated[int, "runs that never ended, whose rounds were repeated"] = 0
 
     def to_json(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = _plain(asdict(self))
-        return found
+        content: Mapping[str, Any] = _plain(asdict(self))
+        return content
 
 
 def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
     """The claims that follow from the rows."""
     if reasons := refusals(question, rows):
         return Claims(REFUSED, reasons)
-    numerics, exact = _numerics(question, rows)
-    found = pairs(rows, ROUND)
-    known: Mapping[str, Any] = {
-        "numerics": None if numerics is None else numerics.name,
-        "largest": None if numerics is None else numerics.biggest,
-        "exact": None if exact is None else exact.biggest,
-        "lost": tuple(sum(getattr(pair, arm).state == FAILED for pair in found) for arm in (BASE, CHANGE)),
-        "interrupted": sum(row.state == INTERRUPTED for row in rows),
-    }
-    if failure := _failure_of_change(rows):
-        return Claims(DISCARD, (failure,), **known)
+    evidence, rounds = evidence_of(question, rows), pairs(rows, ROUND)
+    numerics = evidence.numerics
+    exact = None if numerics is None or evidence.exact is EQUAL else evidence.exact
+    claims = Claims(
+        UNDECIDED,
+        numerics=None if numerics is None else numerics.name,
+        largest=None if numerics is None else numerics.biggest,
+        exact=None if exact is None else exact.biggest,
+        lost=_lost(rounds),
+        interrupted=sum(row.state == INTERRUPTED for row in rows),
+    )
+    if failure := evidence.failure:
+        return replace(claims, verdict=DISCARD, reasons=(failure,))
     if not pairs(rows, FLOOR):
-        return Claims(UNDECIDED, **known)
+        return claims
     effects = tuple(_effect(question, aim, rows) for aim in question.aims)
-    if len(found) >= rounds_needed(question) and not any(value for each in effects for value in each.differences):
-        return Claims(DISCARD, ("it changes nothing: all rounds of both arms came out the same",), **known)
-    return Claims(verdict(effects, least=least_gain(question)), effects=effects, **known)
+    if len(rounds) >= rounds_needed(question) and not any(gain for effect in effects for gain in effect.differences):
+        nothing = "it changes nothing: all rounds of both arms came out the same"
+        return replace(claims, verdict=DISCARD, reasons=(nothing,))
+    return replace(claims, verdict=verdict(effects, least=least_gain(question)), effects=effects)
+
+
+def _lost(rounds: Sequence[Pair]) -> tuple[int, int]:
+    """How many rounds base failed in, and how many the change."""
+    return sum(pair.base.state == FAILED for pair in rounds), sum(pair.change.state == FAILED for pair in rounds)
 
 
 def _effect(question: Question, aim: Aim, rows: Sequence[RunRow]) -> Effect:
     floor = differences(pairs(rows, FLOOR), aim, scale=0)
     scale = scale_of(floor)
-    found = differences(pairs(rows, ROUND), aim, scale=scale)
+    gains = differences(pairs(rows, ROUND), aim, scale=scale)
     test, alpha = TESTS[question.test], question.alpha_each
-    looks = intervals(test, found, scale=scale, alpha=alpha)
+    looks = intervals(test, gains, scale=scale, alpha=alpha)
     low, high = looks[-1] if looks else Interval(-math.inf, math.inf)
     return Effect(
         aim.text,
         scale,
         tuple(floor),
-        tuple(found),
+        tuple(gains),
         low if math.isfinite(low) else None,
         high if math.isfinite(high) else None,
     )
@@ -114,7 +112,7 @@ def verdict(effects: Sequence[Effect], *, least: float) -> str:
     first = effects[0]
     low = -math.inf if first.low is None else first.low
     high = math.inf if first.high is None else first.high
-    if high < least or high <= 0 or any(each.is_worse for each in effects):
+    if high < least or high <= 0 or any(effect.is_worse for effect in effects):
         return DISCARD
     return KEEP if low > 0 else UNDECIDED
 
@@ -127,24 +125,6 @@ def least_gain(question: Question) -> float:
 def rounds_needed(question: Question) -> int:
     """The smallest number of rounds after which the question can be decided."""
     return least_rounds(TESTS[question.test], question.alpha_each)
-
-
-def _numerics(question: Question, rows: Sequence[RunRow]) -> tuple[Numerics | None, Numerics | None]:
-    """The classes from the compared steps in the arms' own precision and in double precision."""
-    steps = next((row for row in rows if row.purpose == STEPS and row.arm == CHANGE and row.state == COMPLETED), None)
-    if steps is None:
-        return None, None
-    exact = exact_numerics(question, rows)
-    return class_of(steps.findings, explained(question, rows), exact), None if exact is EQUAL else exact
-
-
-def _failure_of_change(rows: Sequence[RunRow]) -> str | None:
-    """Why the change failed before the rounds, if it did. Failures of STEPS are among the refusals."""
-    failed = (
-        row for row in rows if row.state == FAILED and row.arm == CHANGE and row.purpose not in (STEPS, EXACT, ROUND)
-    )
-    found = next(failed, None)
-    return None if found is None else f"the change fails where base does not: {found.reason}"
 
 
 def _plain(content: Any) -> Any:

@@ -8,16 +8,16 @@ from typing import Any
 
 from manyheads.runner.answers.judge.answer import CheckedJudgement, Judged
 from manyheads.runner.answers.judge.arms import Arms, compose_arms, recorded_arms
-from manyheads.runner.answers.judge.audit import faults, read
+from manyheads.runner.answers.judge.check_judgement import faults, read
 from manyheads.runner.answers.judge.judgement import FILE, BudgetTooSmall, Judgement
-from manyheads.runner.answers.judge.numerics import tolerances_of
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.revision import Revision
-from manyheads.runner.answers.judge.rounds import new_draw
-from manyheads.runner.answers.judge.rows import RunRow, is_sealed
-from manyheads.runner.answers.judge.runs import Runs
 from manyheads.runner.answers.judge.session import JudgementSession
 from manyheads.runner.answers.judge.terms import JudgementTerms, aims_of
+from manyheads.runner.answers.measure.arm_configs import tolerances_of
+from manyheads.runner.answers.measure.rounds import new_draw
+from manyheads.runner.answers.measure.rows import RunRow, is_sealed
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
@@ -188,13 +188,13 @@ def _asked(
 
 
 def _show_differences(arms: Arms, files: Sequence[str]) -> None:
-    found = [
+    lines = [
         f"{key}: {' -> '.join('null' if value is None else str(value) for value in values)}"
         for key, values in arms.differences().items()
     ]
-    found += [f"{name}: not as in the revision" for name in files]
-    print("What differs:" if found else "The configs are the same.")
-    for line in found[:MOST_SHOWN]:
+    lines += [f"{name}: not as in the revision" for name in files]
+    print("What differs:" if lines else "The configs are the same.")
+    for line in lines[:MOST_SHOWN]:
         print(printable(f"  {line}"))
-    if len(found) > MOST_SHOWN:
-        print(f"  and {len(found) - MOST_SHOWN} more")
+    if len(lines) > MOST_SHOWN:
+        print(f"  and {len(lines) - MOST_SHOWN} more")

@@ -8,12 +8,13 @@ from typing import Any
 from urllib.parse import quote
 
 from manyheads.runner.answers.judge.answer import sentences, shown, verdict_line
-from manyheads.runner.answers.judge.arms import config_differences
 from manyheads.runner.answers.judge.claims import Claims
 from manyheads.runner.answers.judge.judgement_charts import gain, judgement_charts
+from manyheads.runner.answers.judge.pairs import pairs
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.rounds import pairs
-from manyheads.runner.answers.judge.rows import (
+from manyheads.runner.answers.judge.terms import FOUND, Aim
+from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
+from manyheads.runner.answers.measure.rows import (
     BASE,
     CHANGE,
     COMPLETED,
@@ -26,8 +27,6 @@ from manyheads.runner.answers.judge.rows import (
     TRIAL,
     RunRow,
 )
-from manyheads.runner.answers.judge.task import BATCH_STATISTICS
-from manyheads.runner.answers.judge.terms import FOUND, Aim
 from manyheads.runner.charts.html_page import html_page
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.keys import text_of
@@ -58,7 +57,7 @@ COMPUTED = {  # findings of FACTS, in words
 def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: Sequence[str]) -> str:
     """The page as HTML. ``faults``: what the audit found."""
     change = question.change or f"the working tree against {(question.revision or '')[:10]}"
-    differing = config_differences(question.base, question.changed).items()
+    differing = question.configs.differences().items()
     return html_page(
         TEMPLATE,
         heading=change,

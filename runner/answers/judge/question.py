@@ -1,22 +1,19 @@
 """The question of a judgement, fixed before the first run: both configs, the error rate, the draw."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from manyheads.runner.answers.judge.rounds import seed
-from manyheads.runner.answers.judge.rows import BASE, EXACT, FACTS, FLOOR, ROUND, TRIAL
-from manyheads.runner.answers.judge.sequential import TESTS
-from manyheads.runner.answers.judge.task import WARM_UP
 from manyheads.runner.answers.judge.terms import Aim, aims_of
-from manyheads.runner.config.lookup import CONF, read
+from manyheads.runner.answers.measure.arm_configs import ArmConfigs, examined, timed, unobserved
+from manyheads.runner.answers.measure.rounds import seed
+from manyheads.runner.answers.measure.rows import BASE, FLOOR, ROUND, TRIAL
+from manyheads.runner.answers.measure.sequential import TESTS
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import Section
 from manyheads.runner.run.seal import digest_of
 
 FORMAT = 3
-TRIAL_UPDATES = 10
 FLOOR_ROUNDS = 5
 LARGEST = 1e300  # of a number in a question
 
@@ -30,7 +27,7 @@ class Question:
     ``alpha``: the error rate over all aims.
     ``test``: a key of TESTS.
     ``base``, ``changed``: the run configs of the arms.
-    ``tolerances``: see ``numerics.tolerances_of``.
+    ``tolerances``: see ArmConfigs.
     ``code``: a digest of the code of both arms.
     ``draw``: the random number that decides coins and seeds.
     ``revision``: the commit of the user's repository that base runs; None for the working tree.
@@ -59,25 +56,25 @@ class Question:
     def of(cls, content: Mapping[str, Any]) -> "Question":
         """The question in JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
         try:
-            found = cls(**content)
+            question = cls(**content)
         except TypeError:
             raise ConfigurationError("it is not a judgement: its question has other keys.") from None
-        if found.format != FORMAT:
-            raise ConfigurationError(f"it has format {found.format!r}, but this version reads {FORMAT}.")
-        if not found._is_sound():
+        if question.format != FORMAT:
+            raise ConfigurationError(f"it has format {question.format!r}, but this version reads {FORMAT}.")
+        if not question._is_sound():
             raise ConfigurationError("it is not a judgement: a value of its question has another type.")
-        aims_of(found.on)
-        return found
+        aims_of(question.on)
+        return question
 
     def _is_sound(self) -> bool:
         lists = self.tolerances, self.overrides, self.files
-        if not all(isinstance(each, list) for each in lists):
+        if not all(isinstance(value, list) for value in lists):
             return False
         numbers = (self.least, self.alpha, *self.tolerances)
         texts = (self.change, self.on, self.test, self.code, self.draw, "" if self.revision is None else self.revision)
         return (
-            all(type(each) in (int, float) and abs(each) < LARGEST for each in numbers)
-            and all(isinstance(each, str) for each in (*texts, *self.overrides, *self.files))
+            all(type(value) in (int, float) and abs(value) < LARGEST for value in numbers)
+            and all(isinstance(value, str) for value in (*texts, *self.overrides, *self.files))
             and isinstance(self.base, dict)
             and isinstance(self.changed, dict)
             and len(self.tolerances) == 3
@@ -102,16 +99,9 @@ class Question:
         return self.aims[0].is_speed
 
     @property
-    def changes_precision(self) -> bool:
-        """Whether the change asks for another precision."""
-        return bool(self.base["precision"] != self.changed["precision"])
-
-    @property
-    def changes_only_precision(self) -> bool:
-        """Whether both arms are the same but for the precision that the change asks for."""
-        others = (self.base.keys() | self.changed.keys()) - {"precision"}
-        is_same = all(self.base.get(key) == self.changed.get(key) for key in others)
-        return self.changes_precision and is_same and self.revision is None
+    def configs(self) -> ArmConfigs:
+        """The run configs of both arms, to compare their updates."""
+        return ArmConfigs(self.base, self.changed, self.tolerances, changes_code=self.revision is not None)
 
     @property
     def alpha_each(self) -> float:
@@ -127,24 +117,8 @@ class Question:
         of the arm's epochs.
         """
         config = self.base if arm == BASE else self.changed
-        if not self.is_about_speed and purpose in (FLOOR, ROUND):
-            config = {**config, "seed": seed(self.draw, purpose, round, place)}
-        config = {**config, "logger": {}, "checkpoint": {**config["checkpoint"], "every": "0", "mirror": None}}
         if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
-            last = WARM_UP + updates
-            trainer = {**config["trainer"], "evaluate_every": 0, "stop_after": last, "test": False}
-            if trainer["epochs"] is not None:
-                trainer["epochs"] = max(trainer["epochs"], math.ceil(last / per_epoch))
-            if trainer["max_steps"] is not None:
-                trainer["max_steps"] = max(trainer["max_steps"], last)
-            config["trainer"], config["checkpoint"] = trainer, {**config["checkpoint"], "monitor": "auto"}
-        elif purpose == EXACT:
-            config["precision"] = read(CONF / "precision" / "fp64.yaml")
-        elif purpose == FACTS:
-            config["trainer"] = {**config["trainer"], "compile": "none"}
-        return config
-
-
-def config_digest(config: Section) -> str:
-    """A digest of a run config without its seed."""
-    return digest_of({key: value for key, value in config.items() if key != "seed"})
+            return timed(config, updates=updates, per_epoch=per_epoch)
+        if not self.is_about_speed and purpose in (FLOOR, ROUND):
+            return {**unobserved(config), "seed": seed(self.draw, purpose, round, place)}
+        return examined(config, purpose)

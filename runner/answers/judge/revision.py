@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from manyheads.runner.answers.judge.code_task import CodeTask, write_code_task
 from manyheads.runner.answers.judge.rank.at_revision import AtRevision
+from manyheads.runner.answers.measure.rows import BASE
+from manyheads.runner.answers.measure.runs import ArmCode
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.locate import Section, files_named, packages_named
 from manyheads.runner.option.source_file import source_file
@@ -21,6 +24,8 @@ from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.trust_store import conf_of
+
+AT_REVISION = "manyheads.runner.answers.judge.rank.at_revision"
 
 
 @dataclass(frozen=True)
@@ -114,12 +119,27 @@ class Revision:
 
 
 @dataclass(frozen=True)
-class BaseCode:
-    """The files of a revision. ``project``: the repository's folder; ``tree``: the temporary folder with the files."""
+class BaseCode(ArmCode):
+    """The files of a revision, which base runs, while the change runs the working tree.
+
+    ``project``: the repository's folder; ``tree``: the temporary folder with the files.
+    """
 
     project: Path
     commit: str
     tree: Path
+
+    def config(self, config: Section, arm: str) -> Section:
+        redirected: Section = self.redirected(config) if arm == BASE else config
+        return redirected
+
+    def rank(self, folder: RunFolder, config: Section, arm: str, rank: str) -> str:
+        folders = self.folders(config) if arm == BASE else []
+        write_code_task(folder, CodeTask(rank, str(self.project), folders))
+        return AT_REVISION
+
+    def digest(self, provenance: Mapping[str, Any], arm: str) -> str:
+        return self.commit if arm == BASE else super().digest(provenance, arm)
 
     def redirected(self, config: Any) -> Any:
         """A run config in which the paths of the repository's Python files lead to those of the revision."""

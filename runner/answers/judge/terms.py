@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.answers.judge.sequential import TESTS
+from manyheads.runner.answers.measure.sequential import TESTS
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.rules import seconds
 

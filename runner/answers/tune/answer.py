@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.answers.judge.rows import EXACT, FACTS, FLOOR, STEPS, TRIAL
 from manyheads.runner.answers.measure.limits import Limit
+from manyheads.runner.answers.measure.rows import EXACT, FACTS, FLOOR, STEPS, TRIAL
 from manyheads.runner.answers.tune.budget import BETWEEN_RUNS, arm_of
 from manyheads.runner.answers.tune.choice import Choice, Outcome
 from manyheads.runner.answers.tune.race import BASE, Variant

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from manyheads.runner.answers.judge import purposes
-from manyheads.runner.answers.judge.judgement import remove_steps
-from manyheads.runner.answers.judge.question import TRIAL_UPDATES
-from manyheads.runner.answers.judge.rounds import scale_of
-from manyheads.runner.answers.judge.rows import BASE as BASE_ARM
-from manyheads.runner.answers.judge.rows import COMPLETED, EXACT, FACTS, FLOOR, STEPS, TRIAL, RunRow
-from manyheads.runner.answers.judge.runs import Runs
-from manyheads.runner.answers.judge.task import BATCH_STATISTICS
+from manyheads.runner.answers.measure import purposes
+from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES
+from manyheads.runner.answers.measure.examination import remove_steps
 from manyheads.runner.answers.measure.limits import Limit, Seconds
+from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
+from manyheads.runner.answers.measure.rounds import scale_of
+from manyheads.runner.answers.measure.rows import BASE as BASE_ARM
+from manyheads.runner.answers.measure.rows import COMPLETED, EXACT, FACTS, FLOOR, STEPS, TRIAL, RunRow
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
 from manyheads.runner.answers.tune.memory import too_large
 from manyheads.runner.answers.tune.race import BASE, Times, Variant

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from manyheads.runner.answers.judge.rows import BASE as BASE_ARM
-from manyheads.runner.answers.judge.rows import TRIAL, RunLedger, RunRow
+from manyheads.runner.answers.measure.rows import BASE as BASE_ARM
+from manyheads.runner.answers.measure.rows import TRIAL, RunLedger, RunRow
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.config.candidates import startup_of
 

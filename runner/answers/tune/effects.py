@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyheads.runner.answers.judge.sequential import BISECTIONS, spread
+from manyheads.runner.answers.measure.sequential import BISECTIONS, spread
 from manyheads.runner.answers.tune.race import BASE, TIE, Times, Variant
 from manyheads.runner.config.candidates import saves_memory
 

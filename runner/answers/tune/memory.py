@@ -7,7 +7,7 @@ this prediction is still measured, and proved before it may be chosen.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from manyheads.runner.answers.judge.rows import FAILED, RunRow
+from manyheads.runner.answers.measure.rows import FAILED, RunRow
 from manyheads.runner.answers.tune.budget import variant_of
 from manyheads.runner.answers.tune.race import Variant
 from manyheads.runner.errors import lacked_memory

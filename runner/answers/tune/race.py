@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from manyheads.runner.answers.judge.sequential import SYMMETRIC, Interval, least_rounds, lower_bound
+from manyheads.runner.answers.measure.sequential import SYMMETRIC, Interval, least_rounds, lower_bound
 
 Variant = tuple[str, ...]  # the overrides that are added to the user's, in alphabetical order
 TIE = 0.01  # a gain in the logarithm of seconds that is not worth another override

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.launchers.warm_server import several
-from manyheads.runner.answers.judge.rounds import new_draw
-from manyheads.runner.answers.judge.runs import Runs
 from manyheads.runner.answers.measure.limits import Limit
+from manyheads.runner.answers.measure.rounds import new_draw
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.answer import Tuned
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget

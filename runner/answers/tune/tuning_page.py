@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 from statistics import median
 
-from manyheads.runner.answers.judge.rows import BASE, COMPLETED, RunRow
+from manyheads.runner.answers.measure.rows import BASE, COMPLETED, RunRow
 from manyheads.runner.answers.tune.answer import YOURS, Tuned
 from manyheads.runner.answers.tune.budget import log_seconds
 from manyheads.runner.answers.tune.screening import SCREEN

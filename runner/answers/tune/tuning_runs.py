@@ -11,10 +11,10 @@ from statistics import median
 from typing import Any
 
 from manyheads.launchers.launcher import TRAIN
-from manyheads.runner.answers.judge.question import TRIAL_UPDATES
-from manyheads.runner.answers.judge.rounds import trial_of, updates_of
-from manyheads.runner.answers.judge.rows import CHANGE, COMPLETED, FACTS, FAILED, FLOOR, ROUND, TRIAL, RunRow
-from manyheads.runner.answers.judge.runs import Purpose, Runs
+from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES, examined, timed
+from manyheads.runner.answers.measure.rounds import trial_of, updates_of
+from manyheads.runner.answers.measure.rows import COMPLETED, FACTS, FAILED, FLOOR, TRIAL, RunRow
+from manyheads.runner.answers.measure.runs import Purpose, Runs
 from manyheads.runner.answers.measure.subject import RANK, measured
 from manyheads.runner.answers.tune.budget import Budget, arm_of, log_seconds
 from manyheads.runner.answers.tune.race import BASE, Variant
@@ -87,7 +87,7 @@ class TuningRuns:
 
     def _config(self, purpose: str, variant: Variant) -> Section:
         if purpose == FACTS:
-            return self.trial(variant).question.config(FACTS, CHANGE)
+            return examined(self.run(variant).written, FACTS)
         per_epoch = self.facts["per_epoch"]
         if purpose == LIMITS.name:
             config = measured(self.run(variant)).written
@@ -95,7 +95,7 @@ class TuningRuns:
             config = needing_most(self.run(variant), self._updates_of_proof(per_epoch)).written
         else:
             updates = TRIAL_UPDATES if purpose == TRIAL else self.updates()
-            config = self.trial(variant).question.config(ROUND, CHANGE, updates=updates, per_epoch=per_epoch)
+            config = timed(self.run(variant).written, updates=updates, per_epoch=per_epoch)
         if variant == BASE or config["launcher"]["timeout"] is not None:
             return config
         return {**config, "launcher": {**config["launcher"], "timeout": self._patience(purpose, variant) / 60}}

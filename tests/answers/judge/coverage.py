@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.runner.answers.judge.audit import read
-from manyheads.runner.answers.judge.rounds import pairs
-from manyheads.runner.answers.judge.rows import ROUND
-from manyheads.runner.answers.judge.sequential import MEAN, SYMMETRIC, Test, spread
+from manyheads.runner.answers.judge.check_judgement import read
+from manyheads.runner.answers.judge.pairs import pairs
+from manyheads.runner.answers.measure.rows import ROUND
+from manyheads.runner.answers.measure.sequential import MEAN, SYMMETRIC, Test, spread
 
 ALPHA, FLOOR_ROUNDS = 0.05, 5
 RECORDED = Path(__file__).with_name("series.json")  # by series, the difference of each round

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from manyheads.runner.answers.judge.arms import compose_arms
 from manyheads.runner.answers.judge.judgement import Judgement
-from manyheads.runner.answers.judge.numerics import tolerances_of
+from manyheads.runner.answers.judge.pairs import pairs
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.rounds import new_draw, pairs
-from manyheads.runner.answers.judge.rows import ROUND
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.measure.arm_configs import tolerances_of
+from manyheads.runner.answers.measure.rounds import new_draw
+from manyheads.runner.answers.measure.rows import ROUND
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.machine.process import handled_by, interrupt
 
 COMMON = ("launcher=spawn", "launcher.threads_per_rank=1", "trainer.device=cpu", "data.num_workers=0")

@@ -1,6 +1,6 @@
 """How many rounds and seconds known gains take: ``python -m tests.answers.judge.power FOLDER``, on a quiet machine.
 
-A gain is a pause that the change shortens in the model of tests/answers/judge/arms.py. How long an update takes is
+A gain is a pause that the change shortens in the model of tests/answers/measure/arms.py. How long an update takes is
 measured first, and the pauses follow from that.
 """
 
@@ -12,12 +12,12 @@ from statistics import median
 
 import manyheads
 from manyheads.runner.answers.judge.judgement import Judgement
-from manyheads.runner.answers.judge.rounds import pairs
-from manyheads.runner.answers.judge.rows import FLOOR
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.judge.pairs import pairs
+from manyheads.runner.answers.measure.rows import FLOOR
+from manyheads.runner.answers.measure.runs import Runs
 from tests.answers.judge.live import COMMON, equal_arms
 
-ARMS = Path(__file__).parent / "arms.py"
+ARMS = Path(__file__).parents[1] / "measure" / "arms.py"
 BASE = [f"model={ARMS}:Net", f"data={ARMS}:Samples", *COMMON]
 GAINS = (0.5, 0.1, 0.03, 0.01)  # of an update that mostly pauses
 PAUSE = 0.01  # seconds

@@ -4,8 +4,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from manyheads.runner.answers.judge.arms import UNSET, compose_arms
+from manyheads.runner.answers.judge.arms import compose_arms
 from manyheads.runner.answers.judge.terms import aims_of
+from manyheads.runner.answers.measure.arm_configs import UNSET
 from manyheads.runner.errors import ConfigurationError, UnknownName
 
 BASE = ("model=mlp", "optimizer=sgd", "optimizer.lr=0.1", "trainer.device=cpu")
@@ -46,3 +47,12 @@ def test_an_argument_that_base_adds_is_changed_with_two_plus_signs():
     arms = compose_arms(own, "++model.start_dim=2")
     assert arms.differences() == {"model.start_dim": [1, 2]}
     assert compose_arms(own, "++model.end_dim=2").differences() == {"model.end_dim": [UNSET, 2]}
+
+
+@pytest.mark.parametrize(
+    "more", [["trainer.evaluate_only=true", f"checkpoint.load={__file__}"], [f"checkpoint.resume={__file__}"]]
+)
+def test_arms_train_from_the_start(more):
+    overrides = ["model=mlp", "launcher=inline", "parallel=single", *more]
+    with pytest.raises(ConfigurationError, match="a judgement trains from the start. Leave it out"):
+        compose_arms(overrides, "trainer.log_every=11")

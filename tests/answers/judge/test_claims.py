@@ -8,11 +8,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from manyheads.runner.answers.judge.answer import Judged
+from manyheads.runner.answers.judge.check_judgement import read
 from manyheads.runner.answers.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
-from manyheads.runner.answers.judge.numerics import AS_ASKED, WITHIN_ROUNDING, tolerances_of
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.refusals import refusals
-from manyheads.runner.answers.judge.rows import (
+from manyheads.runner.answers.judge.terms import aims_of
+from manyheads.runner.answers.measure.arm_configs import tolerances_of
+from manyheads.runner.answers.measure.numerics import AS_ASKED, WITHIN_ROUNDING
+from manyheads.runner.answers.measure.rows import (
     BASE,
     CHANGE,
     COMPLETED,
@@ -22,9 +25,9 @@ from manyheads.runner.answers.judge.rows import (
     FLOOR,
     ROUND,
     STEPS,
+    RunLedger,
     RunRow,
 )
-from manyheads.runner.answers.judge.terms import aims_of
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.answer import Reply
@@ -239,3 +242,16 @@ def test_values_of_two_definitions_are_refused():
     found[-1] = dataclasses.replace(last, findings={**last.findings, "versions": {"val_acc1": "2", "val_loss": "1"}})
     said = [reason for reason in refusals(question(), found) if "version" in reason]
     assert said == [f"val_acc1 has version 2 of its definition in run {last.number}, and version 1 in run 0"]
+
+
+@pytest.mark.parametrize("wrong", [{"arm": "other"}, {"purpose": "screen"}])
+def test_a_row_of_no_arm_or_purpose_of_a_judgement_is_none_of_its_rows(tmp_path, wrong):
+    ledger = RunLedger(tmp_path)
+    ledger.create(question().to_json())
+    ledger.write(dataclasses.replace(row(7, FLOOR, 0, BASE), **wrong))
+    with pytest.raises(ConfigurationError, match="run 7 has an unknown arm or purpose"):
+        read({"lines": ledger.lines()})
+
+
+def test_a_question_is_recognized_by_the_digest_that_was_recorded_before():
+    assert question(on="acc1", base={"seed": 1, "b": 2}, changed={"seed": 1, "b": 3}).id == "5d5b40cca0bd"

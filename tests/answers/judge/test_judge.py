@@ -17,10 +17,10 @@ from jsonschema import Draft202012Validator
 
 import manyheads
 from manyheads.runner.answers.judge.arms import recorded_arms
-from manyheads.runner.answers.judge.audit import faults
+from manyheads.runner.answers.judge.check_judgement import faults
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.rows import digest
 from manyheads.runner.answers.judge.session import JudgementSession
+from manyheads.runner.answers.measure.rows import digest
 from manyheads.runner.commands.schema import schema_of_command
 from manyheads.runner.config import saved
 from manyheads.runner.config.lookup import CONF
@@ -33,7 +33,7 @@ from tests.conftest import ROOT, execute
 from tests.tail import tail
 
 COMMAND = (sys.executable, "-m", "manyheads.runner", "judge")
-ARMS = Path(__file__).parent / "arms.py"
+ARMS = Path(__file__).parents[1] / "measure" / "arms.py"
 BASE = (
     *(f"model={ARMS}:Net", f"data={ARMS}:Samples", "launcher=spawn", "launcher.threads_per_rank=1"),
     *("trainer.device=cpu", "data.num_workers=0", "hydra.sweep.dir=judged", "trust=all"),

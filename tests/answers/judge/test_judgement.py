@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from manyheads.runner.answers.judge import purposes
 from manyheads.runner.answers.judge.judgement import BudgetTooSmall, Judgement
-from manyheads.runner.answers.judge.rows import BASE, CHANGE, FACTS, FLOOR
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.measure import purposes
+from manyheads.runner.answers.measure.rows import BASE, CHANGE, FACTS, FLOOR
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.measure.steps_task import StepFiles
 from manyheads.runner.errors import ConfigurationError, Interrupted
 from manyheads.runner.run.run_folder import RunFolder
@@ -44,7 +44,7 @@ def test_steps_that_were_compared_are_removed(tmp_path, end):
     runs.start(config, purposes.steps(tolerance=0, baseline=None, trace=False), arm=BASE)  # and killed after that
     assert [*tmp_path.rglob("step_0.pt")]
     with suppress(Interrupted):
-        Judgement(runs, asked, 60)._compare(purposes.exact)
+        Judgement(runs, asked, 60).examination._compare(purposes.exact)
     assert not [*tmp_path.rglob("step_0.pt")]
 
 

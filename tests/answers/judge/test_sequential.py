@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from manyheads.runner.answers.judge.sequential import MEAN, SYMMETRIC, intervals, least_rounds, spread
+from manyheads.runner.answers.measure.sequential import MEAN, SYMMETRIC, intervals, least_rounds, spread
 from tests.answers.judge import coverage
 
 SERIES, ROUNDS, ALPHA = 300, 60, 0.05

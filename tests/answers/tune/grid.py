@@ -23,8 +23,8 @@ import torch
 from PIL import Image
 
 from manyheads.launchers.warm_server import several
-from manyheads.runner.answers.judge.rows import COMPLETED
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.measure.rows import COMPLETED
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget, arm_of
 from manyheads.runner.answers.tune.race import BASE, Times, Variant

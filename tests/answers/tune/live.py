@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from manyheads.launchers.warm_server import several
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget, arm_of
 from manyheads.runner.answers.tune.race import BASE, Times, Variant

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.answers.judge.rows import BASE, COMPLETED, FACTS, FAILED, RunRow
-from manyheads.runner.answers.judge.runs import Purpose, Runs
+from manyheads.runner.answers.measure.rows import BASE, COMPLETED, FACTS, FAILED, RunRow
+from manyheads.runner.answers.measure.runs import Purpose, Runs
 from manyheads.runner.errors import Interrupted
 
 FACTS_OF_ALL: dict[str, Any] = {

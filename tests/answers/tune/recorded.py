@@ -9,7 +9,7 @@ from itertools import compress, pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from manyheads.runner.answers.judge.rounds import scale_of
+from manyheads.runner.answers.measure.rounds import scale_of
 from manyheads.runner.answers.tune.bench import LEAST_RUNS
 from manyheads.runner.answers.tune.budget import arm_of
 from manyheads.runner.answers.tune.race import BASE, Times, Variant

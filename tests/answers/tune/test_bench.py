@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from manyheads.runner.answers.judge.rows import FACTS, FLOOR, TRIAL
+from manyheads.runner.answers.measure.rows import FACTS, FLOOR, TRIAL
 from manyheads.runner.answers.tune.bench import LEAST_RUNS, Bench
 from manyheads.runner.answers.tune.budget import Budget
 from manyheads.runner.answers.tune.race import BASE

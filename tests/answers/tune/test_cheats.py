@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget, arm_of
 from manyheads.runner.answers.tune.search import Search
@@ -14,7 +14,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.origin import resolve_origin
 from tests.answers.tune.test_failing import OneStep
 
-ARMS = Path(__file__).parents[1] / "judge" / "arms.py"
+ARMS = Path(__file__).parents[1] / "measure" / "arms.py"
 OWN = (
     *(f"model={ARMS}:Net", f"data={ARMS}:Samples", "launcher=spawn", "launcher.threads_per_rank=1"),
     *("trainer.device=cpu", "data.num_workers=0", "trust=all", "+model.pause=0.02"),

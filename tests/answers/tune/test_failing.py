@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.answers.judge.question import FLOOR_ROUNDS
-from manyheads.runner.answers.judge.rows import COMPLETED, FACTS, FLOOR, TRIAL, RunRow
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.measure.rows import COMPLETED, FACTS, FLOOR, TRIAL, RunRow
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune import tuning_runs
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget, arm_of
@@ -44,7 +43,7 @@ def bench_in(folder, own=OWN, *, batch=8, budget=3600.0):
     space = Space(line, origin)
     timed = {"seconds": 0.1, "updates": 10, "samples": 25 * batch}
     known = [(FACTS, 0, 0, {"per_epoch": 60}), (TRIAL, 0, 0, timed), (TRIAL, 0, 1, timed)]
-    known += [(FLOOR, number, place, timed) for number in range(FLOOR_ROUNDS) for place in range(2)]
+    known += [(FLOOR, number, place, timed) for number in range(5) for place in range(2)]
     for number, (purpose, round, place, findings) in enumerate(known):
         row = RunRow(number, purpose, round, place, arm_of(BASE), 1, "", 0.0, COMPLETED, 0.3, findings=findings)
         runs.ledger.write(row)

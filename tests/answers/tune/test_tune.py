@@ -8,7 +8,7 @@ import sys
 import pytest
 from jsonschema import Draft202012Validator
 
-from manyheads.runner.answers.judge.runs import Runs
+from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune import tune as module
 from manyheads.runner.answers.tune.tune import TuningTerms
 from manyheads.runner.commands.schema import schema_of_command

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from manyheads.runner.answers.judge.task import read_code_task
+from manyheads.runner.answers.judge.code_task import read_code_task
 from manyheads.runner.run.run_folder import RunFolder
 
 

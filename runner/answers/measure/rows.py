@@ -1,4 +1,4 @@
-"""The ledger of a judgement: a line for its question, and one for each start and each end of a run.
+"""The ledger of measured runs: a line for its question, and one for each start and each end of a run.
 
 Each line has a digest over all lines before it. Only the parent writes them, and seals each with the user's key. A line
 that is changed, removed or inserted later breaks the chain of digests from there on.
@@ -29,13 +29,13 @@ STATES = (STARTED, COMPLETED, FAILED, INTERRUPTED)
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run of a judgement.
+    """One run.
 
     ``purpose``: one of PURPOSES. ``round``: counted from 0. ``place``: 0 for the first run of the round, 1 for the
-    second. ``arm``: BASE or CHANGE. ``folder``: relative to the judgement's. ``began``, ``ended``: seconds since 1970
-    by the parent's clock. ``signature``: a digest of its config without the seed. ``machine``: a digest of versions,
-    devices and this project's code. ``code``: one of the user's own code, or the commit that base runs. ``findings``:
-    what the run measured. ``reason``: why it failed.
+    second. ``arm``: BASE, CHANGE, or the name of another configuration. ``folder``: relative to the ledger's.
+    ``began``, ``ended``: seconds since 1970 by the parent's clock. ``signature``: a digest of its config without the
+    seed. ``machine``: a digest of versions, devices and this project's code. ``code``: one of the user's own code, or
+    the commit that base runs. ``findings``: what the run measured. ``reason``: why it failed.
     """
 
     number: int
@@ -87,7 +87,7 @@ class RunRow:
 
 
 class RunLedger:
-    """The file ``<judgement>/judgement.jsonl``."""
+    """The file ``judgement.jsonl`` of a judgement or tuning."""
 
     def __init__(self, folder: Path):
         self.path = folder / JUDGED

@@ -1,4 +1,4 @@
-"""Starts the runs of a judgement, one after another, each with new ranks, and writes the ledger."""
+"""Starts runs one after another, each with new ranks, and writes their ledger."""
 
 import sys
 import time
@@ -9,10 +9,7 @@ from typing import Any
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.slots import output_to
-from manyheads.runner.answers.judge.question import config_digest
-from manyheads.runner.answers.judge.revision import BaseCode
-from manyheads.runner.answers.judge.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, RunLedger, RunRow
-from manyheads.runner.answers.judge.task import CodeTask, write_code_task
+from manyheads.runner.answers.measure.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, RunLedger, RunRow
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
@@ -23,7 +20,6 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
 
 RUNS = "runs"  # the folder of all runs
-AT_REVISION = "manyheads.runner.answers.judge.rank.at_revision"
 
 
 @dataclass(frozen=True)
@@ -40,14 +36,30 @@ class Purpose:
     read: Callable[[RunFolder, Mapping[str, Any]], Mapping[str, Any]]
 
 
-class Runs:
-    """The runs of the judgement in ``folder``. ``base``: the code that base runs; None for the working tree's."""
+class ArmCode:
+    """The code that an arm runs: the working tree's. A subclass may give base another."""
 
-    def __init__(self, folder: Path, base: BaseCode | None = None):
-        self.folder, self.ledger, self._base = folder, RunLedger(folder), base
+    def config(self, config: Section, arm: str) -> Section:
+        """The run config of the arm, in which paths name files of its code."""
+        return config
+
+    def rank(self, folder: RunFolder, config: Section, arm: str, rank: str) -> str:
+        """The module that runs ``rank`` with the arm's code."""
+        return rank
+
+    def digest(self, provenance: Mapping[str, Any], arm: str) -> str:
+        """A digest of the user's own code in a run of the arm."""
+        return digest_of(provenance.get("own_code"))
+
+
+class Runs:
+    """The runs in ``folder``, which a ledger lists. ``code``: the code of each arm."""
+
+    def __init__(self, folder: Path, code: ArmCode | None = None):
+        self.folder, self.ledger, self._code = folder, RunLedger(folder), code or ArmCode()
 
     def discard(self) -> None:
-        """Remove all runs, and the ledger last, so that the question can be asked afresh."""
+        """Remove all runs, and the ledger last, so that its question can be asked afresh."""
         remove(self.folder / RUNS)
         remove(self.ledger.path)
 
@@ -74,17 +86,25 @@ class Runs:
         return row
 
     def _done(self, row: RunRow, config: Section, purpose: Purpose) -> RunRow:
-        folder, base = RunFolder(self.folder / row.folder), self._base
-        config = base.redirected(config) if base and row.arm == BASE else config
+        folder, code = RunFolder(self.folder / row.folder), self._code
+        config = code.config(config, row.arm)
         folder.write_config(RunConfig.of(config).written)
         purpose.prepare(folder)
-        if base:
-            folders = base.folders(config) if row.arm == BASE else []
-            write_code_task(folder, CodeTask(purpose.rank, str(base.project), folders))
+        rank = code.rank(folder, config, row.arm, purpose.rank)
         with output_to(str(folder.path / "console.log")):
-            launch(prepare(folder, apart=True), main=AT_REVISION if base else purpose.rank)
+            launch(prepare(folder, apart=True), main=rank)
         findings = purpose.read(folder, folder.read_result() or {})
         provenance = read_json(folder.provenance)
-        machine = machine_of(provenance)
-        code = base.commit if base and row.arm == BASE else digest_of(provenance.get("own_code"))
-        return replace(row, state=COMPLETED, findings=findings, machine=machine, code=code, ended=time.time())
+        return replace(
+            row,
+            state=COMPLETED,
+            findings=findings,
+            machine=machine_of(provenance),
+            code=code.digest(provenance, row.arm),
+            ended=time.time(),
+        )
+
+
+def config_digest(config: Section) -> str:
+    """A digest of a run config without its seed."""
+    return digest_of({key: value for key, value in config.items() if key != "seed"})

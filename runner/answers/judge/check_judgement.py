@@ -1,4 +1,4 @@
-"""Audits a judgement, such as somebody else's, from its rows alone: offline, and without running what it names."""
+"""Checks a judgement, such as somebody else's, from its rows alone: offline, and without running what it names."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,9 +7,11 @@ from statistics import median
 from typing import Any
 
 from manyheads.runner.answers.judge.claims import REFUSED, claims_of
-from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, TRIAL_UPDATES, Question, config_digest
-from manyheads.runner.answers.judge.rounds import is_base_first, updates_of
-from manyheads.runner.answers.judge.rows import (
+from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, Question
+from manyheads.runner.answers.judge.terms import FOUND, SIGNS, UNREACHED
+from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES
+from manyheads.runner.answers.measure.rounds import is_base_first, updates_of
+from manyheads.runner.answers.measure.rows import (
     BASE,
     CHANGE,
     COMPLETED,
@@ -23,7 +25,7 @@ from manyheads.runner.answers.judge.rows import (
     broken,
     latest,
 )
-from manyheads.runner.answers.judge.terms import FOUND, SIGNS, UNREACHED
+from manyheads.runner.answers.measure.runs import config_digest
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.claims import differences_of, repeated_seeds
 
@@ -52,9 +54,9 @@ def read(content: Any) -> tuple[Question, list[RunRow]]:
 def faults(content: Mapping[str, Any]) -> list[str]:
     """All inconsistencies within a judgement, as sentences. Raises ConfigurationError if it cannot be read."""
     question, rows = read(content)
-    found = [f"the ledger: {reason}"] if (reason := broken(content["lines"])) else []
+    wrong = [f"the ledger: {reason}"] if (reason := broken(content["lines"])) else []
     try:
-        found += [
+        wrong += [
             *_of_rows(rows),
             *_of_order(question, rows),
             *_of_configs(question, rows),
@@ -65,8 +67,8 @@ def faults(content: Mapping[str, Any]) -> list[str]:
         raise ConfigurationError("it is not a judgement: a value of a run is missing, or has another type.") from None
     claimed = content.get("claims")
     if claims.verdict == REFUSED and not (isinstance(claimed, dict) and claimed.get("verdict") == REFUSED):
-        found += claims.reasons
-    return [*found, *differences_of(claims.to_json(), claimed)]
+        wrong += claims.reasons
+    return [*wrong, *differences_of(claims.to_json(), claimed)]
 
 
 def _of_rows(rows: Sequence[RunRow]) -> Iterator[str]:
@@ -134,9 +136,9 @@ def _of_clocks(question: Question, rows: Sequence[RunRow]) -> Iterator[str]:
         apart.setdefault((row.purpose, row.arm), []).append(seconds - marked)
         if seconds > row.ended - row.began:
             yield f"run {row.number} measured {seconds:.3f} s, but took {row.ended - row.began:.3f} s in all"
-    for (_, arm), found in apart.items():
-        if len(found) >= FLOOR_ROUNDS and abs(median(found)) > TYPICAL_SLACK:
-            yield f"runs of {arm} typically measured {1000 * median(found):.0f} ms more than the file system's clock"
+    for (_, arm), between in apart.items():
+        if len(between) >= FLOOR_ROUNDS and abs(median(between)) > TYPICAL_SLACK:
+            yield f"runs of {arm} typically measured {1000 * median(between):.0f} ms more than the file system's clock"
 
 
 def _of_training(question: Question, row: RunRow, signs: Mapping[str, int]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from typing import NoReturn
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from manyheads.runner.answers.judge.task import LOSSY_FILE
+from manyheads.runner.answers.measure.pace_task import LOSSY_FILE
 from manyheads.runner.answers.measure.rank import probe
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.option.run_config import RunConfig

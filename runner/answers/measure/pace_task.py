@@ -1,4 +1,4 @@
-"""Tasks for the ranks of a judgement's runs: small files next to run.yaml, written by the parent."""
+"""The task of ranks that time updates: a small file next to run.yaml, written by the parent; and their marks."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 
-FILE, CODE_FILE, LOSSY_FILE = "judge.json", "judge_code.json", "judge_casts.json"
+FILE, LOSSY_FILE = "judge.json", "judge_casts.json"
 BEGAN, ENDED = "judge.began", "judge.ended"  # empty files, whose modification times come from the file system's clock
 BATCH_STATISTICS = "batch_statistics"  # a fact of an arm: whether it has BatchNorm over each rank's own samples
 WARM_UP = 5  # updates before the timed ones
@@ -27,25 +27,6 @@ def write_task(folder: RunFolder, task: PaceTask) -> None:
 def read_task(folder: RunFolder) -> PaceTask:
     """The folder's task."""
     return PaceTask(**read_json(folder.path / FILE))
-
-
-@dataclass(frozen=True)
-class CodeTask:
-    """To import the packages of the ``project`` from ``folders``. ``rank``: the module whose ``main`` is the rank."""
-
-    rank: str
-    project: str
-    folders: list[str]
-
-
-def write_code_task(folder: RunFolder, task: CodeTask) -> None:
-    """Write the task; after run.yaml, before the ranks start."""
-    folder.write_json(folder.path / CODE_FILE, asdict(task))
-
-
-def read_code_task(folder: RunFolder) -> CodeTask:
-    """The folder's task."""
-    return CodeTask(**read_json(folder.path / CODE_FILE))
 
 
 def marked_seconds(folder: Path) -> float | None:

@@ -1,14 +1,12 @@
-"""The ledger of a judgement."""
+"""The ledger of measured runs."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from manyheads.runner.answers.judge.audit import read
-from manyheads.runner.answers.judge.rows import COMPLETED, FAILED, INTERRUPTED, STARTED, RunLedger, RunRow
+from manyheads.runner.answers.measure.rows import COMPLETED, FAILED, INTERRUPTED, STARTED, RunLedger, RunRow
+from manyheads.runner.answers.measure.runs import config_digest
 from manyheads.runner.errors import ConfigurationError
-from tests.answers.judge.test_claims import question
 
 
 def row(number, state=STARTED):
@@ -71,9 +69,5 @@ def test_a_row_with_other_types_is_refused(wrong):
         RunRow.of({**json.loads(json.dumps(vars(row(0)))), **wrong})
 
 
-@pytest.mark.parametrize("wrong", [{"arm": "other"}, {"purpose": "screen"}])
-def test_a_row_of_no_arm_or_purpose_of_a_judgement_is_none_of_its_rows(rows, wrong):
-    rows.write(replace(row(7), **wrong))
-    asked = {"content": question().to_json()}
-    with pytest.raises(ConfigurationError, match="run 7 has an unknown arm or purpose"):
-        read({"lines": [asked, *rows.lines()[1:]]})
+def test_the_digest_of_a_config_is_the_one_that_was_recorded_before():
+    assert config_digest({"seed": 1, "b": 2, "a": {"x": None}}) == "3842720a8b3c812e"

@@ -7,7 +7,7 @@ from typing import NoReturn
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from manyheads.runner.answers.judge.task import BATCH_STATISTICS
+from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rank.trace import unsynchronized
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.digests import digest_of_ids, overlap, split_digest

@@ -3,7 +3,7 @@
 from contextlib import closing
 from typing import Any, NoReturn
 
-from manyheads.runner.answers.judge.task import BEGAN, ENDED, WARM_UP, read_task
+from manyheads.runner.answers.measure.pace_task import BEGAN, ENDED, WARM_UP, read_task
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
