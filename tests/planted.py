@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.answers.scale.cpu_quota import group
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.loop.guards.corruption import bits
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.small_cnn import SmallCNN
+from tests.cpu_quota import group
 from tests.zoo import Noise
 
 BIT = 20  # of fp32's mantissa

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manyheads.runner.answers.judge.api import Verdict, judge
-    from manyheads.runner.answers.scale.api import scale, validate_scale
-    from manyheads.runner.answers.scale.validated import Validated
+    from manyheads.runner.answers.scale.api import scale
     from manyheads.runner.answers.tune.api import Tuning, tune
     from manyheads.runner.api import Row, Sweep, run, sweep
     from manyheads.runner.errors import ConfigurationError, RunFailed
@@ -27,7 +26,6 @@ __all__ = [
     "RunFailed",
     "Sweep",
     "Tuning",
-    "Validated",
     "Verdict",
     "__version__",
     "judge",
@@ -36,7 +34,6 @@ __all__ = [
     "scale",
     "sweep",
     "tune",
-    "validate_scale",
 ]
 
 # Imported when they are asked for, so that importing this package costs nothing.
@@ -51,8 +48,6 @@ _PLACES = {
     "tune": "runner.answers.tune.api",
     "Tuning": "runner.answers.tune.api",
     "scale": "runner.answers.scale.api",
-    "validate_scale": "runner.answers.scale.api",
-    "Validated": "runner.answers.scale.validated",
     "load": "runner.serve.rank.trained",
     "ConfigurationError": "runner.errors",
     "RunFailed": "runner.errors",

@@ -6,11 +6,8 @@ from manyheads.runner.answers.scale.answer import Scale
 from manyheads.runner.answers.scale.scale_run import ScaleTerms, scale
 from manyheads.runner.answers.scale.simulator.catalog import DEVICE, DEVICES, NETWORK, NETWORKS, names
 from manyheads.runner.answers.scale.targets import BATCH, OF_RUN
-from manyheads.runner.answers.scale.validated import Validated
-from manyheads.runner.answers.scale.validation import validate
 from manyheads.runner.errors import ConfigurationError
 
-VALIDATED = "2,3,4"  # ranks
 HELP = "predict time, efficiency, memory and cost on more devices, from a measurement of one"
 
 
@@ -18,8 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     about = "as for train; or the folder of a run, and changes to its config"
     parser.add_argument("overrides", nargs="*", metavar="run or overrides", help=about)
-    about = f"numbers of devices, such as 8,64,512; with --validate, numbers of ranks ({VALIDATED})"
-    parser.add_argument("--devices", metavar="N,N", help=about)
+    parser.add_argument("--devices", metavar="N,N", help="numbers of devices, such as 8,64,512")
     networks = f"the network between machines: {', '.join(names(NETWORKS))}, or a YAML file"
     parser.add_argument(NETWORK, metavar="NAME", help=networks)
     devices = f"the devices, and how a machine connects them: {', '.join(names(DEVICES))}, or a YAML file; on CPUs cpu"
@@ -32,29 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-dir", help="a folder of more options, as for train")
     about = "draw efficiency against devices into a file that ends in .png or .svg"
     parser.add_argument("--picture", metavar="FILE", help=about)
-    about = "predict more ranks on this machine's CPUs from one and from two, run on them, and compare"
-    parser.add_argument("--validate", action="store_true", help=about)
 
 
-def run(arguments: argparse.Namespace) -> Scale | Validated:
-    """Measure and predict, or validate. Raises ConfigurationError, RunFailed."""
-    if arguments.validate:
-        _refuse_beside_validate(arguments)
-        devices, batch = arguments.devices or VALIDATED, arguments.batch
-        return validate(arguments.overrides, devices=devices, batch=batch, config_dir=arguments.config_dir)
+def run(arguments: argparse.Namespace) -> Scale:
+    """Measure and predict. Raises ConfigurationError, RunFailed."""
     needed = {"--devices": "numbers of devices, such as 8,64", NETWORK: f"{', '.join(names(NETWORKS))}, or a YAML file"}
     for flag, allowed in needed.items():
         if getattr(arguments, flag.lstrip("-")) is None:
-            message = f"{flag} is not set. Allowed: {allowed}. Only --validate works without it."
-            raise ConfigurationError(message, key=flag)
+            raise ConfigurationError(f"{flag} is not set. Allowed: {allowed}.", key=flag)
     names_of_terms = ("devices", "network", "device", "batch", "price")
     terms = ScaleTerms(**{name: getattr(arguments, name) for name in names_of_terms})
     return scale(arguments.overrides, terms, config_dir=arguments.config_dir, picture=arguments.picture)
-
-
-def _refuse_beside_validate(arguments: argparse.Namespace) -> None:
-    """Raises ConfigurationError for flags that describe other devices: --validate uses this machine's."""
-    for flag in (NETWORK, DEVICE, "--price", "--picture"):
-        if (value := getattr(arguments, flag.lstrip("-"))) is not None:
-            message = f": --validate measures this machine's ranks and their network. Leave {flag} out."
-            raise ConfigurationError.at(flag, value, message)

@@ -13,7 +13,7 @@ WINGS = {  # by name, what is deleted
     "judge": ["runner/answers/judge", "runner/commands/judge.py", "tests/answers/judge"],
     "tune": ["runner/answers/tune", "runner/commands/tune.py", "tests/answers/tune", "tests/benchmarks/searchers.py"],
     "explain": ["runner/answers/explain", "runner/commands/explain.py", "tests/answers/explain"],
-    "scale": ["runner/answers/scale", "runner/commands/scale.py", "tests/answers/scale"],
+    "scale": ["runner/answers/scale", "runner/commands/scale.py", "tests/answers/scale", "tests/benchmarks/scaling"],
     "estimate": ["runner/answers/estimate", "runner/commands/estimate.py", "tests/answers/estimate"],
     "parity": ["runner/answers/parity", "runner/commands/parity.py", "tests/answers/parity"],
     "audit": ["runner/answers/audit", "runner/commands/audit.py", "tests/answers/audit"],

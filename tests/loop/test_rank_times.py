@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.answers.scale.cpu_quota import quotas
 from manyheads.runner.errors import Unavailable
 from manyheads.runner.loop import rank_times
 from manyheads.runner.loop.meter import NAMES, Sums
@@ -14,6 +13,7 @@ from manyheads.runner.loop.rank_times import NOTED, RankTimes
 from manyheads.runner.machine.hindrances import CoreTime, Hindrances
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.slow_ranks import slow_in_words
+from tests.cpu_quota import quotas
 from tests.in_process import small
 from tests.planted import SlowDisk
 from tests.slow_disk import slow_disk

@@ -99,7 +99,6 @@ ALLOWED = {
     },
     "a folder that this process has created for itself, or for the ranks of its own run": {
         "runner/run/scratch.py": 8,
-        "runner/answers/scale/fillers.py: what trainings print": 2,
         "runner/run/answer.py": 1,
         "runner/respond.py": 1,
         "launchers/agent_program.py": 2,
@@ -135,8 +134,6 @@ ALLOWED = {
         "runner/answers/scale/simulator/catalog.py: those that come with it": 1,
     },
     "the machine: /proc, /sys, terminals, the folder that this process stands in": {
-        "runner/answers/scale/cpu_quota.py": 11,
-        "runner/answers/scale/fillers.py": 3,
         "runner/machine/hardware.py": 4,
         "runner/machine/numa.py": 3,
         "runner/machine/control_groups.py": 2,

@@ -60,18 +60,23 @@ class MeasuredStep:
         return self.step.samples
 
 
-def measured_step(run: RunConfig, *, samples: int, threads: int | str = "auto") -> MeasuredStep:
-    """Measure an update on one device, with micro-batches of ``samples``. Raises ConfigurationError, RunFailed."""
+def measured_step(run: RunConfig, *, samples: int, threads: int | str = "auto", rank: str = RANK) -> MeasuredStep:
+    """Measure an update on one device, with micro-batches of ``samples``. Raises ConfigurationError, RunFailed.
+
+    ``rank``: the module that the rank runs.
+    """
     alone = alone_run(run, samples=samples, threads=threads)
-    folder, result = measure(alone, rank=RANK)
+    folder, result = measure(alone, rank=rank)
     seconds = {name: median(rounds) for name, rounds in result["floors"].items()}
     return MeasuredStep(_step(alone, result, seconds), Updates.of(result), folder)
 
 
-def wrapped_updates(run: RunConfig, *, samples: int, threads: int | str = "auto") -> Updates | None:
+def wrapped_updates(
+    run: RunConfig, *, samples: int, threads: int | str = "auto", rank: str = UPDATES
+) -> Updates | None:
     """The same update with the run's own strategy on one rank: its wrapper takes time without any exchange.
 
-    None if the strategy needs more ranks, or always has one process.
+    None if the strategy needs more ranks, or always has one process. ``rank``: the module that the rank runs.
     """
     if run.launcher.one_process or run.launcher.ranks != run.launcher.nproc_per_node:
         return None
@@ -82,7 +87,7 @@ def wrapped_updates(run: RunConfig, *, samples: int, threads: int | str = "auto"
         one = checked(composed, folders=folders)
     except ConfigurationError:
         return None
-    _, result = measure(one, rank=UPDATES)
+    _, result = measure(one, rank=rank)
     return Updates.of(result)
 
 

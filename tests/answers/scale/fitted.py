@@ -26,8 +26,8 @@ from manyheads.runner.answers.scale.simulator.interval import (
     kind_of,
     widened,
 )
-from manyheads.runner.answers.scale.validated import Compared
 from tests.answers.scale.simulator.series import Series, all_series
+from tests.benchmarks.scaling.validated import Compared
 
 KINDS = {"FSDP": SHARDED, "ZeRO-1": SHARDED, "pipeline": PIPELINE}  # of runs here, the others are data parallel
 Z = NormalDist().inv_cdf(1 - TAIL)

@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 
 from manyheads.runner.answers.measure.subject import subject_of
 from manyheads.runner.answers.scale.measured_step import MeasuredStep
-from manyheads.runner.answers.scale.network_here import Sums
-from manyheads.runner.answers.scale.ranks_here import RanksHere
 from manyheads.runner.answers.scale.targets import OF_DEVICE, Target, target_of
-from manyheads.runner.answers.scale.validated import Compared
-from manyheads.runner.answers.scale.validation import FEW, measured_basis, predictions
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from tests.answers.scale.fitted import renewed
+from tests.benchmarks.scaling.network_here import Sums
+from tests.benchmarks.scaling.ranks_here import RanksHere
+from tests.benchmarks.scaling.validated import Compared
+from tests.benchmarks.scaling.validation import FEW, measured_basis, predictions
 from tests.launchers.nodes.cluster import Cluster, started
 
 DEVELOPMENT, HELD_OUT = (Path(__file__).with_name(f"{name}.json") for name in ("here", "here_held_out"))

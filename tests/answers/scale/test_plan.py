@@ -1,5 +1,6 @@
 """What is predicted of a run, from a measurement that is given."""
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from manyheads.runner.answers.scale.simulator.predict import Measured
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
 from manyheads.runner.answers.scale.simulator.step import Step, Unit
 from manyheads.runner.answers.scale.targets import counts, memory_of, target_of
+from manyheads.runner.commands import scale as command
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.predicted import Record
@@ -214,3 +216,12 @@ def test_python_gets_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "call", call)
     assert manyheads.scale(["parallel=ddp"], devices=[2, 4], network="10gbe", price=2.5) == found.rows
     assert asked == ["scale", "parallel=ddp", "--devices", "2,4", "--network", "10gbe", "--price", "2.5"]
+
+
+@pytest.mark.parametrize(("words", "missing"), [(["--network=1gbe"], "--devices"), (["--devices=2"], "--network")])
+def test_devices_and_network_are_needed(words, missing):
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    with pytest.raises(ConfigurationError, match=f"{missing} is not set") as refused:
+        command.run(parser.parse_args(words))
+    assert refused.value.key == missing

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from manyheads.runner.answers.measure.rank import floors
 from manyheads.runner.answers.measure.rank.parts import UpdateParts
-from manyheads.runner.answers.scale import cpu_quota
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import rank_main as worker
@@ -34,7 +33,6 @@ def main(path: str) -> NoReturn:
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Measure the parts of an update and the units, and write them to result.json."""
-    cpu_quota.enter(parallel.rank)
     floors.work(run, parallel, folder, heartbeat, more=_units)
 
 

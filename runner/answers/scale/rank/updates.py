@@ -4,7 +4,6 @@ from typing import NoReturn
 
 from manyheads.runner.answers.measure.limits import UPDATE
 from manyheads.runner.answers.measure.rank import floors
-from manyheads.runner.answers.scale import cpu_quota
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -21,7 +20,6 @@ def main(path: str) -> NoReturn:
 
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Measure updates, and write them to result.json."""
-    cpu_quota.enter(parallel.rank)
     floors.work(run, parallel, folder, heartbeat, only=(UPDATE,), seconds=SECONDS)
 
 

@@ -7,14 +7,14 @@ from typing import NoReturn
 
 import torch
 
-from manyheads.runner.answers.scale import cpu_quota
-from manyheads.runner.answers.scale.network_here import BESIDE, PAYLOADS
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.clock import Stopwatch
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
+from tests import cpu_quota
+from tests.benchmarks.scaling.network_here import BESIDE, PAYLOADS
 
 ROUNDS = 3
 SECONDS = 0.2  # each is repeated for this long in each round, at least once

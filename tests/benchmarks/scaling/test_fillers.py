@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manyheads.runner.answers.scale import cpu_quota
-from manyheads.runner.answers.scale.cpu_quota import enter
-from manyheads.runner.answers.scale.fillers import Fillers, fillers
 from manyheads.runner.errors import RunFailed
-from tests.answers.scale.test_cpu_quota import quota_or_skip
+from tests import cpu_quota
+from tests.benchmarks.scaling.fillers import Fillers, fillers
+from tests.benchmarks.scaling.test_cpu_quota import quota_or_skip
+from tests.cpu_quota import enter
 from tests.in_process import typed
 
 

@@ -1,6 +1,5 @@
 """Predictions that are compared with runs here: measurements that are given, the network that follows from them."""
 
-import argparse
 import json
 import math
 import sys
@@ -12,25 +11,22 @@ from pathlib import Path
 
 import pytest
 
-import manyheads
-from manyheads.runner.answers.scale import api, validation
 from manyheads.runner.answers.scale.measured_step import MeasuredStep, Updates
-from manyheads.runner.answers.scale.network_here import BESIDE, PAYLOADS, Sums, link_of
-from manyheads.runner.answers.scale.ranks_here import RanksHere
 from manyheads.runner.answers.scale.simulator.network import Cluster, Group, Link
 from manyheads.runner.answers.scale.simulator.step import Step, Unit
 from manyheads.runner.answers.scale.targets import Target, target_of
-from manyheads.runner.answers.scale.validated import Compared
-from manyheads.runner.answers.scale.validation import measured_basis, predictions, validate
-from manyheads.runner.commands import scale as command
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.answer import ChildEnd
 from manyheads.runner.run.json_schema import to_json
 from tests.answers.scale import here
 from tests.answers.scale.fitted import renewed
-from tests.answers.scale.test_cpu_quota import quota_or_skip
+from tests.benchmarks.scaling import validation
+from tests.benchmarks.scaling.network_here import BESIDE, PAYLOADS, Sums, link_of
+from tests.benchmarks.scaling.ranks_here import RanksHere
+from tests.benchmarks.scaling.test_cpu_quota import quota_or_skip
+from tests.benchmarks.scaling.validated import Compared
+from tests.benchmarks.scaling.validation import measured_basis, predictions, validate
 from tests.conftest import ROOT, execute
 from tests.in_process import small
 
@@ -173,35 +169,17 @@ def test_numbers_of_ranks_that_cannot_be_compared_here_are_refused(
     assert not given
 
 
-@pytest.mark.parametrize("flag", ["--network=1gbe", "--device=cpu", "--price=2", "--picture=x.png"])
-def test_what_says_how_other_devices_are_is_refused_beside_validate(flag: str) -> None:
-    with pytest.raises(ConfigurationError, match="--validate measures") as refused:
-        command.run(parsed("--validate", flag))
-    assert refused.value.key == flag.partition("=")[0]
-
-
-@pytest.mark.parametrize(("words", "missing"), [(["--network=1gbe"], "--devices"), (["--devices=2"], "--network")])
-def test_without_it_devices_and_network_are_needed(words: list[str], missing: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{missing} is not set") as refused:
-        command.run(parsed(*words))
-    assert refused.value.key == missing
-
-
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return parser.parse_args([*words])
-
-
 @pytest.mark.tail
 @pytest.mark.processes
 @pytest.mark.parametrize("parallel", ["ddp", "horovod"])
-def test_ranks_with_quotas_are_predicted_and_compared(tmp_path: Path, parallel: str) -> None:
+def test_ranks_with_quotas_are_predicted_and_compared(
+    tmp_path: Path, parallel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with quota_or_skip():
         pass
     words = (f"parallel={parallel}", "data=digits", "trainer.device=cpu", "--devices=2,3", "--batch=device")
-    command = (sys.executable, "-m", "manyheads.runner", "scale", *words, "--validate", "--json")
-    found = execute(*command, cwd=tmp_path, timeout=300)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    found = execute(sys.executable, "-m", "tests.benchmarks.scaling", *words, "--json", cwd=tmp_path, timeout=300)
     result = json.loads(found.out)["result"]
     assert [(each["start"], each["devices"]) for each in result["rows"]] == [(1, 2), (1, 3), (2, 3)]
     assert all(0 < each["low"] < each["seconds"] < each["high"] for each in result["rows"])
@@ -233,22 +211,3 @@ def test_the_documentation_has_what_was_reached() -> None:
     known, later = here.read(here.DEVELOPMENT), here.read(here.HELD_OUT)
     assert here.table(known, renewed(known)) in text
     assert not later or here.table(later) in text
-
-
-def test_python_gets_what_was_compared(given: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = validate([*DDP, "trainer.device=cpu"], devices="3", batch="device")
-    asked: list[str] = []
-
-    def call(*words: str) -> ChildEnd:
-        asked.extend(words)
-        return ChildEnd(found.exit_code, json.loads(json.dumps({"result": to_json(found)})))
-
-    monkeypatch.setattr(api, "call", call)
-    assert manyheads.validate_scale(["parallel=ddp"], devices=[3], batch="device") == found
-    assert asked == ["scale", "parallel=ddp", "--validate", "--devices", "3", "--batch", "device"]
-
-
-def test_python_gets_why_it_was_refused() -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        manyheads.validate_scale(["parallel=single", "trainer.device=cpu"])
-    assert refused.value.key == "parallel"

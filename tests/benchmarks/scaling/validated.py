@@ -1,8 +1,7 @@
-"""The answer of ``manyheads scale --validate``: predictions, and what was measured afterwards."""
+"""Predictions, and what was measured afterwards."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
@@ -50,14 +49,6 @@ class Validated(Answer):
     slowdown: Annotated[float, "measured seconds that computing loses for each second of a concurrent exchange"]
     varied: Annotated[float, "the largest fraction by which updates took longer in one round than in another"]
     rows: list[Compared]
-
-    @classmethod
-    def of(cls, result: Mapping[str, Any]) -> "Validated":
-        """Build the answer from the command's JSON."""
-        found, rows = result["network"], [Compared(**each) for each in result["rows"]]
-        curve = tuple((size, part) for size, part in found["curve"])
-        network = Link(**{**found, "curve": curve, "algorithms": tuple(found["algorithms"])})
-        return cls(**{**result, "network": network, "rows": rows})
 
     @property
     def mean_error(self) -> float:

@@ -106,7 +106,7 @@ def _place(name: str, cpus: float) -> Path:
             if _limit(group, cpus):
                 return group
             group.rmdir()
-    raise Unavailable.at("--validate", True, f": {REMEDY}")
+    raise Unavailable(REMEDY)
 
 
 def _offer(parent: Path) -> bool:
@@ -127,7 +127,7 @@ def _try(group: Path) -> None:
     """Put a process into the group. Raises Unavailable if this user may not do that."""
     tried = Program(("sh", "-c", 'echo 0 > "$0"', str(group / "cgroup.procs"))).ask()
     if tried.code:
-        raise Unavailable.at("--validate", True, f": {REMEDY} The system says: {tried.errors.strip()}")
+        raise Unavailable(f"{REMEDY} The system says: {tried.errors.strip()}")
 
 
 def _limit(group: Path, cpus: float) -> bool:

@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from manyheads.runner.answers.measure.subject import measure
-from manyheads.runner.answers.scale.cpu_quota import quotas
-from manyheads.runner.answers.scale.fillers import Fillers, fillers
 from manyheads.runner.answers.scale.measured_step import (
     MeasuredStep,
     Updates,
@@ -14,15 +12,17 @@ from manyheads.runner.answers.scale.measured_step import (
     measured_step,
     wrapped_updates,
 )
-from manyheads.runner.answers.scale.network_here import Sums
 from manyheads.runner.answers.scale.targets import Target
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import ResultJson
+from tests.benchmarks.scaling.fillers import Fillers, fillers
+from tests.benchmarks.scaling.network_here import Sums
+from tests.cpu_quota import quotas
 
-RANK = "manyheads.runner.answers.scale.rank"
+RANKS = "tests.benchmarks.scaling"
 USED = 0.9  # fraction of the cores for all ranks together: the launcher and the system need the rest
 
 
@@ -60,7 +60,7 @@ class RanksHere:
 
     def _measure(self, run: RunConfig, ranks: int, *, rank: str) -> ResultJson:
         with self._beside(ranks):
-            return measure(run, rank=f"{RANK}.{rank}")[1]
+            return measure(run, rank=f"{RANKS}.{rank}")[1]
 
     def started_on(self, ranks: int, *, batch: int) -> RunConfig:
         """The run config on this many ranks, with this batch size. Raises ConfigurationError."""
@@ -71,12 +71,12 @@ class RanksHere:
     def alone(self, samples: int) -> MeasuredStep:
         """The update of one rank, measured as ``scale`` does. ``samples``: in a micro-batch."""
         with self._beside(1):
-            return measured_step(self.run, samples=samples, threads=self.threads)
+            return measured_step(self.run, samples=samples, threads=self.threads, rank=f"{RANKS}.units")
 
     def wrapped(self, samples: int) -> Updates | None:
         """Updates on one rank with the run's strategy; None if it needs more. See ``wrapped_updates``."""
         with self._beside(1):
-            return wrapped_updates(self.run, samples=samples, threads=self.threads)
+            return wrapped_updates(self.run, samples=samples, threads=self.threads, rank=f"{RANKS}.updates")
 
     def updates(self, target: Target) -> Updates:
         """Measure updates on several ranks."""

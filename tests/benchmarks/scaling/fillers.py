@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from manyheads.runner.answers.measure.subject import measured
-from manyheads.runner.answers.scale import cpu_quota
 from manyheads.runner.errors import Failure, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
 from manyheads.runner.run.program import DISCARD, Process, Program
 from manyheads.runner.run.run_folder import RunFolder
+from tests import cpu_quota
 
 ENDLESS = 10**6  # epochs
 POLL = 0.05  # seconds

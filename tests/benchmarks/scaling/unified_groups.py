@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from manyheads.runner.answers.scale import cpu_quota
 from manyheads.runner.machine.control_groups import cpu_hierarchies
+from tests import cpu_quota
 
 CONTROL, CONTROLLERS, PROCESSES = "cgroup.subtree_control", "cgroup.controllers", "cgroup.procs"
 MOUNT = "41 31 0:38 / {} rw,nosuid - cgroup2 cgroup2 rw"

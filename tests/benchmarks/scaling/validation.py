@@ -1,4 +1,4 @@
-"""``manyheads scale --validate``: predict a run on several ranks of this machine, then measure it on them."""
+"""Predict a run on several ranks of this machine, as ``manyheads scale`` does, then measure it on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from typing import Any
 
 from manyheads.runner.answers.measure.subject import subject_of
 from manyheads.runner.answers.scale.measured_step import MeasuredStep, Updates, between
-from manyheads.runner.answers.scale.network_here import Sums, link_of
 from manyheads.runner.answers.scale.plan import Plan
-from manyheads.runner.answers.scale.ranks_here import USED, RanksHere
 from manyheads.runner.answers.scale.simulator.interval import between_launches
 from manyheads.runner.answers.scale.simulator.network import Cluster, Link
 from manyheads.runner.answers.scale.simulator.predict import Measured, Prediction
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
 from manyheads.runner.answers.scale.simulator.step import Step
 from manyheads.runner.answers.scale.targets import Target, counts, target_of
-from manyheads.runner.answers.scale.validated import Compared, Validated
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import hardware
 from manyheads.runner.option.run_config import RunConfig
+from tests.benchmarks.scaling.network_here import Sums, link_of
+from tests.benchmarks.scaling.ranks_here import USED, RanksHere
+from tests.benchmarks.scaling.validated import Compared, Validated
 
 FEW = 2  # predictions start from one rank, and from this many
 LEAST = 0.1  # CPUs of a rank
@@ -98,14 +98,14 @@ def validate(words: Sequence[str], *, devices: str, batch: str, config_dir: str 
     run = subject_of(words, config_dir=config_dir).run
     wanted = [each for each in counts(devices) if each > 1]
     if not wanted:
-        raise not_allowed("--devices", devices, "with --validate, numbers of ranks above 1, such as 2,3,4")
+        raise not_allowed("--devices", devices, "numbers of ranks above 1, such as 2,3,4")
     targets = [target_of(run, count, batch) for count in sorted({FEW, *wanted})]
     _refuse(run)
     here = RanksHere(run, targets[-1].devices)
     if here.cpus < LEAST:
         most = int(hardware.cpu_cores() * USED / LEAST)
         allowed = f"up to {most} on this machine, so that each rank has {LEAST} CPUs"
-        raise not_allowed("--devices", devices, f"with --validate, numbers of ranks {allowed}")
+        raise not_allowed("--devices", devices, f"numbers of ranks {allowed}")
     with here.limited(samples=targets[-1].samples):
         basis = measured_basis(here, targets)
         found = predictions(run, targets, basis)
@@ -130,5 +130,5 @@ def _refuse(run: RunConfig) -> None:
     if wrong is not None:
         key, value, allowed = wrong
         raise ConfigurationError.at(
-            key, value, f": --validate compares predictions with ranks on this machine's CPUs. Set {key} to {allowed}."
+            key, value, f": predictions are compared with ranks on this machine's CPUs. Set {key} to {allowed}."
         )

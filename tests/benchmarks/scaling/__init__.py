@@ -1,0 +1,1 @@
+"""How good the predictions of ``manyheads scale`` are: compared with runs on this machine."""
