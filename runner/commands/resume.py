@@ -14,7 +14,7 @@ from manyheads.launchers.sweep.comparison import answer_of
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.launchers.wrappers import several_machines
-from manyheads.runner.checkpoint.mirror.fetch import fetch
+from manyheads.runner.checkpoint.fetch import fetch
 from manyheads.runner.commands import A_RUN, train
 from manyheads.runner.commands.runs.train_longer import command, continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from manyheads.runner.checkpoint.mirror.fetch import at_hand, without_checkpoints
+from manyheads.runner.checkpoint.fetch import at_hand, without_checkpoints
 from manyheads.runner.checkpoint.page import CheckpointPage
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.runs.show_run import RunPage, run_page

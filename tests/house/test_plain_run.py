@@ -14,12 +14,12 @@ def left(figure: str) -> pytest.MarkDecorator:
     return pytest.mark.xfail(reason=figure, strict=True)
 
 
-@left("248 modules")
+@left("249 modules")
 def test_modules():
     assert len(needed()) <= 205
 
 
-@left("26,135 lines")
+@left("26,193 lines")
 def test_lines():
     assert sum(len((ROOT / modules()[name]).read_text().splitlines()) for name in needed()) <= 21_500
 

@@ -37,13 +37,7 @@ WINGS = {  # by name, what is deleted
         *(f"runner/logger/{name}.py" for name in ("mlflow", "mlflow_store")),
         *("conf/logger/mlflow.yaml", "tests/logger/test_mlflow.py"),
     ],
-    "mirror": [
-        *(
-            "runner/checkpoint/mirror",
-            "launchers/companions/mirroring",
-        ),
-        *("tests/checkpoint/mirror", "tests/launchers/companions/test_mirroring.py"),
-    ],
+    "mirror": ["launchers/companions/mirror", "tests/launchers/companions/mirror"],
     "storage": ["runner/run/objects/storage", "tests/run/objects/storage"],
     "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm"],
     "ray": [*RAY],
@@ -65,8 +59,8 @@ WINGS = {  # by name, what is deleted
         "tests/optimizer/test_fused.py",
     ],
     "model_parallel": [
+        *REPLICATED,
         *("runner/parallel/rank/model_parallel", "runner/parallel/model_parallel.py", "tests/parallel/model_parallel"),
-        *(f"runner/parallel/mesh_{name}.py" for name in ("layout", "refusals")),
         *(f"conf/parallel/{name}.yaml" for name in ("fsdp", "tensor", "pipeline", "mesh")),
         "tests/parallel/test_mesh_layout.py",
     ],

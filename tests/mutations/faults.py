@@ -193,10 +193,12 @@ FAULTS = (
     Fault(
         name="what was stored is not read back",
         promise="what was reported as stored",
-        file="runner/checkpoint/mirror/upload.py",
+        file="launchers/companions/mirror/upload.py",
         original="if self.storage.sha256(name) != digest:",
         replacement="if digest == '':",
-        tests=("tests/checkpoint/mirror/test_upload.py::test_a_server_that_stores_something_else_is_not_believed",),
+        tests=(
+            "tests/launchers/companions/mirror/test_upload.py::test_a_server_that_stores_something_else_is_not_believed",
+        ),
     ),
     Fault(
         name="an update with a spike is counted as skipped, but made",

@@ -118,7 +118,7 @@ ALLOWED = {
         "runner/answers/measure/rank/sides.py": 1,
         "runner/run/files.py: fresh_folder": 1,
         "runner/commands/index.py": 1,
-        "runner/checkpoint/mirror/fetch.py: names that Manifest has examined": 5,
+        "runner/checkpoint/fetch.py: names that Manifest has examined": 5,
     },
     "the project's own conf/, templates and pages, and installed packages": {
         "runner/config/lookup.py": 2,

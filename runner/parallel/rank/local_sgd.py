@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
-from manyheads.runner.parallel.rank.model_parallel.own_parts import SharedScaler
-from manyheads.runner.parallel.rank.process_group import Replicas
+from manyheads.runner.parallel.rank.process_group import Replicas, SharedScaler
 from manyheads.runner.run.state_dict import StateDict
 
 

@@ -191,3 +191,18 @@ def reads_buffers(model: nn.Module) -> bool:
     """Whether a training pass may depend on a buffer; BatchNorm, which only writes its statistics then, does not."""
     modules = (each for each in model.modules() if not isinstance(each, _BatchNorm))
     return any(True for each in modules for _ in each.buffers(recurse=False))
+
+
+class SharedScaler(torch.amp.GradScaler):
+    """A GradScaler shared by all ranks. ``largest``: reduces a tensor to the maximum over all ranks, in place."""
+
+    def __init__(self, device: str, largest: Callable[[Tensor], Tensor], **options: Any):
+        super().__init__(device, **options)
+        self._largest = largest
+
+    def _unscale_grads_(
+        self, optimizer: torch.optim.Optimizer, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
+    ) -> dict[torch.device, Tensor]:
+        found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
+        largest = torch.stack([found_inf.clone(), *(each.to(found_inf.device) for each in found.values())]).amax(0)
+        return {found_inf.device: self._largest(largest)}

@@ -11,7 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.mirror.fetch import at_hand, with_weights
+from manyheads.runner.checkpoint.fetch import at_hand, with_weights
 from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.checkpoint.rank.load import load as load_checkpoint
 from manyheads.runner.data.data_option import Data

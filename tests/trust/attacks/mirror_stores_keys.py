@@ -2,9 +2,9 @@
 
 import hashlib
 
+from manyheads.launchers.companions.mirror.upload import Mirror
 from manyheads.launchers.nodes import wire
 from manyheads.launchers.nodes.open_rendezvous import meet
-from manyheads.runner.checkpoint.mirror.upload import Mirror
 from manyheads.runner.run.objects import MissingObject
 from manyheads.runner.run.run_folder import RunFolder
 

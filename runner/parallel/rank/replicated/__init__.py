@@ -6,15 +6,11 @@ exchange with the other replicas to any of these.
 
 from typing import Any
 
-from manyheads.runner.parallel.mesh_layout import Layout
-from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding
-from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.process_group import ProcessGroup, Replicas
 from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS
 from manyheads.runner.parallel.rank.replicated.replica import Replica
 
-SHARDING = Sharding("auto", "after_forward", "auto", "none", "none", recompute=False)  # parallel=fsdp's defaults
 PIECE: dict[str, Any] = {  # of DistributedDataParallel, which then holds a second copy of gradients, as a replica does
     "bucket_cap_mb": 25,
     "gradient_as_bucket_view": False,
@@ -32,10 +28,6 @@ class Copies(Replica, ProcessGroup):
 
     Its gradients are averaged with those of the other replicas in one piece, of which each rank exchanges a part.
     """
-
-
-class Shards(Replica, ModelParallel):
-    """A replica of several ranks, over which the model is sharded; each exchanges shards with its counterparts."""
 
 
 def replica(
@@ -56,12 +48,15 @@ def replica(
         return Alone(**place)
     if inside == "ddp":
         return Copies(timeout=INSIDE_SECONDS, **place)
-    return Shards(timeout=INSIDE_SECONDS, layout=Layout(shard=ranks_per_replica), sharding=SHARDING, **place)
+    from manyheads.runner.parallel.rank.replicated.model_parallel import Shards
+
+    return Shards(timeout=INSIDE_SECONDS, **place)
 
 
 def stand_in(*, shards: int, world_size: int, **place: Any) -> Parallel:
     """A strategy without torchft whose ranks hold the same, and exchange about as much, for estimates."""
     if shards == 1:
         return Replicas(world_size=world_size, sync_batchnorm=False, broadcast_buffers=False, **PIECE, **place)
-    layout = Layout(replicate=world_size // shards, shard=shards)
-    return ModelParallel(layout=layout, sharding=SHARDING, world_size=world_size, **place)
+    from manyheads.runner.parallel.rank.replicated import model_parallel
+
+    return model_parallel.stand_in(shards=shards, world_size=world_size, **place)

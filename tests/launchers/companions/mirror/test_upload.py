@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.companions.mirroring.mirror_main import Watch
-from manyheads.runner.checkpoint.mirror.fetch import at_hand, fetch, with_weights, without_checkpoints
-from manyheads.runner.checkpoint.mirror.manifest import NAME, Manifest
-from manyheads.runner.checkpoint.mirror.upload import Mirror
+from manyheads.launchers.companions.mirror.mirror_main import Watch
+from manyheads.launchers.companions.mirror.upload import Mirror
+from manyheads.runner.checkpoint.fetch import at_hand, fetch, with_weights, without_checkpoints
+from manyheads.runner.checkpoint.manifest import NAME, Manifest
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.objects import StorageError
 from manyheads.runner.run.objects.address import Address

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from manyheads.launchers.companions import Accompanied
-from manyheads.launchers.companions.mirroring.mirror_main import FAILED, MAIN, OVER, READY, REFUSED
+from manyheads.launchers.companions.mirror.mirror_main import FAILED, MAIN, OVER, READY, REFUSED
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.rules import seconds

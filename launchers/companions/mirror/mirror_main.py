@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from manyheads.runner.checkpoint.mirror.upload import Mirror
+from manyheads.launchers.companions.mirror.upload import Mirror
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.run.files import matching
@@ -20,7 +20,7 @@ from manyheads.runner.run.objects import StorageError, opened
 from manyheads.runner.run.objects.address import Address
 from manyheads.runner.run.run_folder import RunFolder
 
-MAIN = "manyheads.launchers.companions.mirroring.mirror_main"
+MAIN = "manyheads.launchers.companions.mirror.mirror_main"
 LOOK_SECONDS = 0.5
 RETRY_SECONDS = 10.0  # of one request; the whole is retried as long as the run trains
 PAUSES = (1.0, 30.0)  # seconds after a failure, the first and the longest

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.companions.mirroring.follower import address_of
+from manyheads.launchers.companions.mirror.follower import address_of
 from manyheads.runner.callbacks.callback import Callback
-from manyheads.runner.checkpoint.mirror.manifest import NAME, Manifest
+from manyheads.runner.checkpoint.manifest import NAME, Manifest
 from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.objects.address import Address
@@ -24,7 +24,7 @@ from tests.object_storage import SECRETS
 pytestmark = [pytest.mark.needs("obstore", "moto"), pytest.mark.processes]
 SMALL = ("model=mlp", "model.width=8", "trainer.device=cpu", "data.batch_size=128", "launcher.threads_per_rank=1")
 LONG = ("trainer.epochs=4", "checkpoint.keep=2")
-SLOW = "+callbacks.slow._target_=tests.launchers.companions.test_mirroring.Slow"
+SLOW = "+callbacks.slow._target_=tests.launchers.companions.mirror.test_mirroring.Slow"
 
 
 class Slow(Callback):
