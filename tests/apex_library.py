@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,11 +12,21 @@ from typing import Any
 import pytest
 
 from manyheads.runner.loop.session import Session
-from manyheads.runner.machine import apex_installation, hardware
+from manyheads.runner.machine import hardware
 from tests import in_process
 
 STAND_IN = Path(__file__).parent / "apex_stand_in"
-IS_REAL = not any(apex_installation.unavailable(part) for part in apex_installation.PARTS)
+
+
+def _is_real() -> bool:
+    if find_spec("manyheads.runner.machine.apex_installation") is None:
+        return False
+    from manyheads.runner.machine.apex_installation import PARTS, unavailable
+
+    return not any(map(unavailable, PARTS))
+
+
+IS_REAL = _is_real()
 DEVICE = "cuda" if IS_REAL else "cpu"
 marks = [pytest.mark.gpu] if IS_REAL else []
 OURS = ("manyheads.runner.parallel.rank.apex", "manyheads.runner.precision.rank.apex")

@@ -19,8 +19,6 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.runner.parallel import horovod_installation as horovod
-
 LIBRARIES = {  # with what pip is given for them
     "accelerate": "--group bench",
     "aiohttp": "mlflow",
@@ -68,6 +66,10 @@ def missing(name: str) -> str | None:
         return f"{', '.join(lacking)} not on PATH: apt-get install {packages}" if lacking else None
     if name in ABILITIES:
         return None if _succeeds(ABILITIES[name]) else cannot(name)
+    if find_spec("manyheads.runner.parallel.horovod_installation") is None:
+        return "this tree has no parallel=horovod"
+    from manyheads.runner.parallel import horovod_installation as horovod
+
     if reason := horovod.unavailable():
         return "Horovod is not installed: make horovod, which needs g++" if horovod.version() is None else reason
     if name == "mpi" and not horovod.has("mpi"):

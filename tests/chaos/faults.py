@@ -11,8 +11,6 @@ from pathlib import Path
 import psutil
 
 from tests.chaos.place import IS_ROOT, Place
-from tests.launchers.ray_cluster.cluster import fill as fill_cluster
-from tests.launchers.ray_cluster.cluster import lose_a_node
 
 LATEST = 45.0  # seconds; a moment that never comes
 
@@ -144,6 +142,9 @@ def lose_controller(chance: random.Random, place: Place, _: psutil.Process, __: 
 
 
 def lose_ray_node(chance: random.Random, place: Place, _: psutil.Process, __: Path) -> str:
+    from tests.launchers.ray_cluster.cluster import fill as fill_cluster
+    from tests.launchers.ray_cluster.cluster import lose_a_node
+
     seconds = chance.choice([0.0, 5.0])
     lose_a_node(place.ray)
     time.sleep(seconds)

@@ -10,8 +10,6 @@ from typing import Any
 
 from tests import needs
 from tests.chaos.place import Place
-from tests.launchers.nodes import cluster as machines
-from tests.launchers.slurm import cluster as slurm
 
 # 60 updates in three epochs, a row every 4, checkpoints between them.
 SMALL = (
@@ -91,6 +89,9 @@ KINDS = [
 @contextmanager
 def placed(kind: Kind, folder: Path) -> Iterator[Place]:
     """Where a kind's commands run: with their own temporary folders, disk, shared memory, machines or engine."""
+    from tests.launchers.nodes import cluster as machines
+    from tests.launchers.slurm import cluster as slurm
+
     with ExitStack() as stack:
         place = stack.enter_context(Place(folder).prepared())
         if kind.where == "machines":

@@ -9,14 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from manyheads.runner.config.lookup import CONF
 from tests.callbacks.tracking import TRACKED
-from tests.launchers.nodes.cluster import Cluster
-from tests.launchers.slurm.cluster import Slurm
+
+if TYPE_CHECKING:
+    from tests.launchers.nodes.cluster import Cluster
+    from tests.launchers.slurm.cluster import Slurm
 
 PROJECT = CONF.parent
 MARK = "MANYHEADS_CHAOS"  # a variable by which processes are found, whatever became of their parents

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from manyheads.launchers.companions.publishing.tracked_run import files
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
@@ -171,6 +170,8 @@ def test_a_run_s_checkpoint_holds_everything_and_is_plain_data(tmp_path):
 
 def test_a_sharded_run_is_used_like_any_other(tmp_path):
     """Resumed, tested, evaluated, compared, listed: by the same bits as one with single files."""
+    from manyheads.launchers.companions.publishing.tracked_run import files
+
     common = ("trainer.epochs=2", "checkpoint.keep=2", "optimizer=adamw")
     one = train(tmp_path / "one", small(*common))
     other = train(tmp_path / "other", small(*common, "checkpoint.format=sharded"))

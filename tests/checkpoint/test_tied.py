@@ -21,7 +21,6 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.rank.freezing import find_rests
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.rank.export import export
 from tests import zoo
 from tests.in_process import attempt, rows, small, train, typed
 from tests.loop.test_average import trained_with_all_weights
@@ -92,6 +91,8 @@ def test_conversions_keep_every_name(alone, tmp_path, format):
 
 
 def test_exports_hold_each_weight_once(alone, tmp_path):
+    from manyheads.runner.serve.rank.export import export
+
     _, folder, _ = alone
     trained = manyheads.load(folder.path)
     expected = {name: each.float() for name, each in load(folder.best_checkpoint)["model"].items()}

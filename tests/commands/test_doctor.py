@@ -7,9 +7,8 @@ from manyheads.runner.commands.doctor import model_names
 from manyheads.runner.commands.doctor.examine import LISTED, describe_machine, examine, explain, note
 from manyheads.runner.config.lookup import options, unavailable
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine import apex_installation, hardware
+from manyheads.runner.machine import hardware
 from manyheads.runner.machine.gpus import Board
-from manyheads.runner.parallel import horovod_installation
 
 EVERY_OPTION = [(group, option) for group in LISTED for option in options(group)]
 
@@ -150,6 +149,8 @@ def test_says_which_torch_there_is(machine, cuda, text):
     ],
 )
 def test_says_which_horovod_there_is(machine, monkeypatch, version, reason, features, text):
+    from manyheads.runner.parallel import horovod_installation
+
     machine(gpus=0)
     monkeypatch.setattr(horovod_installation, "version", lambda: version)
     monkeypatch.setattr(horovod_installation, "unavailable", lambda: reason)
@@ -159,6 +160,8 @@ def test_says_which_horovod_there_is(machine, monkeypatch, version, reason, feat
 
 @pytest.mark.parametrize(("found", "text"), [(None, "not installed"), ("0.1 with amp", "0.1 with amp")])
 def test_says_which_apex_there_is(machine, monkeypatch, found, text):
+    from manyheads.runner.machine import apex_installation
+
     machine(gpus=0)
     monkeypatch.setattr(apex_installation, "description", lambda: found)
     assert describe_machine()["Apex"] == text
@@ -166,6 +169,8 @@ def test_says_which_apex_there_is(machine, monkeypatch, found, text):
 
 def test_notes_what_horovod_comes_to_here(machine, monkeypatch):
     """Not what is said of the other strategies with several ranks."""
+    from manyheads.runner.parallel import horovod_installation
+
     machine(gpus=0)
     monkeypatch.setattr(horovod_installation, "has", lambda feature: feature == "gloo")
     monkeypatch.setattr(horovod_installation, "built_for", lambda: "9.9.0")

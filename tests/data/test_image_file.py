@@ -12,7 +12,6 @@ from manyheads.runner.data.rank.image_file import opened
 from manyheads.runner.data.rank.photos import Photos, Picture
 from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.run.model_description import Steps
-from manyheads.runner.serve.rank.preprocess import _pixels
 from tests.checkpoint.sharded.ranks import Rank, together
 
 MEMORY = 100_000_000  # bytes; a PNG of 67 took 2.7 GB
@@ -63,6 +62,8 @@ BOMBS = {
 
 def test_a_bomb_is_refused_with_its_name_before_it_takes_memory(tmp_path):
     """By training and evaluation, and by predict for models of grey and of coloured images."""
+    from manyheads.runner.serve.rank.preprocess import _pixels
+
     for kind, content in BOMBS.items():
         (tmp_path / kind).write_bytes(content)
 

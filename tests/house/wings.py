@@ -4,7 +4,8 @@ APEX = (
     *(f"{group}/apex.py" for group in ("parallel", "parallel/rank", "precision", "precision/rank", "optimizer")),
     "machine/apex_installation.py",
 )
-RAY = ("launchers/ray", "conf/launcher/ray.yaml", "tests/launchers/ray_cluster")
+ENGINES = ("tests/benchmarks/engines", "tests/benchmarks/test_engines.py")  # of launchers on several machines
+RAY = ("launchers/ray", "conf/launcher/ray.yaml", "tests/launchers/ray_cluster", *ENGINES)
 REPLICATED = (
     *("launchers/torchft", "conf/launcher/torchft.yaml", "conf/parallel/replicated.yaml"),
     *("runner/parallel/replicated.py", "runner/parallel/rank/replicated", "tests/parallel/replicated"),
@@ -36,10 +37,14 @@ WINGS = {  # by name, what is deleted
     "mlflow": [
         *(f"runner/logger/{name}.py" for name in ("mlflow", "mlflow_store")),
         *("conf/logger/mlflow.yaml", "tests/logger/test_mlflow.py"),
+        "tests/launchers/companions/publishing/test_empty_folder.py",
     ],
     "mirror": ["launchers/companions/mirror", "tests/launchers/companions/mirror"],
-    "storage": ["runner/run/objects/storage", "tests/run/objects/storage"],
-    "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm"],
+    "storage": [
+        *("runner/run/objects/storage", "tests/run/objects/storage"),
+        "tests/launchers/companions/mirror/test_upload.py",
+    ],
+    "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm", *ENGINES],
     "ray": [*RAY],
     "replicated": [*REPLICATED],
     "horovod": [

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.errors import ExitCode, RunFailed
@@ -73,6 +72,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.processes
 @pytest.mark.parametrize(("ranks", "kill"), tailed(product([1, 2, 3], KILLS), always=ALWAYS))
 def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -> None:
+    from manyheads.runner.answers.audit.audit_run import audit
+
     how, step = kill.split(":")
     expected = undisturbed(kept / str(ranks), ranks)
     fault = (f"+model.how={how}", f"+model.step={step}", f"+model.once={tmp_path / 'failed'}", "+model.rank=0")

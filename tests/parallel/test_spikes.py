@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ExitCode
@@ -68,6 +67,8 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("case", SHOWN)
 def test_ranks_agree_on_spikes_and_go_on_as_one_process(case, trained, tmp_path):
+    from manyheads.runner.answers.audit.audit_run import audit
+
     folder = trained(case)
     train(tmp_path, small(*CASES[case]))
     one, two = (

@@ -10,10 +10,8 @@ import pytest
 
 from manyheads.runner.config.lookup import ABOUT, known_keys
 from manyheads.runner.config.schema import check
-from manyheads.runner.machine import apex_installation
 from manyheads.runner.option.locate import OPTION
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel import horovod_installation
 from manyheads.runner.provenance import provenance
 from manyheads.runner.provenance.provenance import FORMAT, describe, signature, without_effect
 from manyheads.runner.run.run_folder import RunFolder
@@ -70,6 +68,9 @@ def test_neither_do_keys_of_when_and_how_to_write_or_to_wait(key):
 
 @pytest.mark.parametrize(("horovod", "apex"), [("9.8", "0.1 with amp"), (None, None)])
 def test_optional_libraries_are_named_and_null_when_absent(config, tmp_path, monkeypatch, horovod, apex):
+    from manyheads.runner.machine import apex_installation
+    from manyheads.runner.parallel import horovod_installation
+
     monkeypatch.setattr(horovod_installation, "version", lambda: horovod)
     monkeypatch.setattr(apex_installation, "description", lambda: apex)
     folder = RunFolder(tmp_path)

@@ -12,8 +12,6 @@ import pytest
 
 from tests.conftest import FAST, RUN, execute
 from tests.launchers.conftest import by
-from tests.launchers.ray_cluster.cluster import cluster
-from tests.launchers.slurm.cluster import started
 from tests.needs import require
 from tests.surroundings.pairs import covering
 from tests.surroundings.place import Place
@@ -73,6 +71,8 @@ def overrides(launcher: str) -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
     """Overrides for a rank on each of a cluster's two nodes."""
+    from tests.launchers.ray_cluster.cluster import cluster
+
     require("ray")
     with cluster(nodes=2) as machines:
         yield (f"launcher.address={machines.address}", "launcher.nodes=2", "launcher.nproc_per_node=1")
@@ -81,6 +81,8 @@ def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
     """Overrides for a cluster, which this process's environment names meanwhile."""
+    from tests.launchers.slurm.cluster import started
+
     require("slurm")
     with started(tmp_path_factory.mktemp("slurm"), 1) as nodes, pytest.MonkeyPatch.context() as patch:
         for variable, value in nodes.environment.items():

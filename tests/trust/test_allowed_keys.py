@@ -6,7 +6,6 @@ from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, options, read,
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.locate import OPTION, TARGET
-from manyheads.runner.parallel.model_parallel import MeshOption
 from manyheads.runner.trust.allowed_keys import own_kinds, refused_keys
 from manyheads.runner.trust.trust_store import Trust
 from tests.in_process import small
@@ -127,6 +126,8 @@ def test_the_kinds_that_matter():
     ],
 )
 def test_a_plan_has_patterns_of_layers_and_ways_to_split_them(key, value):
+    from manyheads.runner.parallel.model_parallel import MeshOption
+
     rule = MeshOption.all_rules()[key]
     assert not rule.accepts(value)
     assert rule.accepts("auto")

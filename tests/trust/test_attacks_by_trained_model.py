@@ -12,7 +12,6 @@ from PIL import Image
 import manyheads
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.rank.predict_images import predict_files
 from tests.in_process import small, train
 from tests.trust.foreign import REFUSED, assert_refused, given
 
@@ -119,6 +118,8 @@ def test_a_description_cannot_ask_for_more_than_there_is(tmp_path, theirs):
 
 
 def test_names_of_classes_neither_steer_the_terminal_nor_compute(tmp_path, theirs):
+    from manyheads.runner.serve.rank.predict_images import predict_files
+
     folder = received(theirs, tmp_path / "run")
     content = json.loads(folder.description.read_text())
     folder.description.write_text(json.dumps({**content, "classes": ["\x1b]0;owned\x07", "=HYPERLINK()", "a"]}))

@@ -11,7 +11,6 @@ import pytest
 from manyheads.launchers.environment import environment, folders
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.option.locate import find_in_own_folders, locate
-from manyheads.runner.parallel import horovod_installation
 from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, assert_refused
@@ -72,6 +71,8 @@ def test_a_command(hostile):
 @pytest.mark.needs("gcc", "mpirun")
 @pytest.mark.parametrize("home", [None, "(null)"])
 def test_open_mpi_loads_no_library_from_it_without_a_home(here, monkeypatch, tmp_path, home):
+    from manyheads.runner.parallel import horovod_installation
+
     components = here / "(null)" / ".openmpi" / "components"
     components.mkdir(parents=True)
     mark, source = tmp_path / "mark", tmp_path / "evil.c"

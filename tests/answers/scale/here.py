@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyheads.runner.answers.measure.subject import subject_of
 from manyheads.runner.answers.scale.measured_step import MeasuredStep
@@ -30,7 +30,9 @@ from tests.benchmarks.scaling.network_here import Sums
 from tests.benchmarks.scaling.ranks_here import RanksHere
 from tests.benchmarks.scaling.validated import Compared
 from tests.benchmarks.scaling.validation import FEW, measured_basis, predictions
-from tests.launchers.nodes.cluster import Cluster, started
+
+if TYPE_CHECKING:
+    from tests.launchers.nodes.cluster import Cluster
 
 DEVELOPMENT, HELD_OUT = (Path(__file__).with_name(f"{name}.json") for name in ("here", "here_held_out"))
 RANKS = (2, 3, 4)
@@ -173,7 +175,9 @@ def read(file: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def machines(rate: str) -> Iterator[Cluster]:
+def machines(rate: str) -> "Iterator[Cluster]":
+    from tests.launchers.nodes.cluster import started
+
     with tempfile.TemporaryDirectory() as folder, started(Path(folder), max(RANKS), first=GROUPS) as cluster:
         for node in cluster.nodes:
             cluster.narrow(node, rate=RATES[rate], queue=2**22)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.launchers.ray import RayOption
 from manyheads.launchers.sweep.run_jobs import run_jobs
 from manyheads.launchers.sweep.slots import Slot
 from manyheads.launchers.sweep.sweep_options import Options
@@ -44,6 +43,8 @@ def test_a_job_sees_nothing_of_the_environment_of_the_one_before(slot, tmp_path)
 @pytest.mark.parametrize(("jobs", "waiting"), [("auto", 1), (3, 3)])
 def test_with_auto_one_job_at_a_time_waits_for_an_engine(tmp_path, monkeypatch, jobs, waiting):
     """Jobs that write nothing at first, as if an engine had no room, then something, and then end together."""
+    from manyheads.launchers.ray import RayOption
+
     monkeypatch.setattr(RayOption, "unavailable", lambda option: None)
     entries = [Entry(number, str(number), []) for number in range(3)]
     folders = [RunFolder(tmp_path / entry.folder) for entry in entries]

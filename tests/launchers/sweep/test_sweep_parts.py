@@ -15,7 +15,6 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.ray import RayOption
 from manyheads.launchers.sweep.console import Titles
 from manyheads.launchers.sweep.devices import Room, jobs_at_once, on_cores, shares_of_cores
 from manyheads.launchers.sweep.job_progress import JobProgress, run_job, split
@@ -360,6 +359,8 @@ class TestCores:
         assert jobs_at_once("auto", [ddp] * 20) == 2
 
     def test_jobs_for_which_an_engine_finds_room_are_not_limited_by_this_machine(self, monkeypatch):
+        from manyheads.launchers.ray import RayOption
+
         monkeypatch.setattr(hardware, "cpu_cores", lambda: 1)
         monkeypatch.setattr(RayOption, "unavailable", lambda option: None)
         ray, spawn = (OmegaConf.create(config("parallel=ddp", f"launcher={name}")) for name in ("ray", "spawn"))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.keys import permutation
 from manyheads.runner.errors import ConfigurationError, ExitCode
@@ -144,6 +143,8 @@ def test_skip_leaves_out_the_updates_that_stand_out_and_only_those(tmp_path):
 
 
 def test_rollback_leaves_out_what_led_to_them_too(tmp_path, capsys):
+    from manyheads.runner.answers.audit.audit_run import audit
+
     options = (*LOOKS, "trainer.on_spike=rollback", "trainer.spike_span=3", "checkpoint.every=7")
     run = train(tmp_path, small(*options))
     first, second = UPDATES
@@ -216,6 +217,8 @@ def test_killed_and_resumed_it_does_the_same_to_the_bit(tmp_path, action, step):
 
 
 def test_an_audit_names_samples_that_were_skipped_in_another_update(tmp_path):
+    from manyheads.runner.answers.audit.audit_run import audit
+
     train(tmp_path, small(*LOOKS, "trainer.on_spike=skip", "trainer.max_steps=18"))
     path = RunFolder(tmp_path).spikes
     other = next(sample for sample in range(160) if sample not in ORDER[128:136])

@@ -2,9 +2,6 @@
 
 import hashlib
 
-from manyheads.launchers.companions.mirror.upload import Mirror
-from manyheads.launchers.nodes import wire
-from manyheads.launchers.nodes.open_rendezvous import meet
 from manyheads.runner.run.objects import MissingObject
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -37,6 +34,10 @@ class Bucket:
 
 
 def attack(scene):
+    from manyheads.launchers.companions.mirror.upload import Mirror
+    from manyheads.launchers.nodes import wire
+    from manyheads.launchers.nodes.open_rendezvous import meet
+
     run, bucket = RunFolder(scene.new("run")), Bucket()
     run.config.write_text("format: 2\n")
     run.logs.mkdir()

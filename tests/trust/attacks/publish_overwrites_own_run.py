@@ -3,13 +3,14 @@
 import json
 import shutil
 
-from manyheads.launchers.companions.publishing.tracked_run import tracked_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.trust.attacks.scene import SMALL
 
 
 def attack(scene):
+    from manyheads.launchers.companions.publishing.tracked_run import tracked_run
+
     own, theirs = (RunFolder(scene.new(name) / "run") for name in ("own", "theirs"))
     assert scene.user("train", *SMALL, f"hydra.run.dir={own.path}").code == 0
     Ledger(own.path.parent).create({}, Entry(0, "run", ["seed=1"], state="completed"))

@@ -13,7 +13,6 @@ from manyheads.runner.parallel.mesh_layout import Layout
 from manyheads.runner.parallel.rank.model_parallel.own_parts import (
     Gradients,
     OwnParts,
-    SharedScaler,
     local,
     refuse_if_needs_whole_weights,
 )
@@ -22,7 +21,7 @@ from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding, set
 from manyheads.runner.parallel.rank.model_parallel.splitting import Shared, Splitting
 from manyheads.runner.parallel.rank.model_parallel.staging import Piped, Staging
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
-from manyheads.runner.parallel.rank.process_group import ProcessGroup
+from manyheads.runner.parallel.rank.process_group import ProcessGroup, SharedScaler
 from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.objects.address import Address
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.serve.rank.trained import load
 from tests.conftest import RUN, execute
 from tests.object_storage import SECRETS
 
@@ -95,6 +94,8 @@ def test_a_run_whose_machine_is_lost_is_resumed_from_its_copy_to_the_bit(s3, tmp
 
 
 def test_a_run_is_stored_with_its_result_and_its_weights_are_loaded_from_there(s3, tmp_path):
+    from manyheads.runner.serve.rank.trained import load
+
     address = f"s3://bucket/{tmp_path.name}/run"
     done = train("trainer.epochs=1", "hydra.run.dir=run", f"checkpoint.mirror={address}", cwd=tmp_path)
     assert (done.code, f"stored in {address}" in done.out) == (0, True), done.err
