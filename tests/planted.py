@@ -138,8 +138,6 @@ class Throttled(SmallCNN):
     """small_cnn whose second rank has the CPU quota of a test; without being pinned, as a container's would be."""
 
     def __init__(self, *, num_classes: int, width: int = 24):
-        from manyheads.runner.answers.scale.cpu_quota import group
-
         super().__init__(num_classes=num_classes, width=width)
         if os.environ["RANK"] == "1":
             (group("1") / "cgroup.procs").write_text("0")

@@ -110,8 +110,6 @@ def test_a_planted_slow_rank_is_found(tmp_path, what):
 @pytest.mark.processes
 @pytest.mark.tail
 def test_a_rank_with_half_a_core_is_found_and_the_cause_named(tmp_path):
-    from manyheads.runner.answers.scale.cpu_quota import quotas
-
     folder = RunFolder(tmp_path)
     throttled = (
         "model=custom",
