@@ -37,7 +37,7 @@ from manyheads.runner.task.rank.task import Task
 from tests.benchmarks.curve import Curve
 from tests.benchmarks.start import seconds
 from tests.in_process import typed
-from tests.report.sweep import Sweep
+from tests.sweeps import WrittenSweep
 
 RANKS, SAMPLES = (1, 2, 3, 4), (10**2, 10**3, 10**4, 10**5, 10**6)
 JOBS, FILES = (10, 100, 1000), (10**3, 10**4, 10**5, *([10**6] if os.environ.get("MANYHEADS_MILLION") else []))
@@ -143,7 +143,7 @@ def by_jobs() -> Curve:
 
 def _sweep(folder: Path, source: RunFolder, count: int) -> Path:
     """Copies of one run under other options, each of which took a little longer than the one before."""
-    sweep = Sweep(folder, source)
+    sweep = WrittenSweep(folder, source)
     for number in range(count):
         seed, batch, parallel = number // 8, (32, 64, 128, 256)[number // 2 % 4], ("single", "ddp")[number % 2]
         options = (f"parallel={parallel}", f"data.batch_size={batch}", f"seed={seed}")

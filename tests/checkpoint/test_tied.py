@@ -1,23 +1,18 @@
 """Tied weights: whatever averages, saves, loads, shards or exports weights treats all names of one alike."""
 
-import json
 from functools import partial
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-import manyheads
 from manyheads.runner.checkpoint.rank.checkpoint_content import kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
-from manyheads.runner.checkpoint.rank.load import load, weights_sha256
+from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.rank.freezing import find_rests
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.run.run_folder import RunFolder
@@ -88,25 +83,6 @@ def test_conversions_keep_every_name(alone, tmp_path, format):
     assert_same(content.get("model", content), load(folder.last_checkpoint)["model"])
     if format == "sharded":
         assert_same(content["average"]["weights"], mean)
-
-
-def test_exports_hold_each_weight_once(alone, tmp_path):
-    from manyheads.runner.serve.rank.export import export
-
-    _, folder, _ = alone
-    trained = manyheads.load(folder.path)
-    expected = {name: each.float() for name, each in load(folder.best_checkpoint)["model"].items()}
-    assert export(trained, "safetensors", tmp_path / "weights") == 0
-    stored, groups = load_file(tmp_path / "weights"), [*names_of(trained.model).values()]
-    assert all(len([name for name in group if name in stored]) == 1 for group in groups)
-    assert_same(stored, {name: expected[name] for name in stored})
-    with safe_open(tmp_path / "weights", "pt") as file:
-        facts = {name: json.loads(file.metadata()[name]) for name in ("weights_sha256", "input")}
-    assert facts == {"weights_sha256": weights_sha256(expected), "input": None}
-    with pytest.raises(ConfigurationError, match="takes more than one tensor, .* Set --format safetensors"):
-        export(trained, "torch_export", tmp_path / "program")
-    result = folder.read_result()
-    assert result["weights_sha256"] == weights_sha256(load(folder.last_checkpoint)["model"])
 
 
 def test_a_run_is_resumed_with_every_name(alone, tmp_path):

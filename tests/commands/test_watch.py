@@ -13,7 +13,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.runs.folders import write_run
-from tests.report.sweep import Sweep
+from tests.sweeps import WrittenSweep
 
 STEPS = "epoch,step,samples,loss,lr,grad_norm,samples_per_second,data_fraction,time\n"
 
@@ -88,7 +88,7 @@ def test_a_killed_run_says_how_it_is_resumed(tmp_path, capsys):
 
 def test_a_sweep(tmp_path, finished_run, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    sweep = Sweep(tmp_path / "sweep", finished_run)
+    sweep = WrittenSweep(tmp_path / "sweep", finished_run)
     sweep.job("optimizer.lr=0.1", "seed=1")
     sweep.job("name='[red]a[/]'", "seed=1", state="failed")
     for _ in range(30):

@@ -3,7 +3,9 @@
 import resource
 import struct
 import zlib
+from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -11,7 +13,6 @@ from PIL import Image
 from manyheads.runner.data.rank.image_file import opened
 from manyheads.runner.data.rank.photos import Photos, Picture
 from manyheads.runner.data.samples import CorruptSample
-from manyheads.runner.run.model_description import Steps
 from tests.checkpoint.sharded.ranks import Rank, together
 
 MEMORY = 100_000_000  # bytes; a PNG of 67 took 2.7 GB
@@ -60,10 +61,8 @@ BOMBS = {
 }
 
 
-def test_a_bomb_is_refused_with_its_name_before_it_takes_memory(tmp_path):
-    """By training and evaluation, and by predict for models of grey and of coloured images."""
-    from manyheads.runner.serve.rank.preprocess import _pixels
-
+def ask_within_limits(tmp_path: Path, ask: Callable[[str, str], None]) -> None:
+    """Call ``ask`` with the path of each bomb and what must be said of it, in a process with little memory."""
     for kind, content in BOMBS.items():
         (tmp_path / kind).write_bytes(content)
 
@@ -72,20 +71,23 @@ def test_a_bomb_is_refused_with_its_name_before_it_takes_memory(tmp_path):
             used = next(int(line.split()[1]) for line in file if line.startswith("VmData")) * 1024
         resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY,) * 2)
         for kind in BOMBS:
-            path = str(tmp_path / kind)
             says = (
                 "406 scans; it may have 100" if kind == "scans" else "13000 x 13000 pixels; a file of .* bytes may have"
             )
-            with pytest.raises(CorruptSample, match=says) as caught:
-                Photos([path], [0], image_size=8, train=True)[0]
-            assert caught.value.path == path
-            for mode in ("RGB", "L"):
-                with pytest.raises(ValueError, match=says):
-                    _pixels(path, Steps(mode, "square", 8))
+            ask(str(tmp_path / kind), says)
 
     assert together(1, work, tmp_path / "meeting") == [0], [
         path.read_text() for path in (tmp_path / "meeting").glob("error*")
     ]
+
+
+def test_a_bomb_is_refused_with_its_name_before_it_takes_memory(tmp_path):
+    def ask(path: str, says: str) -> None:
+        with pytest.raises(CorruptSample, match=says) as caught:
+            Photos([path], [0], image_size=8, train=True)[0]
+        assert caught.value.path == path
+
+    ask_within_limits(tmp_path, ask)
 
 
 @pytest.mark.parametrize("content", [jpeg(15_000, 20_000), tiff(15_000, 20_000)], ids=["jpeg", "tiff"])

@@ -31,10 +31,6 @@ LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how man
         "report": 3,
     },
     broken_tests: {
-        "explain": 1,
-        "estimate": 2,
-        "report": 3,
-        "serve": 1,
         "horovod": 1,
     },
 }

@@ -15,13 +15,16 @@ WINGS = {  # by name, what is deleted
     "tune": ["runner/answers/tune", "runner/commands/tune.py", "tests/answers/tune", "tests/benchmarks/searchers.py"],
     "explain": ["runner/answers/explain", "runner/commands/explain.py", "tests/answers/explain"],
     "scale": ["runner/answers/scale", "runner/commands/scale.py", "tests/answers/scale", "tests/benchmarks/scaling"],
-    "estimate": ["runner/answers/estimate", "runner/commands/estimate.py", "tests/answers/estimate"],
+    "estimate": [
+        *("runner/answers/estimate", "runner/commands/estimate.py", "tests/answers/estimate"),
+        "tests/answers/scale/test_one_step.py",
+    ],
     "parity": ["runner/answers/parity", "runner/commands/parity.py", "tests/answers/parity"],
     "audit": ["runner/answers/audit", "runner/commands/audit.py", "tests/answers/audit"],
     "record": ["runner/answers/record", "runner/commands/record.py", "tests/answers/record"],
     "report": ["runner/report", "runner/commands/report.py", "tests/report"],
     "serve": [
-        *("runner/serve", "tests/serve"),
+        *("runner/serve", "tests/serve", "tests/trust/test_attacks_by_trained_model.py"),
         *(f"runner/commands/{name}.py" for name in ("predict", "export")),
     ],
     "manifest": ["runner/commands/manifest", "tests/commands/manifest"],

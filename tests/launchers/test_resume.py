@@ -12,6 +12,7 @@ from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.errors import ExitCode, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
+from tests.audited import audit
 from tests.launchers.conftest import freeze, rows, survivors
 from tests.launchers.faulty import HALF_A_PART
 from tests.tail import tail, tailed
@@ -72,8 +73,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.processes
 @pytest.mark.parametrize(("ranks", "kill"), tailed(product([1, 2, 3], KILLS), always=ALWAYS))
 def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -> None:
-    from manyheads.runner.answers.audit.audit_run import audit
-
     how, step = kill.split(":")
     expected = undisturbed(kept / str(ranks), ranks)
     fault = (f"+model.how={how}", f"+model.step={step}", f"+model.once={tmp_path / 'failed'}", "+model.rank=0")
@@ -86,7 +85,7 @@ def test_killed_and_resumed(tmp_path: Path, kept: Path, ranks: int, kill: str) -
     assert rows(folder.steps) == rows(expected.steps)
     assert rows(folder.epochs) == rows(expected.epochs)
     assert not list(folder.path.rglob(".*.aside"))
-    audited = audit(str(folder.path), reads_data=False)
+    audited = audit(folder.path)
     assert (audited.exit_code, audited.first, audited.last) == (ExitCode.DONE, 1, 70)
 
 

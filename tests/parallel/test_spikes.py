@@ -11,6 +11,7 @@ from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.run_folder import RunFolder
+from tests.audited import audit
 from tests.in_process import TIMINGS, rows, small, train
 from tests.loop.guards.test_spikes import GLARING, LOOKS, ORDER, UPDATES
 from tests.parallel.together import train_together
@@ -67,8 +68,6 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("case", SHOWN)
 def test_ranks_agree_on_spikes_and_go_on_as_one_process(case, trained, tmp_path):
-    from manyheads.runner.answers.audit.audit_run import audit
-
     folder = trained(case)
     train(tmp_path, small(*CASES[case]))
     one, two = (
@@ -83,7 +82,7 @@ def test_ranks_agree_on_spikes_and_go_on_as_one_process(case, trained, tmp_path)
         expected, found = (real(load(each.last_checkpoint)["model"]) for each in (RunFolder(tmp_path), folder))
         for name, value in expected.items():
             torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-12)
-    assert audit(str(folder), reads_data=False).exit_code == ExitCode.DONE
+    assert audit(folder).exit_code == ExitCode.DONE
 
 
 @pytest.mark.parametrize("case", SHOWN)

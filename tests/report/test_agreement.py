@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.sweep import Sweep, set_column, set_config, set_result
+from tests.report.sweep import Sweep
+from tests.sweeps import set_column, set_config, set_result
 
 
 def test_another_backends_losses_are_a_finding(sweep: Sweep):

@@ -1,7 +1,8 @@
 import pytest
 
 from manyheads.runner.errors import ConfigurationError
-from tests.report.sweep import Sweep, set_column, set_config
+from tests.report.sweep import Sweep
+from tests.sweeps import set_column, set_config
 
 
 def test_single_is_the_baseline_wherever_it_stands(sweep: Sweep):

@@ -8,7 +8,8 @@ from manyheads.runner.charts.chart_spec import Chart
 from manyheads.runner.charts.colours import SCALE, colours
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.comparison_page import as_page
-from tests.report.sweep import Sweep, set_column, set_result
+from tests.report.sweep import Sweep
+from tests.sweeps import set_column, set_result
 
 
 def drawn(sweep: Sweep) -> dict[str, Chart]:

@@ -6,7 +6,8 @@ import pytest
 from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.columns import file_columns
 from manyheads.runner.report.comparison import compare
-from tests.report.sweep import Sweep, set_config
+from tests.report.sweep import Sweep
+from tests.sweeps import set_config
 
 
 def test_the_headline_counts_every_state(sweep: Sweep):

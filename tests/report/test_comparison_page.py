@@ -7,7 +7,8 @@ from manyheads.runner.report import charts as charts_module
 from manyheads.runner.report import comparison_page as module
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.comparison_page import as_page, configs
-from tests.report.sweep import Sweep, set_column
+from tests.report.sweep import Sweep
+from tests.sweeps import set_column
 
 EVIL = "</script><script>alert(1)</script><!--\"'&"
 

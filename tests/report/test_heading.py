@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.report.heading import facts, heading
-from tests.report.sweep import Sweep, set_column
+from tests.report.sweep import Sweep
+from tests.sweeps import set_column
 
 PROVENANCE = {
     "host": "node1",

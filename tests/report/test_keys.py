@@ -5,7 +5,8 @@ import pytest
 from manyheads.runner.records.keys import parsed, swept_keys
 from manyheads.runner.records.run_set import gather
 from manyheads.runner.run.run_folder import RunFolder
-from tests.report.sweep import Sweep, set_config
+from tests.report.sweep import Sweep
+from tests.sweeps import set_config
 
 
 def test_swept_keys_are_those_whose_overrides_differ(sweep: Sweep):

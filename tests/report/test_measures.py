@@ -5,7 +5,8 @@ import pytest
 
 from manyheads.runner.records.load_run import load_run, read_columns
 from manyheads.runner.report.measures import average, measure
-from tests.report.sweep import Sweep, set_column, set_config, set_result, set_seconds
+from tests.report.sweep import Sweep
+from tests.sweeps import set_column, set_config, set_result, set_seconds
 
 
 @pytest.fixture

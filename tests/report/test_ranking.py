@@ -8,7 +8,8 @@ from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
 from manyheads.runner.run.run_folder import RunFolder
-from tests.report.sweep import Sweep, set_config
+from tests.report.sweep import Sweep
+from tests.sweeps import set_config
 
 
 def scored(best: float, **more: object) -> dict[str, object]:

@@ -12,7 +12,8 @@ from manyheads.runner.report import write_report
 from manyheads.runner.report.answer import show
 from manyheads.runner.report.write_report import NothingToCompare, refresh, report
 from manyheads.runner.run.run_folder import RunFolder
-from tests.report.sweep import Sweep, set_column
+from tests.report.sweep import Sweep
+from tests.sweeps import set_column
 
 FILES = ["comparison.csv", "comparison.html", "comparison.md", "comparison.png"]
 

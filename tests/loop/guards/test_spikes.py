@@ -18,6 +18,7 @@ from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
+from tests.audited import audit
 from tests.in_process import TIMINGS, attempt, config, rows, small, train, typed, weights
 from tests.loop.test_session import Killed, die_after
 from tests.loop.test_trainer import assert_same, by_hand
@@ -143,8 +144,6 @@ def test_skip_leaves_out_the_updates_that_stand_out_and_only_those(tmp_path):
 
 
 def test_rollback_leaves_out_what_led_to_them_too(tmp_path, capsys):
-    from manyheads.runner.answers.audit.audit_run import audit
-
     options = (*LOOKS, "trainer.on_spike=rollback", "trainer.spike_span=3", "checkpoint.every=7")
     run = train(tmp_path, small(*options))
     first, second = UPDATES
@@ -157,7 +156,7 @@ def test_rollback_leaves_out_what_led_to_them_too(tmp_path, capsys):
     assert f"in update {first} the loss is " in said
     assert "the limit by the updates before: returning to the last checkpoint" in said
     assert f"resuming from step {back[0]}" in said
-    answer = audit(str(tmp_path), reads_data=False)
+    answer = audit(tmp_path)
     assert answer.exit_code == ExitCode.DONE, answer.findings
     assert [each.update for each in answer.skipped_updates] == [step for each in expected for step in each]
     assert f"epoch 1: update {first} was skipped (loss)" in answer.lines()
@@ -217,14 +216,12 @@ def test_killed_and_resumed_it_does_the_same_to_the_bit(tmp_path, action, step):
 
 
 def test_an_audit_names_samples_that_were_skipped_in_another_update(tmp_path):
-    from manyheads.runner.answers.audit.audit_run import audit
-
     train(tmp_path, small(*LOOKS, "trainer.on_spike=skip", "trainer.max_steps=18"))
     path = RunFolder(tmp_path).spikes
     other = next(sample for sample in range(160) if sample not in ORDER[128:136])
     path.write_text(path.read_text().replace(f",{GLARING} ", f",{other} "))
-    (finding,) = audit(str(tmp_path), reads_data=False).findings
+    (finding,) = audit(tmp_path).findings
     assert (finding.kind, finding.epoch, finding.update, finding.sample) == ("foreign", 1, 17, other)
     path.write_text(path.read_text().replace("loss", "gone"))
     with pytest.raises(ConfigurationError, match=r"spikes\.csv is damaged: a row lacks epoch, step, spike"):
-        audit(str(tmp_path), reads_data=False)
+        audit(tmp_path)

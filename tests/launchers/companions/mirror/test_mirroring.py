@@ -94,8 +94,6 @@ def test_a_run_whose_machine_is_lost_is_resumed_from_its_copy_to_the_bit(s3, tmp
 
 
 def test_a_run_is_stored_with_its_result_and_its_weights_are_loaded_from_there(s3, tmp_path):
-    from manyheads.runner.serve.rank.trained import load
-
     address = f"s3://bucket/{tmp_path.name}/run"
     done = train("trainer.epochs=1", "hydra.run.dir=run", f"checkpoint.mirror={address}", cwd=tmp_path)
     assert (done.code, f"stored in {address}" in done.out) == (0, True), done.err
@@ -103,6 +101,7 @@ def test_a_run_is_stored_with_its_result_and_its_weights_are_loaded_from_there(s
     assert {"run.yaml", "seal.json", "result.json", "steps.csv", "checkpoints/last.pt", "checkpoints/best.pt"} <= {
         *files
     }
+    load = pytest.importorskip("manyheads.runner.serve.rank.trained").load
     weights = [weights_sha256(load(place).model.state_dict()) for place in (address, tmp_path / "run")]
     assert weights[0] == weights[1]
 

@@ -1,19 +1,9 @@
-"""Colours of pages and pictures: text can be read, and colour-blind readers tell lines and bars apart."""
+"""What readers see of colours."""
 
 import math
 import operator
-import re
 from collections.abc import Iterable, Iterator
 from itertools import combinations
-
-import pytest
-
-from manyheads.runner.answers.estimate import estimate_picture
-from manyheads.runner.answers.explain import answer as explain
-from manyheads.runner.charts.colours import OTHERS
-from manyheads.runner.config.lookup import options, read_option
-from manyheads.runner.option.declared import declared
-from tests.conftest import ROOT
 
 # How red, green and blue light is seen without one kind of cone: Machado, Oliveira and Fernandes 2009, severity 1.
 SIGHT = {
@@ -23,8 +13,6 @@ SIGHT = {
     "tritanopia": ((1.256, -0.077, -0.179), (-0.078, 0.931, 0.148), (0.005, 0.691, 0.304)),
 }
 APART = 12  # distance in CIELAB; 2 can just be seen side by side
-STYLE = (ROOT / "runner" / "charts" / "page.css").read_text()
-BACKGROUNDS, TEXTS = ("page", "head", "hover", "pale"), ("ink", "soft", "link", "finding")
 
 
 def light(colour: str) -> list[float]:
@@ -57,37 +45,3 @@ def alike(colours: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """Pairs that some readers cannot tell apart."""
     for one, other in combinations(colours, 2):
         yield from ((one, other, sight) for sight in SIGHT if math.dist(seen(one, sight), seen(other, sight)) < APART)
-
-
-def strategies() -> list[str]:
-    found = [declared("parallel", read_option("parallel", name)).color for name in options("parallel")]
-    assert None not in found
-    return [colour for colour in found if colour]
-
-
-@pytest.mark.parametrize(
-    "colours",
-    [
-        strategies(),
-        OTHERS,
-        [*{**explain.COLORS, "batch": explain.ALONE["batch"]}.values()],
-        [*estimate_picture.HELD.values()],
-        estimate_picture.SENT,
-    ],
-    ids=["strategies", "others", "explain", "estimate: held", "estimate: sent"],
-)
-def test_colours_of_one_picture_are_told_apart_by_all_readers(colours):
-    assert len(colours) >= 6
-    assert [*alike(colours)] == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read_on_every_background(scheme):
-    rule = STYLE.split("@media (prefers-color-scheme: dark)")[scheme == "dark"].partition("}")[0]
-    named = dict(re.findall(r"--(\w+): (#[0-9a-f]+)", rule))
-    assert min(contrast(named[text], named[ground]) for text in TEXTS for ground in BACKGROUNDS) >= 4.5
-
-
-def test_what_is_the_same_to_some_readers_is_found():
-    assert ("#d55e00", "#8c6d1f", "protanopia") in [*alike(["#d55e00", "#8c6d1f"])]
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
