@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manyheads.runner.checkpoint.manifest import NAME, Copy, Manifest
+from manyheads.runner.checkpoint.mirror_manifest import NAME, Copy, Manifest
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, sync_folder, take_name

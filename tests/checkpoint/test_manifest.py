@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from manyheads.runner.checkpoint.manifest import Copy, Manifest, object_name
+from manyheads.runner.checkpoint.mirror_manifest import Copy, Manifest, object_name
 from manyheads.runner.errors import ConfigurationError
 
 SHA = "ab" * 32

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from manyheads.runner.checkpoint.manifest import NAME, OBJECTS, Copy, Manifest, is_object, object_name
+from manyheads.runner.checkpoint.mirror_manifest import NAME, OBJECTS, Copy, Manifest, is_object, object_name
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.leaving import may_leave

@@ -12,7 +12,7 @@ import pytest
 
 from manyheads.launchers.companions.mirror.follower import address_of
 from manyheads.runner.callbacks.callback import Callback
-from manyheads.runner.checkpoint.manifest import NAME, Manifest
+from manyheads.runner.checkpoint.mirror_manifest import NAME, Manifest
 from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.objects.address import Address

@@ -8,7 +8,7 @@ import pytest
 from manyheads.launchers.companions.mirror.mirror_main import Watch
 from manyheads.launchers.companions.mirror.upload import Mirror
 from manyheads.runner.checkpoint.fetch import at_hand, fetch, with_weights, without_checkpoints
-from manyheads.runner.checkpoint.manifest import NAME, Manifest
+from manyheads.runner.checkpoint.mirror_manifest import NAME, Manifest
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.objects import StorageError
 from manyheads.runner.run.objects.address import Address
