@@ -59,7 +59,14 @@ def is_imported():
 @pytest.fixture(scope="module")
 def sweep(environment) -> tuple[Done, Path]:
     path = environment / "sweep"
-    done = run("-m", "experiment=ringed", "parallel=single,ring", "trainer.epochs=1", f"hydra.sweep.dir={path}")
+    done = run(
+        "-m",
+        "experiment=ringed",
+        "parallel=single,ring",
+        "launcher=polite",
+        "trainer.epochs=1",
+        f"hydra.sweep.dir={path}",
+    )
     assert done.code == 0, done.out + done.err
     return done, path
 
@@ -83,7 +90,8 @@ def test_a_run_without_them_imports_nothing(is_imported):
 
 @pytest.mark.slow
 def test_the_doctor_imports_what_is_chosen_or_trusted(is_imported):
-    said = f"Installed with {PACKAGE}, and not imported until you choose it: parallel=ring, logger=jotter"
+    options = "parallel=ring, launcher=polite, logger=jotter, model=skipping"
+    said = f"Installed with {PACKAGE}, and not imported until you choose it: {options}"
     assert said in command("doctor").out
     assert f"parallel=ring is installed with {PACKAGE}" in command("doctor", "parallel").out
     assert not is_imported()
@@ -98,8 +106,10 @@ def test_the_doctor_imports_what_is_chosen_or_trusted(is_imported):
 @pytest.mark.processes
 def test_they_run_and_are_compared(sweep):
     done, path = sweep
-    results = [RunFolder(path / number).read_result() for number in "01"]
+    runs = [RunFolder(path / number) for number in "01"]
+    results = [run.read_result() for run in runs]
     assert [result["world_size"] for result in results] == [1, 2]
+    assert {run["launcher"]["name"] for run in map(RunFolder.read_config, runs)} == {"polite"}
     losses = [result["metrics"]["val_loss"] for result in results]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert (path / "1" / "jotted.txt").read_text() == f"1: {losses[1]:.6f}\n"

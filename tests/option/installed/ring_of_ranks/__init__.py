@@ -1,1 +1,1 @@
-"""A package that pip installs: a strategy, a logger and an experiment for manyheads."""
+"""A package that pip installs: a model, a strategy, a launcher, a logger and an experiment for manyheads."""
