@@ -20,7 +20,6 @@ from manyheads.runner.machine.process import received_signals
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson
@@ -112,9 +111,8 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
     folder, run, launcher = plan.folder, plan.start.run, plan.start.launcher
     trains = main == TRAIN
     is_untried = folder.is_planned() and trains and not plan.start.apart and _names_own_code(run)
-    if folder.is_planned():  # the first start, or an earlier one was killed before this line
-        with folder.locked():
-            record(folder, run, composed_from=composed_from)
+    with Accompanied(folder, run, trains, composed_from=composed_from).with_companions(Span.FIRST):
+        pass
     kept = f"resume it with: {invocation.command('resume', folder)}" if trains else ""
     with keeping("run", kept), received_signals(hang_ups=not launcher.is_elsewhere) as signals:
         accompanied = Accompanied(folder, run, trains, dict(plan.variables), signals)

@@ -18,6 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 class Span(IntEnum):
     """When a companion is present. Those of a smaller value start before the others and end after them."""
 
+    FIRST = -1  # in the process of the command; ends before anything starts
     COMMAND = 0  # in the process of the command, wherever the ranks run; ends last
     STORED = 1  # in the parent; ends once everything else has been written to the run folder
     RUN = 2  # in the parent; ends after result.json has been written
@@ -30,7 +31,7 @@ class Accompanied:
 
     ``trains``: whether its ranks train or evaluate, rather than examine something for another command. ``variables``:
     the ranks' environment, to which a companion may add. ``signals``: received by the parent, in order; a further one
-    ends a companion's wait.
+    ends a companion's wait. ``composed_from``: the saved config that the run's config was composed from.
     """
 
     folder: RunFolder
@@ -38,6 +39,7 @@ class Accompanied:
     trains: bool = True
     variables: dict[str, str] = field(default_factory=dict)
     signals: list[int] = field(default_factory=list)
+    composed_from: str | None = None
 
     @contextmanager
     def with_companions(self, *spans: Span) -> Iterator[None]:
