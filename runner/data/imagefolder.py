@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 from manyheads.runner.data.data_option import Data, DataOption
+from manyheads.runner.data.image_files import ImageFiles
 from manyheads.runner.data.imagefolder_index import list_images
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS, Listing, Paths
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, opened
-from manyheads.runner.data.samples import ImageFiles
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.run_config import RunConfig
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyheads.runner.data.data_option import Data
-from manyheads.runner.data.samples import ImageFiles, TokenBlocks
+from manyheads.runner.data.image_files import ImageFiles
+from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.data.tokenizing import Bytes, blocks_of_texts
 
 

@@ -3,11 +3,12 @@
 Neither this module nor the options' modules import torch, so the parent can check an option before any rank starts.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.read_ahead import ReadAhead
 
 if TYPE_CHECKING:  # the parent only checks, and starts sooner without it
@@ -59,40 +60,24 @@ class ImageArrays:
     augmentation: Augmentation = Augmentation()
 
 
-@dataclass(frozen=True)
-class ImageFiles:
-    """Image files, decoded on demand and cropped to squares of ``image_size`` pixels per side.
+class Files(ABC):
+    """Samples in files, which say themselves how they are read."""
 
-    ``paths``: the files' paths, or their contents; ``targets``: their class numbers. ``train``: crops are random, and
-    flipped half of the time. ``classes``: class names. ``train_size``: size of the square in training, if different;
-    ``resize``: of the shorter side before the center crop of an evaluation, None for 256/224 of the square. ``within``:
-    the boundary that files must be in (``links.boundary``), None for any place.
-    """
+    @abstractmethod
+    def read(self) -> "ImageArrays | Dataset":
+        """The samples, as a rank takes them. Raises ConfigurationError."""
 
-    paths: "Sequence[str | bytes]"
-    targets: Sequence[int]
-    image_size: int
-    train: bool
-    classes: Sequence[str] | None = None
-    train_size: int | None = None
-    resize: int | None = None
-    within: str | None = None
+    def chosen(self, partition: Partition, *, train: bool) -> "Files | None":
+        """Those of one side of a partition, None if they can only be chosen once they have been read."""
+        return None
 
 
-@dataclass(frozen=True)
-class TorchvisionFiles:
-    """A data set that torchvision reads from ``root``, downloading it if necessary.
+class FileContents(ABC):
+    """A data set whose samples are files, which it decodes."""
 
-    ``name``: of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
-    """
-
-    name: str
-    root: Path
-    train: bool
-    download: bool
-    image_size: int
-    augment: str
-    augmentation: Augmentation = Augmentation()
+    @abstractmethod
+    def content(self, index: int) -> bytes:
+        """The content of a sample's file."""
 
 
 @dataclass(frozen=True)
@@ -138,4 +123,4 @@ class Dataset(Protocol):
     def __getitem__(self, index: int) -> Any: ...
 
 
-Samples = ImageArrays | ImageFiles | TorchvisionFiles | Table | TokenBlocks | Dataset
+Samples = ImageArrays | Files | Table | TokenBlocks | Dataset

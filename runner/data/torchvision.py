@@ -3,11 +3,12 @@
 Source: https://pytorch.org/vision/stable/datasets.html.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from manyheads.runner.data.data_option import DOWNLOAD, Data, DataOption
-from manyheads.runner.data.samples import Augmentation, TorchvisionFiles
+from manyheads.runner.data.samples import Augmentation, Files, ImageArrays
 from manyheads.runner.errors import ConfigurationError
 
 
@@ -53,6 +54,27 @@ class TorchvisionDataOption(DataOption):
     def sources(self) -> dict[str, Path]:
         folder = evidence(self.name, Path(self.root)).parent
         return {folder.name: folder}
+
+
+@dataclass(frozen=True)
+class TorchvisionFiles(Files):
+    """A data set that torchvision reads from ``root``, downloading it if necessary.
+
+    ``name``: of its option, such as "mnist"; ``image_size``, ``augment`` and ``augmentation`` as in ImageArrays.
+    """
+
+    name: str
+    root: Path
+    train: bool
+    download: bool
+    image_size: int
+    augment: str
+    augmentation: Augmentation
+
+    def read(self) -> ImageArrays:
+        from manyheads.runner.data.rank import torchvision
+
+        return torchvision.read(self)
 
 
 class TorchvisionData(Data):

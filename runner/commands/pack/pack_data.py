@@ -14,7 +14,8 @@ from manyheads.runner.commands.pack.write_tar import write_tar
 from manyheads.runner.commands.pack.write_tokens import write_tokens
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.data.data_option import Data, DataOption
-from manyheads.runner.data.samples import ImageFiles, Samples, TokenBlocks
+from manyheads.runner.data.image_files import ImageFiles
+from manyheads.runner.data.samples import Samples, TokenBlocks
 from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import NAME as INDEX
 from manyheads.runner.errors import ConfigurationError

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.rng import get_state, seed_sample, set_state
-from manyheads.runner.data.samples import Dataset
+from manyheads.runner.data.samples import Dataset, FileContents
 from manyheads.runner.parallel.rank.structure import map_tensors
 
 MOST_SAMPLES = 20_000  # of a split that are read; evenly spaced if there are more
@@ -91,9 +90,8 @@ def _bytes_of(dataset: Any, index: int, seed: int | None = None) -> bytes:
     """
     if isinstance(dataset, InMemory):
         return _tensor_bytes(dataset.images[index])
-    if _is_of_files(dataset):
-        path = dataset.paths[index]
-        return path if isinstance(path, bytes) else content_of(path, within=dataset.within)
+    if isinstance(dataset, FileContents):
+        return dataset.content(index)
     seed_sample(index if seed is None else seed)  # random transforms are those of this sample, in every split
     sample = dataset[index]
     inputs = sample[0] if isinstance(sample, (tuple, list)) and sample else sample
@@ -102,14 +100,6 @@ def _bytes_of(dataset: Any, index: int, seed: int | None = None) -> bytes:
     if not parts and hasattr(inputs, "tobytes"):  # NumPy's arrays and Pillow's images
         return bytes(inputs.tobytes())
     return b"".join(parts) or repr(inputs).encode()
-
-
-def _is_of_files(dataset: Any) -> bool:
-    if not hasattr(dataset, "paths"):
-        return False
-    from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which is slow
-
-    return isinstance(dataset, Photos)
 
 
 def _tensor_bytes(tensor: Tensor) -> bytes:

@@ -21,12 +21,12 @@ from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_t
 from manyheads.runner.data.rank.image_file import opened, refuse_claim, refuse_size
 from manyheads.runner.data.rank.jpeg import Size, decode
 from manyheads.runner.data.read_ahead import ReadAhead
-from manyheads.runner.data.samples import CorruptSample, StoredFile
+from manyheads.runner.data.samples import CorruptSample, FileContents, StoredFile
 
 BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of a TIFF
 
 
-class Photos:
+class Photos(FileContents):
     """A data set of image files: item i is ((3, size, size) uint8, class index).
 
     Images are in memory format channels_last, as they are decoded: making them contiguous takes a tenth of a sample's
@@ -75,10 +75,16 @@ class Photos:
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         path = self.paths[index]
         try:
-            picture = Picture(path if isinstance(path, bytes) else content_of(path, within=self.within))
+            picture = Picture(self._content(path))
             return shown(picture, self._view(picture.height, picture.width), self.side), self.targets[index]
         except Exception as error:  # each image format has errors of its own
             raise CorruptSample(_name(path, index), error) from None
+
+    def content(self, index: int) -> bytes:
+        return self._content(self.paths[index])
+
+    def _content(self, path: str | bytes) -> bytes:
+        return path if isinstance(path, bytes) else content_of(path, within=self.within)
 
     def _view(self, height: int, width: int) -> CropView:
         if self.train:

@@ -9,7 +9,6 @@ import torch
 
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import ChosenSamples, Partition
-from manyheads.runner.data.rank import torchvision as torchvision_files
 from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.digests import varies
 from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
@@ -17,12 +16,11 @@ from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import (
     Dataset,
+    Files,
     ImageArrays,
-    ImageFiles,
     Samples,
     Table,
     TokenBlocks,
-    TorchvisionFiles,
 )
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import arguments_of
@@ -45,8 +43,8 @@ def build_split(data: Data, split: str, option: DataOption) -> Dataset:
 
 def as_dataset(samples: Samples) -> Dataset:
     """An option's samples as a data set. Raises ConfigurationError."""
-    if isinstance(samples, TorchvisionFiles):
-        samples = torchvision_files.read(samples)
+    if isinstance(samples, Files):
+        samples = samples.read()
     if isinstance(samples, ImageArrays):
         images, targets = torch.from_numpy(samples.images), torch.from_numpy(samples.targets)
         return InMemory(
@@ -56,18 +54,6 @@ def as_dataset(samples: Samples) -> Dataset:
             augment=samples.augment,
             classes=samples.classes,
             augmentation=samples.augmentation,
-        )
-    if isinstance(samples, ImageFiles):
-        from manyheads.runner.data.rank.photos import Photos  # imports torchvision, which is slow
-
-        return Photos(
-            samples.paths,
-            samples.targets,
-            image_size=(samples.train_size if samples.train else None) or samples.image_size,
-            train=samples.train,
-            classes=samples.classes,
-            resize=samples.resize,
-            within=samples.within,
         )
     if isinstance(samples, Table):
         return Rows(samples)
@@ -86,21 +72,20 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
             )
         return found
     samples = data.split(train=True)
-    if isinstance(samples, TorchvisionFiles):
-        samples = torchvision_files.read(samples)
-    return _chosen(samples, partition, train=split == "train")
+    is_train = split == "train"
+    if isinstance(samples, Files):
+        if (chosen := samples.chosen(partition, train=is_train)) is not None:
+            return chosen
+        samples = samples.read()
+    return _chosen(samples, partition, train=is_train)
 
 
-def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
+def _chosen(samples: ImageArrays | Table | TokenBlocks | Dataset, partition: Partition, *, train: bool) -> Samples:
     """The training samples of one side of the partition; those for validation are not augmented."""
     if isinstance(samples, ImageArrays):
         chosen = partition.indices(len(samples.images), train=train)
         augment = samples.augment if train else "none"
         return replace(samples, images=samples.images[chosen], targets=samples.targets[chosen], augment=augment)
-    if isinstance(samples, ImageFiles):
-        chosen = partition.indices(len(samples.paths), train=train)
-        paths, targets = ChosenSamples(samples.paths, chosen), ChosenSamples(samples.targets, chosen)
-        return replace(samples, paths=paths, targets=targets, train=train)
     if isinstance(samples, Table):
         chosen = partition.indices(len(samples.features), train=train)
         return Table(samples.features[chosen], samples.targets[chosen])
@@ -110,7 +95,6 @@ def _chosen(samples: Samples, partition: Partition, *, train: bool) -> Samples:
             "null, and give the data set a validation split of its own.",
             key="data.val_fraction",
         )
-    assert not isinstance(samples, TorchvisionFiles)
     return Subset(samples if train else _unaugmented(samples), partition.indices(len(samples), train=train))
 
 

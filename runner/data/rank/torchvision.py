@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from manyheads.runner.data.links import boundary, content_of
-from manyheads.runner.data.samples import ImageArrays, TorchvisionFiles
-from manyheads.runner.data.torchvision import KNOWN, evidence, missing
+from manyheads.runner.data.samples import ImageArrays
+from manyheads.runner.data.torchvision import KNOWN, TorchvisionFiles, evidence, missing
 from manyheads.runner.run.files import in_turn
 
 
