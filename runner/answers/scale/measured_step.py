@@ -9,7 +9,7 @@ from typing import NamedTuple
 from manyheads.runner.answers.measure.limits import BATCH, LOADER, OPTIMIZER, PASSES, UPDATE, Seconds, variation
 from manyheads.runner.answers.measure.subject import measure
 from manyheads.runner.answers.scale.simulator.interval import median_error
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.lookup import options, read_option
@@ -50,7 +50,7 @@ class MeasuredStep:
     ``step``: the update as data; ``updates``: its duration; ``folder``: of the measurement.
     """
 
-    step: Step
+    step: DeviceUpdate
     updates: Updates
     folder: Path
 
@@ -101,11 +101,11 @@ def alone_run(run: RunConfig, *, samples: int, threads: int | str) -> RunConfig:
     return checked(composed, folders=folders)
 
 
-def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> Step:
+def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> DeviceUpdate:
     micro_batches, processes = run.trainer.grad_accumulation, run.data.num_workers
     samples = run.batch_per_rank
     passes, optimizer = seconds[PASSES], seconds[OPTIMIZER]
-    return Step(
+    return DeviceUpdate(
         units=tuple(Unit(*each) for each in result["units"]),
         forward=FORWARD * passes / micro_batches,
         backward=(1 - FORWARD) * passes / micro_batches,
@@ -119,7 +119,7 @@ def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> S
     )
 
 
-def between(small: MeasuredStep, large: MeasuredStep, samples: float, *, factor: float) -> Step:
+def between(small: MeasuredStep, large: MeasuredStep, samples: float, *, factor: float) -> DeviceUpdate:
     """The step with another micro-batch size, interpolated linearly between two measured ones; times ``factor``."""
     if small.samples == large.samples:
         return replace(large.step.scaled(factor), samples=samples)

@@ -7,9 +7,16 @@ from manyheads.runner.answers.scale.answer import Help, OtherStrategy, Scaled
 from manyheads.runner.answers.scale.measured_step import MeasuredStep, between
 from manyheads.runner.answers.scale.recorded import Checkpoints
 from manyheads.runner.answers.scale.simulator.network import Cluster
-from manyheads.runner.answers.scale.simulator.predict import Exchanged, Measured, Prediction, fitted, predict, replayed
+from manyheads.runner.answers.scale.simulator.predict import (
+    Exchanged,
+    Measured,
+    PredictedUpdate,
+    fitted,
+    predict,
+    replayed,
+)
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
-from manyheads.runner.answers.scale.simulator.step import Step
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate
 from manyheads.runner.answers.scale.targets import Target
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError
@@ -44,13 +51,13 @@ class Plan:
     assumptions: Assumptions = field(default_factory=Assumptions)
     checkpoints: Checkpoints | None = None
 
-    def step(self, fitted: Step, devices: int) -> Step:
+    def step(self, fitted: DeviceUpdate, devices: int) -> DeviceUpdate:
         """The step of a device among this many. ``fitted``: the step of the measured device."""
         samples = next(each.samples for each in self.targets if each.devices == devices)
         factor = fitted.forward / self.measured.step.forward
         return between(self.small, self.large, samples, factor=factor)
 
-    def predicted(self, option: ParallelOption, devices: Sequence[int]) -> list[Prediction]:
+    def predicted(self, option: ParallelOption, devices: Sequence[int]) -> list[PredictedUpdate]:
         """The predictions with a strategy. Raises ConfigurationError if it cannot be predicted."""
         return predict(
             self.measured,
@@ -66,7 +73,7 @@ class Plan:
         found = self.predicted(self.run.parallel, [each.devices for each in self.targets])
         return [self._row(*each) for each in zip(self.targets, found, self.memory, strict=True)]
 
-    def _row(self, target: Target, found: Prediction, memory: int | None) -> Scaled:
+    def _row(self, target: Target, found: PredictedUpdate, memory: int | None) -> Scaled:
         checkpoint = self._checkpoint(target)
         hours = found.devices * MILLION / target.batch * (found.seconds + (checkpoint or 0.0)) / HOUR
         return Scaled(
@@ -118,7 +125,7 @@ class Plan:
         best = min(found, key=lambda name: found[name])
         return Help(best, now / found[best])
 
-    def _fitted(self, measured: Measured | None = None) -> Step:
+    def _fitted(self, measured: Measured | None = None) -> DeviceUpdate:
         return fitted(measured or self.measured, _exchanged(self.run.parallel), self.cluster, self.assumptions)
 
     def others(self) -> tuple[list[OtherStrategy], dict[str, str]]:

@@ -30,7 +30,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchOutcome:
     """The result of a search.
 
     ``choices``: one for each class of numerics, the user's own class first.

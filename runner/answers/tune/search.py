@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 
-from manyheads.runner.answers.tune.choice import Choice, Outcome
+from manyheads.runner.answers.tune.choice import Choice, SearchOutcome
 from manyheads.runner.answers.tune.effects import Gain, worth
 from manyheads.runner.answers.tune.race import BASE, Race, Times, Variant
 from manyheads.runner.answers.tune.screening import COMPARING, BudgetSpent, Measurements, Screening, SearchSpace
@@ -23,7 +23,7 @@ LIKELY = 1.3  # an expected gain of at least this many deviations (90 %) counts 
 
 
 @dataclass
-class Search:
+class TuningSearch:
     """The search.
 
     ``own``: the class of numerics of the user's configuration. ``alpha``: the error rate of all claims together.
@@ -72,12 +72,12 @@ class Search:
             self._fresh.append(self._round(FRESH, running))
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SearchOutcome:
         """The choices so far: of the user's own class, and of each other class whose fastest is faster than that."""
         own = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
         others = [self._choice(name, each) for name, each in self._alive.items() if name != self.own and each]
         choices = (own, *(each for each in others if each.candidate != BASE and each.gain > own.gain))
-        return Outcome(choices, self.screening.once, self._precisions)
+        return SearchOutcome(choices, self.screening.once, self._precisions)
 
     # -- finalists ---------------------------------------------------------------------------------------
 

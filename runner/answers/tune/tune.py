@@ -16,7 +16,7 @@ from manyheads.runner.answers.tune.budget import Budget
 from manyheads.runner.answers.tune.choice import Choice
 from manyheads.runner.answers.tune.experiment import write
 from manyheads.runner.answers.tune.race import BASE, Variant
-from manyheads.runner.answers.tune.search import Search
+from manyheads.runner.answers.tune.search import TuningSearch
 from manyheads.runner.answers.tune.space import Space
 from manyheads.runner.answers.tune.trial import SAME
 from manyheads.runner.answers.tune.tuning_page import as_page
@@ -99,7 +99,7 @@ def tune(overrides: Sequence[str], terms: TuningTerms, *, config_dir: str | None
     with exclusive(runs.ledger.path, of=runs.folder), keeping("tune", kept), handled_by(interrupt), several(SERVERS):
         bench = Bench(runs, space.run, draw, Budget(runs.ledger, terms.seconds), space.refused)
         bench.prepare()
-        search = Search(bench, space, SAME, within=terms.within)
+        search = TuningSearch(bench, space, SAME, within=terms.within)
         try:
             search.run()
             limits = bench.limits([BASE, search.outcome.choices[0].candidate])
@@ -139,7 +139,9 @@ def _asked(space: Space, words: Sequence[str], terms: TuningTerms, named: Path |
     return runs, question["draw"]
 
 
-def _answer(bench: Bench, words: Sequence[str], search: Search, space: Space, limits: Mapping[Variant, Limit]) -> Tuned:
+def _answer(
+    bench: Bench, words: Sequence[str], search: TuningSearch, space: Space, limits: Mapping[Variant, Limit]
+) -> Tuned:
     """The answer so far, after writing its page and its experiment."""
     spent = bench.budget.by_purpose()
     answer = Tuned.of(bench.runs.folder, words, search.outcome, space, spent, limits, _written(search, space, words))
@@ -147,7 +149,7 @@ def _answer(bench: Bench, words: Sequence[str], search: Search, space: Space, li
     return answer
 
 
-def _written(search: Search, space: Space, words: Sequence[str]) -> Path | None:
+def _written(search: TuningSearch, space: Space, words: Sequence[str]) -> Path | None:
     """Write the experiment with the first choice; return its path.
 
     None if the choice is the user's own configuration, or if it cannot be written.

@@ -10,7 +10,7 @@ from manyheads.runner.answers.measure.estimated import PlannedEstimate, estimate
 from manyheads.runner.answers.measure.findings import RankHolds
 from manyheads.runner.answers.scale.simulator.network import Cluster, Group, Link
 from manyheads.runner.answers.scale.simulator.replay import Assumptions, Replay
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.parallel.exchanges import Exchanges
@@ -25,7 +25,7 @@ TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.mode
 class Counting(Replay):
     """Counts the bytes of the collectives that it replays, by kind."""
 
-    def __init__(self, step: Step, exchanges: Exchanges):
+    def __init__(self, step: DeviceUpdate, exchanges: Exchanges):
         link = Link(1e-6, 1e9)
         super().__init__(step, exchanges, Cluster(8, link, link), Assumptions())
         self.sent: Counter[str] = Counter()
@@ -66,7 +66,7 @@ def test_what_is_replayed_is_what_is_rehearsed(overrides: list[str]) -> None:
     found = planned(*overrides)
     assert found.run is not None
     units = tuple(Unit(parameters() / (DEPTH + 1), 1 / (DEPTH + 1)) for _ in range(DEPTH + 1))
-    replay = Counting(Step(units, 0.1, 0.2), found.run.parallel.exchanges(devices=RANKS))
+    replay = Counting(DeviceUpdate(units, 0.1, 0.2), found.run.parallel.exchanges(devices=RANKS))
     replay.passes(units)
     replay.conclude()
     traffic = rehearsed(found).traffic or {}

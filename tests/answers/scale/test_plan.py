@@ -18,7 +18,7 @@ from manyheads.runner.answers.scale.scale_run import ScaleTerms, scale
 from manyheads.runner.answers.scale.simulator import catalog
 from manyheads.runner.answers.scale.simulator.predict import Measured
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.answers.scale.targets import counts, memory_of, target_of
 from manyheads.runner.commands import scale as command
 from manyheads.runner.errors import ConfigurationError
@@ -29,8 +29,8 @@ from manyheads.runner.run.json_schema import to_json
 from tests.in_process import small, typed
 
 UNITS = tuple(Unit(2.5e7, 0.25, 1e5) for _ in range(4))
-LARGE = MeasuredStep(Step(UNITS, 0.05, 0.1, optimizer=0.01, samples=8), Updates(0.16), Path("large"))
-SMALL = MeasuredStep(Step(UNITS, 0.02, 0.04, optimizer=0.01, samples=2), Updates(0.07), Path("small"))
+LARGE = MeasuredStep(DeviceUpdate(UNITS, 0.05, 0.1, optimizer=0.01, samples=8), Updates(0.16), Path("large"))
+SMALL = MeasuredStep(DeviceUpdate(UNITS, 0.02, 0.04, optimizer=0.01, samples=2), Updates(0.07), Path("small"))
 EARLIER = Record(4, 0.062, 3)
 DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
 

@@ -13,7 +13,7 @@ from statistics import median, quantiles
 
 from manyheads.runner.answers.tune.choice import Choice
 from manyheads.runner.answers.tune.race import BASE, Variant
-from manyheads.runner.answers.tune.search import Search
+from manyheads.runner.answers.tune.search import TuningSearch
 from manyheads.runner.answers.tune.trial import SAME
 from tests.answers.tune.recorded import NAMES, BudgetTooSmall, Grid, Resampled
 
@@ -45,7 +45,7 @@ def replayed(grid: Grid, budget: float, *, seed: int, **how: float) -> list[Repl
     """The answers of one search. ``budget``: of the grid's time; ``how``: as for Resampled. Raises BudgetTooSmall."""
     bench = Resampled(grid, budget=budget * grid.total_seconds, seed=seed, **how)
     bench.prepare()
-    search = Search(bench, grid, SAME)
+    search = TuningSearch(bench, grid, SAME)
     search.run()
     return [_replay(grid, choice, bench.spent / grid.total_seconds) for choice in search.outcome.choices]
 

@@ -7,7 +7,7 @@ import pytest
 from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget, arm_of
-from manyheads.runner.answers.tune.search import Search
+from manyheads.runner.answers.tune.search import TuningSearch
 from manyheads.runner.answers.tune.space import Space
 from manyheads.runner.answers.tune.trial import SAME
 from manyheads.runner.config.command_line import CommandLine
@@ -37,7 +37,7 @@ def test_a_search_by_real_runs_chooses_what_is_honestly_faster(tmp_path):
     space = Space(line, origin)
     bench = Bench(runs, space.run, "", Budget(runs.ledger, 400.0), space.refused)
     bench.prepare()
-    search = Search(bench, OneStep(HONEST, *CHEATS), SAME)
+    search = TuningSearch(bench, OneStep(HONEST, *CHEATS), SAME)
     search.run()
     [choice] = search.outcome.choices
     assert choice.candidate == HONEST

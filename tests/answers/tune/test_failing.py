@@ -11,7 +11,7 @@ from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget, arm_of
 from manyheads.runner.answers.tune.race import BASE
 from manyheads.runner.answers.tune.screening import SCREEN
-from manyheads.runner.answers.tune.search import DECIDE, Search
+from manyheads.runner.answers.tune.search import DECIDE, TuningSearch
 from manyheads.runner.answers.tune.space import Space
 from manyheads.runner.answers.tune.trial import SAME
 from manyheads.runner.config.command_line import CommandLine
@@ -133,7 +133,7 @@ class OneStep:
 def test_nothing_but_the_users_own_configuration_works(tmp_path):
     broken = [failing(how) for how in ("allocate", "kill", "raise", "sys.exit")]
     bench = bench_in(tmp_path)
-    search = Search(bench, OneStep(*broken), SAME)
+    search = TuningSearch(bench, OneStep(*broken), SAME)
     search.run()
     [choice] = search.outcome.choices
     assert choice.candidate == BASE

@@ -8,7 +8,7 @@ import pytest
 
 from manyheads.runner.answers.tune.race import BASE, Race
 from manyheads.runner.answers.tune.screening import BudgetSpent
-from manyheads.runner.answers.tune.search import Search
+from manyheads.runner.answers.tune.search import TuningSearch
 
 SAME, SHARES = "same", "shares"
 SETTINGS = {"parallel": ["single", "ddp"], "workers": ["0", "1", "2"], "format": ["first", "last"], "parts": ["1", "2"]}
@@ -93,7 +93,7 @@ def gains(**known):
 
 
 def found(bench, **how):
-    search = Search(bench, Grid(), SAME, **how)
+    search = TuningSearch(bench, Grid(), SAME, **how)
     search.run()
     return search.outcome
 
@@ -178,7 +178,7 @@ def test_the_last_alternative_is_tried_too():
     space.steps = lambda variant: ["how"]
     space.alternatives = lambda variant, step: [each for each in four if each != variant]
     bench = Bench(gains(), failing={each for (each,) in four})
-    Search(bench, space, SAME).run()
+    TuningSearch(bench, space, SAME).run()
     assert {each for purpose, asked in bench.asked if purpose == "screen" for each in asked} == {BASE, *four}
 
 

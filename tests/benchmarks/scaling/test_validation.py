@@ -13,7 +13,7 @@ import pytest
 
 from manyheads.runner.answers.scale.measured_step import MeasuredStep, Updates
 from manyheads.runner.answers.scale.simulator.network import Cluster, Group, Link
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.answers.scale.targets import Target, target_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
@@ -31,7 +31,7 @@ from tests.conftest import ROOT, execute
 from tests.in_process import small
 
 TRUE = Link(latency=2e-4, bandwidth=2e8, achieved=1.0, start=1e-4, algorithms=("ring",))
-STEP = Step(tuple(Unit(2e6, 0.25, 1e5) for _ in range(4)), 0.05, 0.1, optimizer=0.01, samples=4)
+STEP = DeviceUpdate(tuple(Unit(2e6, 0.25, 1e5) for _ in range(4)), 0.05, 0.1, optimizer=0.01, samples=4)
 DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from manyheads.runner.answers.measure.limits import BUSY, milliseconds
 from manyheads.runner.answers.scale.simulator.network import Link
-from manyheads.runner.answers.scale.simulator.predict import Prediction
+from manyheads.runner.answers.scale.simulator.predict import PredictedUpdate
 from manyheads.runner.machine.console import Console
 from manyheads.runner.run.answer import Answer
 
@@ -25,7 +25,7 @@ class Compared:
     measured: Annotated[float, "seconds of an update, measured after the prediction"]
 
     @classmethod
-    def of(cls, start: int, found: Prediction, measured: float) -> "Compared":
+    def of(cls, start: int, found: PredictedUpdate, measured: float) -> "Compared":
         return cls(start, found.devices, found.seconds, found.low, found.high, measured)
 
     @property

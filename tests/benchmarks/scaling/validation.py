@@ -9,9 +9,9 @@ from manyheads.runner.answers.scale.measured_step import MeasuredStep, Updates, 
 from manyheads.runner.answers.scale.plan import Plan
 from manyheads.runner.answers.scale.simulator.interval import between_launches
 from manyheads.runner.answers.scale.simulator.network import Cluster, Link
-from manyheads.runner.answers.scale.simulator.predict import Measured, Prediction
+from manyheads.runner.answers.scale.simulator.predict import Measured, PredictedUpdate
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
-from manyheads.runner.answers.scale.simulator.step import Step
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate
 from manyheads.runner.answers.scale.targets import Target, counts, target_of
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import hardware
@@ -51,7 +51,7 @@ class Basis:
         """The largest fraction by which updates took longer in one round than in another."""
         return max(self.large.updates.varied, self.two.varied, self.again.varied)
 
-    def start(self, devices: int, step: Step, updates: Updates) -> Measured:
+    def start(self, devices: int, step: DeviceUpdate, updates: Updates) -> Measured:
         """The start of predictions: updates on this many devices, and how far they may be off."""
         launches = between_launches((self.two.seconds, self.again.seconds))
         network = max(self.few.error, self.many.error)
@@ -75,7 +75,7 @@ def measured_basis(here: RanksHere, targets: Sequence[Target]) -> Basis:
     return Basis(small, large, wrapped, updates, again, few, few if two is most else here.sums(most))
 
 
-def predictions(run: RunConfig, targets: Sequence[Target], basis: Basis) -> dict[int, list[Prediction]]:
+def predictions(run: RunConfig, targets: Sequence[Target], basis: Basis) -> dict[int, list[PredictedUpdate]]:
     """The predictions that start from one rank and from FEW, by the number of ranks from which they start."""
     link = basis.link(run)
     cluster = Cluster(1, link, link)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from manyheads.runner.answers.measure.rank.constructed import Constructed
 from manyheads.runner.answers.measure.rank.difference import digests
-from manyheads.runner.answers.measure.rank.sides import Baseline, ComparedSide, Digests, Taken
+from manyheads.runner.answers.measure.rank.sides import Baseline, ComparedSide, Digests, StepsTaken
 from manyheads.runner.answers.measure.rank.trace import Trace
 from manyheads.runner.answers.measure.steps_task import ParityTask, read_task
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
@@ -77,7 +77,7 @@ def take_steps(session: Session, task: ParityTask, side: Baseline | ComparedSide
     session.conclude(parity={"steps": trainer.progress.step, "ranks": parallel.world_size, **side.findings()})
 
 
-def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken:
+def take(session: Session, batches: list[Batch], parameters: list[str]) -> StepsTaken:
     """Take one update, and return what it computed. Waits for the device.
 
     ``parameters``: names of the complete model's; if ranks share a model, only the first one has them.
@@ -102,7 +102,7 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Taken
     (sums,) = (window.sums for window in windows)
     trainer.progress.samples += int(sums.count)
     weights = session.state.weights()
-    return Taken(
+    return StepsTaken(
         loss=sums.whole_loss / sums.counted if sums.counted else float("nan"),
         gradients=gradients,
         weights={name: _copy(weights[name]) for name in parameters if name in weights},

@@ -28,7 +28,7 @@ KINDS = ("loss", "gradient", "weight", "buffer")
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepsTaken:
     """The values of one step, on the CPU: the loss over the global batch; the rest by the user's own names."""
 
     loss: float
@@ -65,7 +65,7 @@ class Baseline:
     def before(self, step: int) -> None:
         """The baseline's next step begins where its last one ended."""
 
-    def after(self, step: int, taken: Taken) -> None:
+    def after(self, step: int, taken: StepsTaken) -> None:
         state = self._session.state.learned()
         state["model"].update(taken.weights)  # the same tensors, which torch then writes once
         kinds = taken.by_kind()
@@ -117,7 +117,7 @@ class ComparedSide:
             names = ", ".join(self._initial["parameter"][:4])
             raise RuntimeError(f"the model is not built like the baseline's: {names} and others differ") from None
 
-    def after(self, step: int, taken: Taken) -> None:
+    def after(self, step: int, taken: StepsTaken) -> None:
         kept = load(self._files.step(step))
         theirs, ours = kept["kinds"], taken.by_kind()
         if self._parallel.shares_model:  # this rank compares only the tensors that it has

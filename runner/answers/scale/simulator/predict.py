@@ -9,7 +9,7 @@ from manyheads.runner.answers.scale.simulator.interval import Range, middle, mod
 from manyheads.runner.answers.scale.simulator.network import Cluster
 from manyheads.runner.answers.scale.simulator.pipeline import pipelined
 from manyheads.runner.answers.scale.simulator.replay import Assumptions, Parts, Replay
-from manyheads.runner.answers.scale.simulator.step import Step
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate
 from manyheads.runner.parallel.exchanges import Exchanges
 
 DRAWS = 60  # random variations of the assumptions, for an interval
@@ -30,14 +30,14 @@ class Measured:
 
     devices: int
     seconds: float
-    step: Step
+    step: DeviceUpdate
     error: float = 0.0
     launches: float = 0.0
     network: float = 0.0
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictedUpdate:
     """The predicted update on ``devices``. ``low``, ``high``: the interval of its seconds; ``parts``: its parts.
 
     ``replays``: the part of the interval that follows from the assumptions alone.
@@ -51,7 +51,7 @@ class Prediction:
     replays: Range
 
 
-def replayed(step: Step, exchanges: Exchanges, cluster: Cluster, assumptions: Assumptions) -> Parts:
+def replayed(step: DeviceUpdate, exchanges: Exchanges, cluster: Cluster, assumptions: Assumptions) -> Parts:
     """The parts of an update on the devices of ``exchanges.layout``."""
     replay = Replay(step, exchanges, cluster, assumptions)
     if exchanges.layout.pipeline > 1:
@@ -60,7 +60,7 @@ def replayed(step: Step, exchanges: Exchanges, cluster: Cluster, assumptions: As
     return replay.conclude()
 
 
-def fitted(measured: Measured, exchanged: Exchanged, cluster: Cluster, assumptions: Assumptions) -> Step:
+def fitted(measured: Measured, exchanged: Exchanged, cluster: Cluster, assumptions: Assumptions) -> DeviceUpdate:
     """The measured step, scaled such that replaying it takes as long as was measured.
 
     The measured time includes what the devices exchanged, so their computing took less.
@@ -82,9 +82,9 @@ def predict(
     cluster: Cluster,
     *,
     devices: Sequence[int],
-    target: Callable[[Step, int], Step] = lambda step, _: step,
+    target: Callable[[DeviceUpdate, int], DeviceUpdate] = lambda step, _: step,
     assumptions: Assumptions | None = None,
-) -> list[Prediction]:
+) -> list[PredictedUpdate]:
     """Predict the time of an update for each number of devices.
 
     ``target``: returns the step of a device among this many, from the fitted step, if their batches differ.
@@ -104,7 +104,7 @@ def predict(
         # Both launches vary: the measured one, and the one that is predicted.
         errors = model, measured.error, measured.launches, measured.launches
         low, high = widened(best.seconds, replays, *errors)
-        found.append(Prediction(count, best.seconds, low, high, best, replays))
+        found.append(PredictedUpdate(count, best.seconds, low, high, best, replays))
     return found
 
 

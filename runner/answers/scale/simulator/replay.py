@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from manyheads.runner.answers.scale.simulator.network import Cluster, Group
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.answers.scale.simulator.timeline import COMPUTE, NETWORK, Timeline
 from manyheads.runner.parallel.exchanges import Exchanges
 
@@ -52,7 +52,7 @@ class Arrival(NamedTuple):
 class Replay:
     """The replay of an update on the devices of ``exchanges.layout`` in a cluster."""
 
-    def __init__(self, step: Step, exchanges: Exchanges, cluster: Cluster, assumptions: Assumptions):
+    def __init__(self, step: DeviceUpdate, exchanges: Exchanges, cluster: Cluster, assumptions: Assumptions):
         self.step, self.exchanges, self.assumptions = step, exchanges, assumptions
         self.cluster = cluster.adjusted(rate=assumptions.rate, latency=assumptions.latency)
         layout = exchanges.layout

@@ -17,7 +17,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Step:
+class DeviceUpdate:
     """The update of one device.
 
     ``units``: in the order of the forward pass.
@@ -46,7 +46,7 @@ class Step:
         """Bytes of all weights in fp32."""
         return sum(unit.bytes for unit in self.units)
 
-    def scaled(self, factor: float) -> "Step":
+    def scaled(self, factor: float) -> "DeviceUpdate":
         """The same update on a device that takes ``factor`` times as long."""
         return replace(
             self,

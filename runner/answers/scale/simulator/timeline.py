@@ -6,7 +6,7 @@ COMPUTE, NETWORK = "compute", "network"
 
 
 @dataclass(frozen=True)
-class Span:
+class BusySpan:
     """One thing that a stream does. ``start``, ``end``: seconds since the beginning of the update."""
 
     stream: str
@@ -19,7 +19,7 @@ class Timeline:
     """What the streams do in one update."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[BusySpan] = []
         self._free: dict[str, float] = {}
 
     def free(self, stream: str) -> float:
@@ -31,7 +31,7 @@ class Timeline:
         start = max(ready, self.free(stream))
         end = self._free[stream] = start + seconds
         if seconds > 0:
-            self.spans.append(Span(stream, what, start, end))
+            self.spans.append(BusySpan(stream, what, start, end))
         return end
 
     def busy(self, stream: str, *, what: str | None = None) -> float:

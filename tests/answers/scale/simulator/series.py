@@ -11,8 +11,8 @@ from typing import Any
 
 from manyheads.runner.answers.scale.simulator import catalog
 from manyheads.runner.answers.scale.simulator.interval import ON_GPUS, PER_DOUBLING, TAIL, Range
-from manyheads.runner.answers.scale.simulator.predict import Measured, Prediction, predict
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.predict import Measured, PredictedUpdate, predict
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.option.declared import declared
 from manyheads.runner.parallel.exchanges import Exchanges
@@ -69,10 +69,10 @@ class Series:
         section = {**read_option("parallel", strategy.pop("name")), **strategy}
         return replace(declared("parallel", section).exchanges(devices=devices), **declares)
 
-    def step(self, devices: int) -> Step:
+    def step(self, devices: int) -> DeviceUpdate:
         """The update of one device, whose speed is not known."""
         known = {key: self._of(key, devices) for key in ("samples", "micro_batches")}
-        return Step(self.units, forward=1 - models.BACKWARD, backward=models.BACKWARD, **known)
+        return DeviceUpdate(self.units, forward=1 - models.BACKWARD, backward=models.BACKWARD, **known)
 
     def _of(self, key: str, devices: int) -> Any:
         """A value, or the one for this number of devices."""
@@ -85,12 +85,12 @@ class Series:
         return devices * step.samples * step.micro_batches / self.rows[devices]
 
     @cached_property
-    def predictions(self) -> list[Prediction]:
+    def predictions(self) -> list[PredictedUpdate]:
         """From the smallest row alone."""
         smallest, *others = self.rows
         cluster = catalog.cluster(catalog.device(self.content["device"]), catalog.network(self.content["network"]))
 
-        def target(step: Step, devices: int) -> Step:
+        def target(step: DeviceUpdate, devices: int) -> DeviceUpdate:
             return replace(step, micro_batches=self.step(devices).micro_batches)
 
         measured = Measured(smallest, self.seconds(smallest), self.step(smallest), launches=ON_GPUS)
@@ -113,7 +113,7 @@ class Series:
         return Score(sum(errors) / count, errors[-1], sum(linear) / count, linear[-1], within, before, count)
 
 
-def _interval_before(found: Prediction, start: int) -> Range:
+def _interval_before(found: PredictedUpdate, start: int) -> Range:
     own = NormalDist().inv_cdf(1 - TAIL) * found.seconds * PER_DOUBLING * math.log2(found.devices / start)
     below, above = found.seconds - found.replays[0], found.replays[1] - found.seconds
     return found.seconds - math.hypot(max(0.0, below), own), found.seconds + math.hypot(max(0.0, above), own)

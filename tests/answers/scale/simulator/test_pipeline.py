@@ -6,7 +6,7 @@ from manyheads.runner.answers.scale.simulator.network import Cluster, Link
 from manyheads.runner.answers.scale.simulator.pipeline import balanced
 from manyheads.runner.answers.scale.simulator.predict import replayed
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
 
@@ -21,7 +21,7 @@ def test_idle_time_is_that_of_one_micro_batch_in_all_other_stages(
     schedule: str, stages: int, micro_batches: int
 ) -> None:
     """Source: Narayanan et al. 2021 (https://arxiv.org/abs/2104.04473), section 2.2."""
-    step = Step(UNITS, forward=0.4, backward=0.8, micro_batches=micro_batches)
+    step = DeviceUpdate(UNITS, forward=0.4, backward=0.8, micro_batches=micro_batches)
     exchanges = Exchanges(Layout(pipeline=stages), schedule=schedule)
     parts = replayed(step, exchanges, Cluster(8, FAST, FAST), PLAIN)
     assert parts.computing == pytest.approx(micro_batches * 1.2 / stages)
@@ -29,7 +29,7 @@ def test_idle_time_is_that_of_one_micro_batch_in_all_other_stages(
 
 
 def test_several_stages_per_rank_idle_less() -> None:
-    step = Step(UNITS, forward=0.4, backward=0.8, micro_batches=8)
+    step = DeviceUpdate(UNITS, forward=0.4, backward=0.8, micro_batches=8)
 
     def idle(schedule: str, stages_per_rank: int) -> float:
         exchanges = Exchanges(Layout(pipeline=4), schedule=schedule, stages_per_rank=stages_per_rank)
@@ -41,7 +41,7 @@ def test_several_stages_per_rank_idle_less() -> None:
 
 def test_replicas_of_a_pipeline_reduce_the_gradients_of_their_stage() -> None:
     slow = Link(latency=0.0, bandwidth=1e6, achieved=1.0, start=0.0, algorithms=("ring",))
-    step = Step(UNITS, forward=0.4, backward=0.8, micro_batches=4)
+    step = DeviceUpdate(UNITS, forward=0.4, backward=0.8, micro_batches=4)
     exchanges = Exchanges(Layout(pipeline=2, replicate=2), schedule="1f1b")
     parts = replayed(step, exchanges, Cluster(8, slow, slow), PLAIN)
     assert parts.exchange == pytest.approx(4 * 1e6 / 1e6)

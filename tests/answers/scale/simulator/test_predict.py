@@ -9,12 +9,12 @@ from manyheads.runner.answers.scale.simulator import catalog, interval, network
 from manyheads.runner.answers.scale.simulator import predict as predicting
 from manyheads.runner.answers.scale.simulator.predict import Measured, fitted, predict, replayed
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
-from manyheads.runner.answers.scale.simulator.step import Step
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
 from tests.answers.scale.simulator import models
 
-STEP = Step(models.resnet50(), forward=0.1, backward=0.2, samples=64)
+STEP = DeviceUpdate(models.resnet50(), forward=0.1, backward=0.2, samples=64)
 CLUSTER = catalog.cluster(catalog.device("v100-sxm"), catalog.network("25gbe"))
 
 
@@ -44,7 +44,7 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 
 def test_a_batch_that_is_divided_leaves_less_to_compute() -> None:
-    def divided(step: Step, devices: int) -> Step:
+    def divided(step: DeviceUpdate, devices: int) -> DeviceUpdate:
         return replace(step, forward=step.forward / devices, backward=step.backward / devices)
 
     (found,) = predict(Measured(1, 0.3, STEP), exchanged, CLUSTER, devices=[16], target=divided)

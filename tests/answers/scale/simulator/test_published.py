@@ -12,7 +12,7 @@ from manyheads.runner.answers.scale.simulator import catalog
 from manyheads.runner.answers.scale.simulator.interval import MODEL
 from manyheads.runner.answers.scale.simulator.predict import replayed
 from manyheads.runner.answers.scale.simulator.replay import Assumptions
-from manyheads.runner.answers.scale.simulator.step import Step
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
 from tests.answers.scale.fitted import fitted, here, published
@@ -92,7 +92,7 @@ def test_the_four_bars_of_imagenet_on_four_gpus_are_those_of_the_loader() -> Non
     images, batch, devices = 1_281_167, 3200, 4
     cluster = catalog.cluster(catalog.device("v100-pcie"), catalog.network("ib-edr"))
     computing = batch / devices / 367.0  # a ResNet-50's images per second, which ResNet-18 exceeds
-    step = Step(models.resnet50(), computing / 3, 2 * computing / 3, samples=batch / devices, loaders=2)
+    step = DeviceUpdate(models.resnet50(), computing / 3, 2 * computing / 3, samples=batch / devices, loaders=2)
     step = replace(step, loading=4138 * step.loaders / images)  # seconds for an image
     together = replayed(step, Exchanges(Layout(replicate=devices), copies=True), cluster, Assumptions())
     assert together.seconds * images / batch == pytest.approx(4138, rel=0.01)

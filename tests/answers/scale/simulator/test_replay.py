@@ -8,7 +8,7 @@ import pytest
 from manyheads.runner.answers.scale.simulator.network import Cluster, Link
 from manyheads.runner.answers.scale.simulator.predict import replayed
 from manyheads.runner.answers.scale.simulator.replay import Assumptions, Parts, harmonic
-from manyheads.runner.answers.scale.simulator.step import Step, Unit
+from manyheads.runner.answers.scale.simulator.step import DeviceUpdate, Unit
 from manyheads.runner.answers.scale.simulator.timeline import Timeline
 from manyheads.runner.parallel.exchanges import Exchanges
 from manyheads.runner.parallel.mesh_layout import Layout
@@ -17,11 +17,11 @@ PLAIN = Assumptions(spread=0.0, slowdown=0.0)
 ONE_GIGABYTE = Link(latency=0.0, bandwidth=1e9, achieved=1.0, start=0.0, algorithms=("ring",))
 CLUSTER = Cluster(8, ONE_GIGABYTE, ONE_GIGABYTE)
 UNITS = tuple(Unit(bytes=1e8, share=0.25, activations=1e7) for _ in range(4))  # 0.4 GB
-STEP = Step(UNITS, forward=0.4, backward=0.8, optimizer=0.1)
+STEP = DeviceUpdate(UNITS, forward=0.4, backward=0.8, optimizer=0.1)
 TWO = Layout(replicate=2)
 
 
-def update(exchanges: Exchanges, step: Step = STEP, assumptions: Assumptions = PLAIN) -> Parts:
+def update(exchanges: Exchanges, step: DeviceUpdate = STEP, assumptions: Assumptions = PLAIN) -> Parts:
     return replayed(step, exchanges, CLUSTER, assumptions)
 
 
@@ -55,7 +55,7 @@ def test_compression_halves_what_is_sent() -> None:
 
 
 def test_only_the_last_micro_batch_exchanges_gradients() -> None:
-    step = Step(UNITS, forward=0.4, backward=0.8, micro_batches=3)
+    step = DeviceUpdate(UNITS, forward=0.4, backward=0.8, micro_batches=3)
     parts = update(Exchanges(TWO), step)
     assert (parts.computing, parts.exchange) == pytest.approx((3.6, 0.4))
 
@@ -108,17 +108,17 @@ def test_what_is_exchanged_beside_computing_slows_it_down() -> None:
 
 
 def test_an_update_waits_for_its_batch() -> None:
-    slow = Step(UNITS, 0.4, 0.8, samples=100, loading=0.04, loaders=2)
+    slow = DeviceUpdate(UNITS, 0.4, 0.8, samples=100, loading=0.04, loaders=2)
     assert update(Exchanges(TWO), slow).data == pytest.approx(2.0 - 1.6)
-    assert update(Exchanges(TWO), Step(UNITS, 0.4, 0.8, samples=100, loading=0.004, loaders=2)).data == 0
-    alone = Step(UNITS, 0.4, 0.8, samples=100, loading=0.004)
+    assert update(Exchanges(TWO), DeviceUpdate(UNITS, 0.4, 0.8, samples=100, loading=0.004, loaders=2)).data == 0
+    alone = DeviceUpdate(UNITS, 0.4, 0.8, samples=100, loading=0.004)
     assert update(Exchanges(TWO), alone).data == pytest.approx(0.4)  # the rank loads by itself, and nothing overlaps
-    few = Step(UNITS, 0.4, 0.8, samples=100, loading=0.04, loaders=4, cores=4)
+    few = DeviceUpdate(UNITS, 0.4, 0.8, samples=100, loading=0.04, loaders=4, cores=4)
     assert update(Exchanges(TWO), few).seconds == pytest.approx(2.0)  # two cores for each rank
 
 
 def test_one_process_loads_for_all_of_its_devices() -> None:
-    step = Step(UNITS, 0.4, 0.8, samples=100, loading=0.04, loaders=2)
+    step = DeviceUpdate(UNITS, 0.4, 0.8, samples=100, loading=0.04, loaders=2)
     assert update(Exchanges(TWO, copies=True), step).seconds == pytest.approx(4.0)
 
 
