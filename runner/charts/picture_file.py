@@ -40,7 +40,7 @@ class PictureFile:
     def write(self, image: bytes) -> None:
         """Write it completely, or not at all. Raises ConfigurationError."""
         try:
-            with whole_file(self.path.resolve()) as file:
+            with whole_file(self.path.parent.resolve() / self.path.name) as file:
                 file.write(image)
         except OSError as error:
             raise ConfigurationError.at("--picture", self.path, f" can't be written: {error.strerror}.") from None

@@ -87,9 +87,12 @@ def trust(folder: Path, covers: Mapping[str, str] | None, *, project: Path | Non
     write_whole(path, json.dumps(about, indent=2) + "\n")
 
 
-def keyed(purpose: str, content: Any) -> str | None:
-    """An HMAC over a value for one purpose; None if there is no key and none can be created."""
-    key = _key() or _new_key()
+def keyed(purpose: str, content: Any, *, lasting: bool = True) -> str | None:
+    """An HMAC over a value for one purpose; None if there is no key and none can be created.
+
+    ``lasting``: without a key, return None rather than an HMAC that only this process and its children recognize.
+    """
+    key = _key() or _new_key() or (None if lasting else _key_in_memory())
     return None if key is None else _keyed(key, purpose, content)
 
 

@@ -1,11 +1,10 @@
-"""The task of a rank whose code may be another revision's: a small file next to run.yaml, written by the parent."""
+"""The task of a rank whose code may be another revision's: a variable, since others may be able to replace files."""
 
+import json
+import os
 from dataclasses import asdict, dataclass
 
-from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.run_folder import RunFolder
-
-CODE_FILE = "judge_code.json"
+CODE = "MANYHEADS_JUDGED_CODE"
 
 
 @dataclass(frozen=True)
@@ -16,12 +15,11 @@ class CodeTask:
     project: str
     folders: list[str]
 
+    def variables(self) -> dict[str, str]:
+        """The variable of the ranks' environment that holds the task."""
+        return {CODE: json.dumps(asdict(self))}
 
-def write_code_task(folder: RunFolder, task: CodeTask) -> None:
-    """Write the task; after run.yaml, before the ranks start."""
-    folder.write_json(folder.path / CODE_FILE, asdict(task))
-
-
-def read_code_task(folder: RunFolder) -> CodeTask:
-    """The folder's task."""
-    return CodeTask(**read_json(folder.path / CODE_FILE))
+    @classmethod
+    def read(cls) -> "CodeTask":
+        """The task of this rank."""
+        return cls(**json.loads(os.environ[CODE]))

@@ -173,11 +173,6 @@ def _asked(
 ) -> tuple[Question, Question]:
     """The question with its error rate in the session, and the one in the ledger, which is created if necessary."""
     before = Question.of(runs.ledger.question()) if runs.ledger.exists() else None
-    if before is not None and not runs.ledger.is_own():
-        raise ConfigurationError(
-            f"{RunFolder(runs.folder)} holds runs of this judgement that you did not record. Remove it, or name "
-            f"another folder with {SWEEP_DIR}<folder>."
-        )
     if session is not None:
         number, alpha = session.ask((before or question).draw, question.change, terms.alpha)
         question = replace(question, alpha=alpha)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from manyheads.runner.answers.judge.code_task import CodeTask, write_code_task
+from manyheads.runner.answers.judge.code_task import CodeTask
 from manyheads.runner.answers.judge.rank.at_revision import AtRevision
 from manyheads.runner.answers.measure.rows import BASE
 from manyheads.runner.answers.measure.runs import ArmCode
@@ -133,10 +133,9 @@ class BaseCode(ArmCode):
         redirected: Section = self.redirected(config) if arm == BASE else config
         return redirected
 
-    def rank(self, folder: RunFolder, config: Section, arm: str, rank: str) -> str:
+    def rank(self, config: Section, arm: str, rank: str) -> tuple[str, dict[str, str]]:
         folders = self.folders(config) if arm == BASE else []
-        write_code_task(folder, CodeTask(rank, str(self.project), folders))
-        return AT_REVISION
+        return AT_REVISION, CodeTask(rank, str(self.project), folders).variables()
 
     def digest(self, provenance: Mapping[str, Any], arm: str) -> str:
         return self.commit if arm == BASE else super().digest(provenance, arm)

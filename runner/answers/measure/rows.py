@@ -12,10 +12,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.config.fresh_folder import SWEEP_DIR
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
 from manyheads.runner.run.ledger import JUDGED
+from manyheads.runner.run.run_folder import RunFolder
 
 MOST_BYTES = 2**26
 SEALED = "judgement"  # the purpose of the seals
@@ -108,7 +110,8 @@ class RunLedger:
     def lines(self) -> list[Mapping[str, Any]]:
         """All complete lines; the rest of one whose writer was killed is ignored.
 
-        Raises ConfigurationError if a line cannot be read or the chain of digests is broken.
+        Raises ConfigurationError if a line cannot be read, the chain of digests is broken, or the user did not record
+        all of them: they decide what is measured, and which folders are removed.
         """
         text = read_text(self.path, most=MOST_BYTES)
         try:
@@ -117,6 +120,11 @@ class RunLedger:
             raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
         if not found or (reason := broken(found)):
             raise ConfigurationError(f"{self.path} cannot be continued: {reason if found else 'it is empty'}.")
+        if not is_sealed(found):
+            raise ConfigurationError(
+                f"{RunFolder(self.path.parent)} holds runs that you did not record. Remove it, or name another folder "
+                f"with {SWEEP_DIR}<folder>."
+            )
         return found
 
     def question(self) -> Mapping[str, Any]:
@@ -132,13 +140,9 @@ class RunLedger:
             self._rows, self._read = latest(self.lines()), now
         return [*self._rows]
 
-    def is_own(self) -> bool:
-        """Whether the user recorded all lines. Raises ConfigurationError."""
-        return is_sealed(self.lines())
-
     def _append(self, content: Mapping[str, Any], *, before: str) -> None:
         now = digest(content, before)
-        line = json.dumps({"content": content, "digest": now, "seal": seal.keyed(SEALED, now)}) + "\n"
+        line = json.dumps({"content": content, "digest": now, "seal": _sealed(now)}) + "\n"
         with open(self.path, "ab", opener=no_link) as file:
             self._cut(file.fileno())
             file.write(line.encode())
@@ -159,9 +163,11 @@ def digest(content: Mapping[str, Any], before: str) -> str:
 
 def is_sealed(lines: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the user recorded all lines: whether each has a seal over its digest by the user's key."""
-    if broken(lines) is not None or seal.keyed(SEALED, "") is None:
-        return False
-    return all(line.get("seal") == seal.keyed(SEALED, line["digest"]) for line in lines)
+    return broken(lines) is None and all(line.get("seal") == _sealed(line["digest"]) for line in lines)
+
+
+def _sealed(digest: str) -> str | None:
+    return seal.keyed(SEALED, digest, lasting=False)
 
 
 def broken(lines: Iterable[Any]) -> str | None:

@@ -43,9 +43,9 @@ class ArmCode:
         """The run config of the arm, in which paths name files of its code."""
         return config
 
-    def rank(self, folder: RunFolder, config: Section, arm: str, rank: str) -> str:
-        """The module that runs ``rank`` with the arm's code."""
-        return rank
+    def rank(self, config: Section, arm: str, rank: str) -> tuple[str, dict[str, str]]:
+        """The module that runs ``rank`` with the arm's code, and variables of its environment."""
+        return rank, {}
 
     def digest(self, provenance: Mapping[str, Any], arm: str) -> str:
         """A digest of the user's own code in a run of the arm."""
@@ -90,9 +90,10 @@ class Runs:
         config = code.config(config, row.arm)
         folder.write_config(RunConfig.of(config).written)
         purpose.prepare(folder)
-        rank = code.rank(folder, config, row.arm, purpose.rank)
+        rank, variables = code.rank(config, row.arm, purpose.rank)
         with output_to(str(folder.path / "console.log")):
-            launch(prepare(folder, apart=True), main=rank)
+            plan = prepare(folder, apart=True)
+            launch(replace(plan, variables={**plan.variables, **variables}), main=rank)
         findings = purpose.read(folder, folder.read_result() or {})
         provenance = read_json(folder.provenance)
         return replace(

@@ -49,7 +49,7 @@ def export(trained: Trained, format: str, out: Path) -> float:
                 f"{trained.folder}: exported as {format}, its outputs differ by {difference:.1e} of the largest one, "
                 f"more than {BOUND:g}. No file was left."
             )
-        with open(file, "rb") as source, whole_file(out.resolve()) as target:
+        with open(file, "rb") as source, whole_file(out.parent.resolve() / out.name) as target:
             shutil.copyfileobj(source, target)
     return difference
 

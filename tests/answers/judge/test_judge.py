@@ -149,7 +149,7 @@ def test_runs_that_somebody_else_recorded_are_not_continued(judged, tmp_path):
     ledger.write_text(ledger.read_text().replace('"seal": "', '"seal": "0'))
     done = judge(*asked, cwd=tmp_path)
     assert done.code == 2
-    assert "holds runs of this judgement that you did not record" in done.err
+    assert "holds runs that you did not record" in done.err
 
 
 @pytest.mark.tail

@@ -52,15 +52,30 @@ def test_a_broken_chain_is_not_continued(rows, change):
         rows.rows()
 
 
-def test_rows_are_own_if_each_was_written_with_the_users_key(rows, tmp_path, monkeypatch):
-    assert rows.is_own()
+def test_rows_are_read_only_if_each_was_written_with_the_users_key(rows, tmp_path, monkeypatch):
+    assert rows.rows()
     with monkeypatch.context() as other:
         other.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
-        assert not rows.is_own()
-        rows.write(row(3))
-        assert not rows.is_own()
-    rows.write(row(4))
-    assert not rows.is_own()
+        with pytest.raises(ConfigurationError, match="runs that you did not record"):
+            rows.lines()
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    with monkeypatch.context() as other:
+        other.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+        RunLedger(theirs).create({"asked": 1})
+    with pytest.raises(ConfigurationError, match="runs that you did not record"):
+        RunLedger(theirs).write(row(0))
+
+
+def test_rows_without_a_key_are_known_to_the_process_that_wrote_them(rows, monkeypatch):
+    monkeypatch.setattr("manyheads.runner.run.seal.key_file", lambda: None)
+    rows.path.unlink()
+    rows.create({"asked": 1})
+    rows.write(row(0))
+    assert len(rows.rows()) == 1
+    monkeypatch.setattr("manyheads.runner.run.seal._key_in_memory", lambda: b"another process")
+    with pytest.raises(ConfigurationError, match="runs that you did not record"):
+        rows.question()
 
 
 @pytest.mark.parametrize("wrong", [{"state": "done"}, {"seed": "1"}, {"findings": []}, {"arm": 1}, {"more": 1}])

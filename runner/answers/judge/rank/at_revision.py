@@ -9,8 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from manyheads.runner.answers.judge.code_task import read_code_task
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.answers.judge.code_task import CodeTask
 
 
 class AtRevision(MetaPathFinder):
@@ -37,8 +36,8 @@ class AtRevision(MetaPathFinder):
 
 
 def main(path: str) -> NoReturn:
-    """Be one rank of a run: call the main of the module that the folder's task names. Ends the process."""
-    task = read_code_task(RunFolder(path))
+    """Be one rank of a run: call the main of the module that its task names. Ends the process."""
+    task = CodeTask.read()
     if task.folders:
         sys.meta_path.insert(0, AtRevision(task.folders, task.project))
     sys.exit(importlib.import_module(task.rank).main(path))
