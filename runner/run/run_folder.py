@@ -120,11 +120,12 @@ class RunFolder:
         return self.logs / f"rank_{rank}.log"
 
     def write_config(self, config: Mapping[str, Any], *, sealed: Mapping[str, str] | None = None) -> None:
-        """Write and seal run.yaml. sealed: other parts of the folder that are the user's own too."""
+        """Write and seal run.yaml, which alone is read from then on. sealed: other parts that are the user's own too."""
         make_folder(self.path)
         content = yaml_text.dump({"format": FORMAT, **config}).encode()
         seal.record(self.path, {self.config.name: content, **(sealed or {})}, anew=True)
         write_whole(self.config, content)
+        self._checked = hashlib.sha256(content).hexdigest()
 
     def config_content(self) -> bytes:
         """The bytes of run.yaml. Raises ConfigurationError if it is missing, or not the one that was checked."""
