@@ -120,7 +120,7 @@ class RunFolder:
         return self.logs / f"rank_{rank}.log"
 
     def write_config(self, config: Mapping[str, Any], *, sealed: Mapping[str, str] | None = None) -> None:
-        """Write and seal run.yaml, which alone is read from then on. sealed: other parts that are the user's own too."""
+        """Write and seal run.yaml, the only one read from then on. sealed: other parts that are the user's own too."""
         make_folder(self.path)
         content = yaml_text.dump({"format": FORMAT, **config}).encode()
         seal.record(self.path, {self.config.name: content, **(sealed or {})}, anew=True)

@@ -36,7 +36,7 @@ def test_config_survives_the_way_through_the_file(folder):
 def test_a_broken_config_is_refused(folder, content):
     folder.config.write_bytes(content)
     with pytest.raises(ConfigurationError, match="run.yaml cannot be read"):
-        folder.read_config()
+        RunFolder(folder.path).read_config()
 
 
 @pytest.mark.parametrize("act", [RunFolder.read_config, lambda folder: folder.locked().__enter__()])

@@ -36,8 +36,8 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
         device = "cuda" if torch.cuda.is_available() else "cpu"
     trained.model.to(device)
     unreadable = 0
-    path = out.parent.resolve() / out.name  # a link of that name, which others may have sent, is replaced
-    with whole_file(path) as file, working("predicting", len(files), kept=f"{out} was not written") as work:
+    target = out.parent.resolve() / out.name  # a link of that name, which others may have sent, is replaced
+    with whole_file(target) as file, working("predicting", len(files), kept=f"{out} was not written") as work:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")  # any name of a file
         writer = csv.writer(text, lineterminator="\n")
         columns = header(_count(trained))
