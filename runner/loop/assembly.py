@@ -1,18 +1,21 @@
 """Turns a complete model on the CPU into an update: converted, placed, wrapped and compiled, with its optimizer."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
 from torch import nn
 
 from manyheads.runner.checkpoint.rank.tied import names_of
-from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.sampler import EvaluationSampler
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import compile_in_place, compile_units
 from manyheads.runner.loop.guards.build_guards import build_guards
+from manyheads.runner.loop.guards.guard import Guard
+from manyheads.runner.loop.prepare import Prepared
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.update import Clipping, Update, Wrapped
@@ -27,39 +30,36 @@ from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 from manyheads.runner.parallel.rank.units import listed_units, recompute
 from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.scheduler.rank.build_schedule import build_schedule
-from manyheads.runner.task.rank.task import Task
 
 
 def assemble(
     run: RunConfig,
     parallel: Parallel,
-    precision: Precision,
-    data: Data,
-    model: nn.Module,
+    prepared: Prepared,
     *,
-    task: Task,
-    loaders: Loaders,
+    example: Callable[[], Batch],
+    guards: Sequence[Guard] = (),
 ) -> tuple[Update, TrainSettings]:
-    """Build the update of a model that is complete and on the CPU, and the loop's settings."""
-    trainer = run.trainer
-    parallel.example = loaders.train.example
-    wrapped, phases = wrap(run, parallel, precision, model, epochs=trainer.epochs_in(loaders.train.updates))
+    """Build the update of a model that is complete and on the CPU, and the loop's settings.
+
+    ``example``: makes a micro-batch, for strategies that split the model; ``guards``: asked after the config's.
+    """
+    trainer, data, precision, task = run.trainer, prepared.data, prepared.precision, prepared.task
+    updates = prepared.loaders.train.updates
+    parallel.example = example
+    wrapped, phases = wrap(run, parallel, precision, prepared.model, epochs=trainer.epochs_in(updates))
     added = build_metrics(run.metrics, task, run.model.num_classes or data.num_classes)
-    settings = TrainSettings.of(trainer, loaders.train.updates)
-    updates = {"updates_per_epoch": loaders.train.updates, "total_updates": settings.total_steps}
+    settings = TrainSettings.of(trainer, updates)
+    ways = evaluations(trainer, parallel.unwrap(wrapped.model), prepared.loaders)
+    length = {"updates_per_epoch": updates, "total_updates": settings.total_steps}
     update = Update(
         wrapped,
-        scores=Scores(
-            task,
-            added,
-            monitor=run.checkpoint.monitor,
-            evaluations=evaluations(trainer, parallel.unwrap(wrapped.model), loaders),
-        ),
-        schedule=build_schedule(run.scheduler, wrapped.optimizer, **updates),
+        scores=Scores(task, added, monitor=run.checkpoint.monitor, evaluations=ways),
+        schedule=build_schedule(run.scheduler, wrapped.optimizer, **length),
         parallel=parallel,
         precision=precision,
         clipping=Clipping(trainer.clip_norm, trainer.clip_value),
-        guards=build_guards(run, wrapped, parallel, phases),
+        guards=[*build_guards(run, wrapped, parallel, phases), *guards],
     )
     return update, settings
 

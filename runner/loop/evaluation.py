@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import is_compiled, let_batches_differ
 from manyheads.runner.loop.meter import Meter, Sums
 from manyheads.runner.loop.non_finite import non_finite
+from manyheads.runner.loop.observers.observer import Observer, overriding
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import Stop
@@ -120,7 +120,7 @@ def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
 
 
 class Evaluation:
-    """Evaluates what ``update`` trains on this rank's part of the samples; ``callbacks`` see each batch."""
+    """Evaluates what ``update`` trains on this rank's part of the samples; ``observers`` see each batch."""
 
     def __init__(
         self,
@@ -130,9 +130,9 @@ class Evaluation:
         reporter: Reporter,
         heartbeat: Heartbeat,
         stop: Stop,
-        callbacks: Sequence[Callback] = (),
+        observers: Sequence[Observer] = (),
     ):
-        self.update, self.loader, self.callbacks = update, loader, callbacks
+        self.update, self.loader, self.observers = update, loader, observers
         self.reporter, self.heartbeat, self.stop = reporter, heartbeat, stop
         self.is_noted = self.is_blamed = False
 
@@ -167,8 +167,8 @@ class Evaluation:
         if collected is not None:
             scores |= {f"{split}_{name}": value for name, value in collected.values().items()}
             self._note_missing(split, collected.without_value)
-        for callback in self.callbacks:
-            callback.on_evaluation(split, self.loader.batches.dataset)
+        for observer in self.observers:
+            observer.evaluated(split, self.loader.batches.dataset)
         columns = {
             f"{split}_seconds": time.perf_counter() - started,
             **scores,
@@ -198,10 +198,12 @@ class Evaluation:
             )
 
     def _pass(self, model: nn.Module, batch: Batch, collected: CollectedScores | None) -> ForwardResult | None:
+        looks = overriding(Observer.evaluated_batch, self.observers)
+
         def look(outputs: Any) -> None:
             if collected is not None and len(batch.ids):
                 collected.add(outputs, batch.content, batch.ids.tolist())
-            for callback in self.callbacks:
-                callback.on_evaluation_batch(outputs, batch.content, batch.ids.tolist())
+            for evaluated_batch in looks:
+                evaluated_batch(outputs, batch)
 
-        return self.update.evaluate(model, batch, on_outputs=look if self.callbacks or collected else None)
+        return self.update.evaluate(model, batch, on_outputs=look if looks or collected else None)

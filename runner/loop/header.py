@@ -9,11 +9,11 @@ from torch import nn
 
 from manyheads.runner.config.checks import check_trainer
 from manyheads.runner.data.order import quality
-from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.loop.no_effect import no_effect
+from manyheads.runner.loop.prepare import Prepared
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
@@ -21,24 +21,15 @@ from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradie
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.precision.rank.precision import Precision
 from manyheads.runner.wording import counted
 
 FAST = {"channels_last": True, "compile": "default"}  # keys of trainer, as in experiment=fast
 
 
-def header(
-    run: RunConfig,
-    parallel: Parallel,
-    precision: Precision,
-    built: Built,
-    loaders: Loaders,
-    settings: TrainSettings,
-    *,
-    parameters: int,
-    classes: str,
-) -> dict[str, str]:
-    """The header's rows by name. parameters: of the whole model; classes: in words."""
+def header(run: RunConfig, parallel: Parallel, prepared: Prepared, settings: TrainSettings) -> dict[str, str]:
+    """The header's rows by name."""
+    built, loaders, precision = prepared.built, prepared.loaders, prepared.precision
+    classes = prepared.data.classes_in_words
     train, trainer, batch_size = loaders.train, run.trainer, run.data.batch_size
     threads = counted(run.launcher.threads_per_rank, "CPU thread")
     sizes = f"{train.samples:,} training and {evaluated(loaders.val)} validation samples"
@@ -47,7 +38,7 @@ def header(
     trains = not trainer.evaluate_only
     return {
         **about(run.name, run.tags, run.notes),
-        "model": f"{run.model.title}, {counted(parameters, 'parameter')}",
+        "model": f"{run.model.title}, {counted(prepared.parameters, 'parameter')}",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",

@@ -4,14 +4,15 @@ A small model's updates take less time than an exchange does, so an exchange for
 """
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
-from manyheads.runner.data.rank.taken import Taken
-from manyheads.runner.loop.breakdown import Breakdown
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.clock import DeviceLap, Lap, clock_of
 from manyheads.runner.loop.meter import Meter, Sums
+from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.update import UpdateResult
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -40,28 +41,34 @@ class LogWindow(NamedTuple):
 
 
 class LogWindows:
-    """Counts and times of the training updates on this rank, and their sums over all ranks."""
+    """Counts and times of the training updates on this rank, and their sums over all ranks.
 
-    def __init__(self, parallel: Parallel, scores: Scores, *, breakdown: Breakdown, taken: Taken):
-        self.meter, self.clock, self.breakdown = Meter(parallel, scores), clock_of(parallel.device), breakdown
-        self._parallel, self.taken = parallel, taken
+    ``observers``: what adds to a window's sums; the list may be changed between two windows.
+    """
+
+    def __init__(self, parallel: Parallel, scores: Scores, observers: Sequence[Observer] = ()):
+        self.meter, self.clock = Meter(parallel, scores), clock_of(parallel.device)
+        self._parallel, self._observers = parallel, observers
         self.updates = 0  # in the open window
         self._closed: list[tuple[Sums, Lap | DeviceLap, LogRow | None, int]] = []
         self._at_once, self._collected_at = 1, time.perf_counter()
 
-    def add(self, made: UpdateResult) -> None:
-        """Count an update."""
+    def add(self, batches: list[Batch], result: UpdateResult) -> None:
+        """Count an update of these micro-batches."""
         self.updates += 1
-        if self._parallel.counts_samples:
-            for passed in made.passes:
-                self.taken.add(passed)
-                if passed.samples and made.rejection is None:
+        if self._parallel.counts_samples and result.rejection is None:
+            for passed in result.passes:
+                if passed.samples:
                     self.meter.add(passed)
+        for batch in batches:
+            if batch.corrupt:
+                self.meter.note_corrupt(len(batch.corrupt))
 
     def close(self, row: LogRow | None = None) -> None:
         """End the window, with a row of steps.csv or before one is due."""
         self._closed.append((self.meter.close(), self.clock.lap(), row, self.updates))
-        self.taken.close()
+        for observer in self._observers:
+            observer.window_closed()
         self.updates = 0
         self.clock.logged()
 
@@ -76,10 +83,8 @@ class LogWindows:
         ``whole``: statistics too, which may otherwise follow with a later call.
         """
         laps = [self._timed(sums, lap) for sums, lap, *_ in self._closed]
-        for (sums, *_), taken in zip(self._closed, self.taken.collect(), strict=True):
-            sums.take(dict(zip(("taken", "taken_low", "taken_high"), taken, strict=True)))
-        if self._closed:
-            self._closed[-1][0].take(self.breakdown.take())
+        for observer in self._observers:
+            observer.exchanging([sums for sums, *_ in self._closed])
         found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
         self._at_once = int(heard[AT_ONCE])
         closed, self._closed = self._closed, []

@@ -10,6 +10,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.structure import tensors_in
 from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.tables.columns import TRAINING
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
 PATIENCE = 100  # batches kept for adding up later
@@ -20,7 +21,7 @@ ADD_UP_SECONDS = 0.25  # as often as the terminal shows a metric
 class Sums:
     """Plain numbers, over the samples and updates of all ranks; seconds are summed over ranks too.
 
-    count: samples; counted: what the loss is averaged over, such as tokens. sampled_*: runner/loop/breakdown.py;
+    count: samples; counted: what the loss is averaged over, such as tokens. sampled_*: observers/breakdown.py;
     taken*: runner/data/keys.py. loss_rest: what ``loss`` leaves out, so that both are exact (exact_parts).
     """
 
@@ -78,7 +79,21 @@ class Sums:
         return cls(**{**own, "counted": counted, "statistics": own.get("statistics", older)})
 
 
+SAMPLED = tuple(f"sampled_{part}" for part in TRAINING[1:])
 NAMES = tuple(field.name for field in fields(Sums) if field.name != "statistics")
+
+
+def parts(sums: Sums, seconds: float) -> dict[str, float]:
+    """Divide ``seconds`` of training into data, compute, communication, optimizer and logging."""
+    if not sums.seconds:
+        return dict.fromkeys(TRAINING, 0.0)
+    rest = max(0.0, sums.seconds - sums.data_seconds - sums.logging_seconds)
+    sampled = {name.removeprefix("sampled_"): getattr(sums, name) for name in SAMPLED}
+    whole = sum(sampled.values())
+    found = {name: rest * (part / whole if whole else name == "compute") for name, part in sampled.items()}
+    found["logging"] += sums.logging_seconds
+    scale = seconds / sums.seconds  # from all ranks together to one
+    return {"data": scale * sums.data_seconds} | {name: scale * part for name, part in found.items()}
 
 
 class Meter:

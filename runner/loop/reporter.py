@@ -4,22 +4,17 @@ import logging
 import math
 import resource
 import time
-from collections.abc import Sequence
 
 import torch
 
 from manyheads.runner.data.rank.batches import Unreadable
 from manyheads.runner.logger.terminal import Display
-from manyheads.runner.loop.breakdown import parts
-from manyheads.runner.loop.guards.spikes import Spike
 from manyheads.runner.loop.log_windows import LogRow
-from manyheads.runner.loop.meter import Sums
+from manyheads.runner.loop.meter import Sums, parts
 from manyheads.runner.loop.progress import Progress
-from manyheads.runner.loop.sample_record import SampleRecord
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.utilization import Utilization
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.tables.columns import MFU
 from manyheads.runner.run.tables.writer import NullWriter
@@ -31,30 +26,27 @@ SPLITS = ("train", "val")
 class Reporter:
     """Passes a rank's numbers to its recorder and its display.
 
-    ``scores``: what is measured, and which of it makes an epoch the best; ``samples``: number of training samples.
+    ``scores``: what is measured, and which of it makes an epoch the best.
     """
 
     def __init__(
         self,
-        *,
         recorder: NullWriter,
         display: Display,
         parallel: Parallel,
-        epochs: int,
         scores: Scores,
+        *,
+        epochs: int,
         utilization: Utilization | None = None,
-        samples: int = 0,
     ):
         self.recorder, self.display, self.parallel = recorder, display, parallel
         self.epochs, self.scores, self.utilization = epochs, scores, utilization
-        self.taken = SampleRecord(recorder, parallel, size=samples)
         self._row_step = 0  # of the row of steps.csv before the next one
         self.corrupt: set[str] = set()  # paths of samples that could not be read
 
     def start(self, progress: Progress, *, total: int) -> None:
         """Training starts. ``total``: updates at which it ends."""
         self._row_step = progress.step
-        self.taken.start(progress.step)
         self.display.start(done=progress.step, total=total)
 
     def phase(self, progress: Progress, *, evaluates: bool = False) -> None:
@@ -129,14 +121,6 @@ class Reporter:
         if is_best:
             progress.best = {name: row[name] for name in ("epoch", *self.scores.names("val"))}
         return row, is_best
-
-    def rejected(self, progress: Progress, spike: object, passes: Sequence[ForwardResult]) -> None:
-        """Write a row of spikes.csv if the last update was skipped for a spike; all ranks call it."""
-        if not isinstance(spike, Spike):
-            return
-        self.taken.spike(progress.epoch, progress.step, spike, passes)
-        is_itself = spike.step == progress.step
-        self.display.say(f"skipped: {spike}" if is_itself else f"skipped: update {progress.step}, which led to a spike")
 
     def evaluation(self, progress: Progress, measured: Numbers) -> tuple[Numbers, bool]:
         """Write a row of evaluations.csv, within an epoch; returns it, and whether it is the best so far."""

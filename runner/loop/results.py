@@ -49,8 +49,6 @@ def result_of(
     }
     if stopped is not None:
         result["signal"] = stopped
-    if trainer.average is not None and trainer.average.is_evaluated:
-        result["evaluated"] = "ema"
     if progress.ended:
         result["ended"] = progress.ended
     if digests := _digests(trainer):
@@ -102,7 +100,7 @@ def summary(result: ResultJson, scores: Scores, folder: RunFolder) -> tuple[str,
     kinds = {"unreadable samples": result["corrupt_samples"], "updates": result["skipped_steps"]}
     if skipped := [f"{count:,} {kind}" for kind, count in kinds.items() if count]:
         rows["skipped"] = ", ".join(skipped)
-    if files := result["corrupt_files"]:
+    if files := result.get("corrupt_files"):
         more = f" and {len(files) - SHOWN:,} more, listed in {folder.result.name}" if len(files) > SHOWN else ""
         rows["unreadable"] = ", ".join(files[:SHOWN]) + more
     rows["weights"] = f"sha256 {(result['weights_sha256'] or '')[:16]}..."

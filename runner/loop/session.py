@@ -7,14 +7,13 @@ from contextlib import closing, contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from manyheads.runner.callbacks.callback import RunContext
 from manyheads.runner.checkpoint.background_save import FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.diagnosis import diagnosed, memory_explained
-from manyheads.runner.loop.guards.guard import GradientObserver, Restart
+from manyheads.runner.loop.guards.guard import Restart
 from manyheads.runner.loop.non_finite import data_named
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.results import result_of, summary, tested
@@ -22,10 +21,8 @@ from manyheads.runner.loop.state import Rejoining, TrainingState, adapt_progress
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.structure import held_bytes
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson
-from manyheads.runner.run.model_description import write
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.state_dict import StateDict
 
@@ -40,9 +37,6 @@ class Session:
         self.trainer, self.run, self.checkpoints, self.folder = trainer, run, checkpoints, folder
         self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, TrainingState(trainer)
         self.rejoining = Rejoining(self.state)
-        self._is_described = False
-        self._gradients = 0  # bytes
-        self._first_gradients = GradientObserver(self._measure_gradients)
 
     def train(self, *, seed: int, state: StateDict | None, memory: Mapping[str, Any] = NO_MEMORY) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from.
@@ -104,31 +98,15 @@ class Session:
         evaluates = bool(settings.evaluate_every or settings.evaluate_steps)
         trainer.monitor.begin(trainer.progress, samples=samples, evaluates=evaluates)
         self.start()
-        self.update.guards.insert(0, self._first_gradients)
         trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
         self.wait_for_save()
         if self.parallel.finish(self.rejoining):
             self.conclude(**tested(self.state, self.folder))
 
     def start(self) -> None:
-        """Tell the callbacks that the run starts or is resumed."""
-        parallel, step = self.parallel, self.trainer.progress.step
-        model = parallel.unwrap(self.update.model)
-        for callback in self.trainer.callbacks:
-            callback.on_start(
-                RunContext(
-                    self.folder.path,
-                    dict(self.run.written),
-                    model,
-                    parallel.rank,
-                    parallel.world_size,
-                    step,
-                    task=self.update.scores.task,
-                    gather=parallel.gather,
-                    picture=self.trainer.reporter.recorder.picture,
-                    say=self.trainer.reporter.display.say,
-                )
-            )
+        """Tell the observers that the run starts or is resumed."""
+        for observer in self.trainer.observers:
+            observer.start(self.trainer.progress)
 
     def save(self, *, best: bool) -> None:
         """Write a checkpoint if one is due: by the settings, because it is the best, or because the run ends here."""
@@ -140,9 +118,8 @@ class Session:
         for guard in self.update.guards:
             guard.before_save()
         self.wait_for_save()
-        if self.parallel.records and not self._is_described:  # before the first weights that somebody could use
-            write(self.folder, trainer.describe())
-            self._is_described = True
+        for observer in trainer.observers:
+            observer.saving()
         if best:
             self.rejoining.keep_best()
         say = trainer.reporter.display.say
@@ -155,48 +132,31 @@ class Session:
         self._note(self.checkpoints.wait_for_save())
 
     def _note(self, finished: FinishedSave | None) -> None:
-        """Tell the callbacks that a checkpoint is complete, if one is."""
+        """Tell the observers that a checkpoint is complete, if one is."""
         if finished is None:
             return
         if finished.waited > NOTABLE:
             said = f"waited {finished.waited:.1f} s for the checkpoint of step {finished.step}"
             self.trainer.reporter.display.say(f"{said}, which was still being written")
-        for callback in self.trainer.callbacks:
-            callback.on_checkpoint(self.folder.last_checkpoint)
+        for observer in self.trainer.observers:
+            observer.saved()
 
     def conclude(self, **findings: Any) -> None:
         """Write result.json with ``findings``, and show the table; on rank 0."""
         weights = self.state.weights()
         devices = self.parallel.devices()
         memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
-        findings["held_bytes"] = self._held()
-        if self.parallel.world_size > 1:
-            times = self.trainer.rank_times
-            findings |= times.result(self.parallel.gather(times.hindrances()))
+        for observer in self.trainer.observers:
+            findings |= observer.concluding()
         reporter = self.trainer.reporter
-        corrupt = self.parallel.gather([*reporter.corrupt])
-        findings["corrupt_files"] = sorted({path for paths in corrupt for path in paths})
         result = result_of(self.trainer, weights, memory, **findings) if self.parallel.records else ResultJson()
         if self.parallel.records:
             self.folder.write_json(self.folder.result, result)
             reporter.recorder.end(result)
             reporter.display.stop()
             reporter.display.table(*summary(result, self.update.scores, self.folder))
-        for callback in self.trainer.callbacks:
-            callback.on_end(result)
-
-    def _measure_gradients(self) -> None:
-        self.update.guards.remove(self._first_gradients)
-        model = self.parallel.unwrap(self.update.model)
-        self._gradients = held_bytes(self.parallel.gradient_tensors(model, self.update.optimizer))
-
-    def _held(self) -> dict[str, list[int]]:
-        """Bytes that each rank holds, in rank order: between two updates, and of gradients within one."""
-        model, optimizer = self.parallel.unwrap(self.update.model), self.update.optimizer
-        own = [self.parallel.model_tensors(model), self.parallel.optimizer_tensors(optimizer)]
-        sizes = [*map(held_bytes, own), self._gradients]
-        held = zip(*self.parallel.gather(sizes), strict=True)
-        return dict(zip(("parameters", "optimizer", "gradients"), map(list, held), strict=True))
+        for observer in self.trainer.observers:
+            observer.ended(result)
 
 
 @operations_named()

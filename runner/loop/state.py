@@ -31,8 +31,8 @@ class TrainingState:
         self.load(state)
         trainer.progress = Progress.from_state(state["progress"])
         self.update.schedule.load_state_dict(state["scheduler"])
-        if (average := trainer.average) is not None:
-            average.load_state_dict(real(state["average"])) if "average" in state else average.begin()
+        for observer in trainer.observers:
+            observer.restore(state.get(observer.key) if observer.key else None)
         for guard in self.update.guards:
             if guard.key in state:
                 guard.load_state_dict(state[guard.key])
@@ -69,8 +69,7 @@ class TrainingState:
         state = {**self.learned(), "rng": self.parallel.gather(get_state())}
         if self.parallel.has_own_state:
             state["parallel"] = self.parallel.gather(self.parallel.own_state())
-        if (average := self.trainer.average) is not None:
-            state["average"] = average.state_dict()
+        state |= {one.key: one.state_dict() for one in self.trainer.observers if one.key is not None}
         return {**state, **self.reached()}
 
     def shares(self) -> StateDict:
@@ -82,8 +81,7 @@ class TrainingState:
             "precision": update.precision.state_dict(),
             "rng": {rank: get_state()},
         }
-        if (average := self.trainer.average) is not None:
-            state["average"] = average.shares()
+        state |= {one.key: one.shares() for one in self.trainer.observers if one.key is not None}
         if self.parallel.has_own_state:
             state["parallel"] = {rank: self.parallel.own_state()}
         return {**state, **(self.reached() if rank == 0 else {})}

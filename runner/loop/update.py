@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, set_state
-from manyheads.runner.loop.breakdown import Breakdown
 from manyheads.runner.loop.guards.guard import Compute, Guard
 from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.scores import Scores
@@ -78,7 +77,6 @@ class Update:
         self.scores, self.schedule, self.parallel, self.precision = scores, schedule, parallel, precision
         self.clipping, self.guards = clipping, [*guards]
         self.parameters = precision.parameters(self.optimizer)
-        self.breakdown = Breakdown(self.model, parallel.unwrap(self.model), parallel.device, ranks=parallel.world_size)
 
     def __call__(self, batches: list[Batch], *, number: int, wants_norm: bool) -> UpdateResult:
         """Make update ``number`` of the run, counted from 0. ``wants_norm``: of the gradients; costly on small models.
@@ -98,7 +96,6 @@ class Update:
         passes = compute(batches)
         for guard in guards:
             guard.exchanged(self, step, batches)
-        self.breakdown.mark("exchanged")
         self.precision.unscale(self.optimizer)
         for guard in guards:
             guard.unscaled()
@@ -107,7 +104,6 @@ class Update:
         self._step(buffers, norm, is_rejected=rejection is not None)
         for guard in guards:
             guard.stepped(step)
-        self.breakdown.mark("stepped")
         return UpdateResult(passes, norm, rejection)
 
     def compute_gradients(self, batches: list[Batch]) -> list[ForwardResult]:
@@ -205,8 +201,6 @@ class Update:
 
     def _leave_out(self, batches: list[Batch], rejection: object) -> UpdateResult:
         """An update whose batches are skipped, so that nothing is computed."""
-        for mark in ("exchanged", "stepped"):
-            self.breakdown.mark(mark)
         nothing = torch.zeros(())
         passes = [ForwardResult(nothing, 0, b.count, 0, None, (b.epoch, b.own_ids)) for b in batches]
         return UpdateResult(passes, math.nan, rejection)

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.global_batches import GlobalBatches
-from manyheads.runner.data.keys import Multiset
 from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
+from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.in_memory import Rows
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
@@ -25,7 +25,11 @@ from manyheads.runner.data.samples import Table
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.logger.terminal import Display
-from manyheads.runner.loop.garbage import Garbage
+from manyheads.runner.loop.monitor import Monitor
+from manyheads.runner.loop.observers.breakdown import Breakdown
+from manyheads.runner.loop.observers.garbage import Garbage
+from manyheads.runner.loop.observers.rank_times import RankTimes
+from manyheads.runner.loop.observers.sample_record import SampleRecord
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import TrainSettings
@@ -34,7 +38,6 @@ from manyheads.runner.loop.update import Update, Wrapped
 from manyheads.runner.machine import hardware
 from manyheads.runner.metrics.metric import build_metrics
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.precision.rank.fp32 import FP32
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -78,27 +81,6 @@ class Prebuilt:
 
     def example(self) -> Batch:
         return self.batches[0]
-
-
-class Automatic(Garbage):
-    """Python's own collector stays switched on, and nothing else collects."""
-
-    def __enter__(self) -> "Automatic":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class Unrecorded(Taken):
-    """What is taken is not noted."""
-
-    def add(self, passed: ForwardResult) -> None:
-        pass
-
-    def collect(self) -> list[Multiset]:
-        closed, self._closed = self._closed, []
-        return [Multiset()] * len(closed)
 
 
 def model() -> nn.Module:
@@ -149,22 +131,23 @@ def ours(
         parallel=parallel,
         precision=FP32(parallel),
     )
+    reporter = Reporter(recorder, Display(), parallel, scores, epochs=1)
+    settings = TrainSettings(1, data.updates, data.updates, 0, getattr(data, "accumulation", 1), 10)
+    observers = [
+        *([SampleRecord(reporter, parallel, Taken(data.samples, marks=True))] if records else []),
+        *([Breakdown.of(update)] if watched else []),
+        *RankTimes.of(parallel, reporter.display.say),
+        *([Garbage()] if collects else []),
+    ]
     trainer = Trainer(
-        update=update,
-        train=data,  # type: ignore[arg-type]
-        evaluation=data,  # type: ignore[arg-type]
-        settings=TrainSettings(1, data.updates, data.updates, 0, getattr(data, "accumulation", 1), 10),
-        reporter=Reporter(recorder=recorder, display=Display(), parallel=parallel, epochs=1, scores=scores),
+        update,
+        Loaders(data, data),  # type: ignore[arg-type]
+        settings=settings,
+        reporter=reporter,
         heartbeat=Heartbeat.create(run.heartbeat, ranks=1),
-        describe=lambda: None,  # type: ignore[arg-type, return-value]  # no checkpoint is written
-        taken=Taken(data.samples, marks=True) if records else Unrecorded(0, marks=False),
+        monitor=Monitor(scores, update.schedule, settings.ending, readers=(), say=reporter.display.say),
+        observers=observers,
     )
-    if not records:
-        recorder.taken = lambda row: None  # type: ignore[method-assign]
-    if not watched:
-        update.breakdown.enter_epoch = lambda updates: None  # type: ignore[method-assign]
-    if not collects:
-        trainer.garbage = Automatic()
     update.prime(data.example)
     start = time.perf_counter()
     trainer.fit(lambda **_: None, due_after_step=lambda _: False)

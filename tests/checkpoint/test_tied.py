@@ -18,7 +18,7 @@ from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.run.run_folder import RunFolder
 from tests import zoo
 from tests.in_process import attempt, rows, small, train, typed
-from tests.loop.test_average import trained_with_all_weights
+from tests.loop.observers.test_average import trained_with_all_weights
 from tests.parallel.models import Text
 from tests.parallel.together import train_together
 

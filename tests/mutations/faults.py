@@ -106,8 +106,8 @@ FAULTS = (
         name="no checkpoint is written when a signal stops the run",
         promise="Ctrl-C and SIGTERM stop all ranks after the same step, with a checkpoint",
         file="runner/loop/trainer.py",
-        original="if self.stop.signal is not None or self.is_cut:\n            self.note_seen()",
-        replacement="if self.is_cut:\n            self.note_seen()",
+        original="if self.stop.signal is not None or self.is_cut:\n            self.settle()",
+        replacement="if self.is_cut:\n            self.settle()",
         tests=("tests/launchers/test_parent_signals.py::test_stops_with_a_checkpoint",),
     ),
     Fault(
@@ -219,7 +219,7 @@ FAULTS = (
     Fault(
         name="tied weights are averaged once",
         promise="tied weights are one",
-        file="runner/loop/average.py",
+        file="runner/loop/observers/average.py",
         original="for name in tied[first]]",
         replacement="for name in tied[first][:1]]",
         tests=("tests/checkpoint/test_tied.py::test_every_name_has_the_average_wherever_it_is_evaluated_and_stored",),

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import torch
 
 from manyheads.runner.loop import rank_main as worker
-from manyheads.runner.loop.build import build
+from manyheads.runner.loop.build import build_unrecorded
 from manyheads.runner.loop.guards.guard import observed_gradients
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
@@ -87,7 +87,7 @@ def configs(*strategy: str, tasks: dict[str, tuple[str, ...]] = TASKS) -> dict[s
 
 def look(config: dict[str, Any], parallel: Any, folder: RunFolder, heartbeat: Any) -> dict[str, Any]:
     """Losses and gradients of one epoch, whose last batch is incomplete, and what is measured after it."""
-    trainer = build(RunConfig.of(config), parallel, folder, heartbeat, is_silent=True)
+    trainer = build_unrecorded(RunConfig.of(config), parallel, folder, heartbeat)
     losses, gradients = [], []
     with closing(trainer):
         update, model = trainer.update, parallel.unwrap(trainer.update.model)

@@ -79,12 +79,17 @@ def figures(source: Source, root: Path = ROOT) -> dict[str, int]:
     files = [path for folder in OURS for path in (root / folder).rglob("*.py")]
     lines = [line for path in files for line in path.read_text().splitlines()]
     return found | {
-        "files from run.py to the first update": len({"run.py"}.union(*(walk.opened for walk in walks.values()))),
+        "files from run.py to the first update": len(first_update(source)),
         "lines with dict[str, Any]": sum("dict[str, Any]" in line for line in lines),
         "files": len(files),
         "rooms in runner/": sum(any(path.glob("*.py")) for path in (root / "runner").iterdir()),
         "our modules imported by --cfg job": imported_by_cfg_job(root),
     }
+
+
+def first_update(source: Source) -> set[str]:
+    """The files that a config passes from ``run.py`` to the first update."""
+    return {"run.py"}.union(*(Walk(source, start).opened for start in FOLLOWED.values()))
 
 
 def imported_by_cfg_job(root: Path) -> int:

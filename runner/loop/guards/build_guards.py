@@ -9,7 +9,7 @@ from manyheads.runner.loop.guards.sam import SAM
 from manyheads.runner.loop.guards.spikes import Spikes
 from manyheads.runner.loop.guards.verification import Verification
 from manyheads.runner.loop.guards.views import Views
-from manyheads.runner.loop.update import Update, Wrapped
+from manyheads.runner.loop.update import Wrapped
 from manyheads.runner.optimizer.rank.freezing import Phases, frozen_norms
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -25,8 +25,8 @@ def build_guards(run: RunConfig, wrapped: Wrapped, parallel: Parallel, phases: P
         guards.append(NotFiniteGradients())
     if trainer.sam_rho is not None:
         guards.append(SAM(trainer.sam_rho, trainer.sam_every))
-    if run.parameters.freeze_batchnorm:
-        guards.append(FrozenNorms(frozen_norms(parallel.unwrap(wrapped.model))))
+    if run.parameters.freeze_batchnorm and (norms := frozen_norms(parallel.unwrap(wrapped.model))):
+        guards.append(FrozenNorms(norms))
     if phases is not None:
         guards.append(FrozenPhases(phases))
     if trainer.tta != "none":
@@ -34,10 +34,10 @@ def build_guards(run: RunConfig, wrapped: Wrapped, parallel: Parallel, phases: P
     return guards
 
 
-def guards_of_record(run: RunConfig, update: Update, folder: RunFolder, say: Callable[[str], None]) -> list[Guard]:
+def guards_of_record(run: RunConfig, parallel: Parallel, folder: RunFolder, say: Callable[[str], None]) -> list[Guard]:
     """The guards that write to the run's folder or ``say`` something, asked after all others."""
     trainer = run.trainer
     if not trainer.verify_every or trainer.evaluate_only:
         return []
     retries = trainer.on_corruption == "retry"
-    return [Verification(update, every=trainer.verify_every, retries=retries, folder=folder, say=say)]
+    return [Verification(parallel, every=trainer.verify_every, retries=retries, folder=folder, say=say)]

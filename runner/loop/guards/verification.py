@@ -31,6 +31,7 @@ from manyheads.runner.loop.guards.corruption import (
 )
 from manyheads.runner.loop.guards.guard import Compute, Guard
 from manyheads.runner.loop.update import Update
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.files import make_folder, whole_file
 from manyheads.runner.run.run_folder import RunFolder
@@ -56,14 +57,16 @@ class Verification(Guard):
     deterministic; if not, gradients may differ by MARGIN times as much as they did then.
     """
 
-    def __init__(self, update: Update, *, every: int, retries: bool, folder: RunFolder, say: Callable[[str], None]):
-        self._update, self._parallel, self._every, self._retries = update, update.parallel, every, retries
-        self._folder, self._say, self._device = folder, say, device_in_words(update.parallel.device)
+    _update: Update  # whose gradients are computed
+
+    def __init__(self, parallel: Parallel, *, every: int, retries: bool, folder: RunFolder, say: Callable[[str], None]):
+        self._parallel, self._every, self._retries = parallel, every, retries
+        self._folder, self._say, self._device = folder, say, device_in_words(parallel.device)
         self._tolerance: float | None = None  # of the norm of a difference, relative; None before it is known
-        self._rest, self._is_due = AtRest(update), False
+        self._rest, self._is_due = AtRest(), False
 
     def compute(self, update: Update, step: int, batches: list[Batch], compute: Compute) -> list[ForwardResult]:
-        self._is_due = self.is_due(step)
+        self._update, self._is_due = update, self.is_due(step)
         return self._compared_passes(step, batches, compute) if self._is_due else compute(batches)
 
     def unscaled(self) -> None:
@@ -72,7 +75,7 @@ class Verification(Guard):
 
     def stepped(self, step: int) -> None:
         if self._is_due:
-            self._rest.note(step)
+            self._rest.note(self._update, step)
 
     def before_save(self) -> None:
         self._rest.check()

@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.digests import digest_of_ids, overlap, split_digest
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
-from manyheads.runner.loop.build import build
+from manyheads.runner.loop.build import build_unrecorded
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
@@ -51,7 +51,7 @@ def main(path: str) -> NoReturn:
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Make one update, list the samples of the first UPDATES, and write ``facts`` to result.json."""
-    trainer = build(run, parallel, folder, heartbeat, is_silent=True)
+    trainer = build_unrecorded(run, parallel, folder, heartbeat)
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)

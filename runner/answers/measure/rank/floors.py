@@ -9,7 +9,7 @@ from manyheads.runner.answers.measure.rank.parts import Part, UpdateParts
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
-from manyheads.runner.loop.build import build
+from manyheads.runner.loop.build import build_unrecorded
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
@@ -45,7 +45,7 @@ def work(
     ``only``: the names of the parts to measure, by default all; ``seconds``: how long each is repeated in a round, at
     least once.
     """
-    trainer = endless(build(run, parallel, folder, heartbeat, is_silent=True))
+    trainer = endless(build_unrecorded(run, parallel, folder, heartbeat))
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)

@@ -5,13 +5,17 @@ from typing import Any, NoReturn
 
 from manyheads.runner.answers.measure.pace_task import BEGAN, ENDED, WARM_UP, read_task
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
-from manyheads.runner.loop.build import build
+from manyheads.runner.loop.build import build_unrecorded
 from manyheads.runner.loop.clock import Stopwatch, wait_for_all
 from manyheads.runner.loop.determinism import operations_named
+from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.loop.update import UpdateResult
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.data_files import no_link
@@ -19,26 +23,21 @@ from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
 
-class TimedUpdates:
-    """Times the updates after the first WARM_UP.
-
-    It is passed to the trainer as its ``due_after_step``, which is called after every update.
-    """
+class TimedUpdates(Observer):
+    """Times the updates after the first WARM_UP."""
 
     def __init__(self, trainer: Trainer, folder: RunFolder, updates: int):
         self._parallel, self._folder, self._last = trainer.update.parallel, folder, WARM_UP + updates
         self.stopwatch = Stopwatch(self._parallel)
 
-    def __call__(self, step: int) -> bool:
-        """Whether a checkpoint is due after this update: never."""
-        if step == WARM_UP:
+    def updated(self, progress: Progress, batches: list[Batch], result: UpdateResult) -> None:
+        if progress.step == WARM_UP:
             wait_for_all(self._parallel)
             self._mark(BEGAN)
             self.stopwatch.start()
-        elif step == self._last:
+        elif progress.step == self._last:
             self.stopwatch.stop()
             self._mark(ENDED)
-        return False
 
     def _mark(self, name: str) -> None:
         if self._parallel.records:
@@ -55,13 +54,14 @@ def main(path: str) -> NoReturn:
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Make the updates that the folder's task asks for, and write ``pace`` to result.json: their number and seconds."""
     task = read_task(folder)
-    trainer = build(run, parallel, folder, heartbeat, is_silent=True)
+    trainer = build_unrecorded(run, parallel, folder, heartbeat)
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
         timed = TimedUpdates(trainer, folder, task.updates)
-        trainer.fit(_save_nothing, due_after_step=timed)
+        with trainer.observed(timed):
+            trainer.fit(_save_nothing, due_after_step=lambda step: False)
         session.conclude(pace={"seconds": timed.stopwatch.seconds, "updates": task.updates})
 
 

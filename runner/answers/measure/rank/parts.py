@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,10 @@ from manyheads.runner.answers.measure.limits import BATCH, EXCHANGE, LOADER, OPT
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.clock import Stopwatch
 from manyheads.runner.loop.guards.guard import observed_gradients
+from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.loop.update import UpdateResult
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import call, held_bytes
@@ -25,6 +29,19 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall
 BETWEEN_TWO = ("send", "recv")  # these are not repeated
 LONGEST_PAUSE = 2.0  # seconds
 Part = Callable[[int], float]  # repeats a part of an update N times; returns the seconds of the slowest rank
+
+
+class TimedRange(Observer):
+    """Times the updates after update ``first``, up to update ``last``."""
+
+    def __init__(self, parallel: Parallel, *, first: int, last: int):
+        self._first, self._last, self.clock = first, last, Stopwatch(parallel)
+
+    def updated(self, progress: Progress, batches: list[Batch], result: UpdateResult) -> None:
+        if progress.step == self._first:
+            self.clock.start()
+        elif progress.step == self._last:
+            self.clock.stop()
 
 
 class UpdateParts:
@@ -51,20 +68,13 @@ class UpdateParts:
 
     def updates(self, count: int) -> float:
         """Seconds of ``count`` updates by the training loop itself, including its logging."""
-        progress, clock = self.trainer.progress, Stopwatch(self.parallel)
-        first = progress.step + 1 + self._ahead
-        progress.ended = None
-
-        def watch(step: int) -> bool:
-            if step == first:
-                clock.start()
-            elif step == first + count:
-                clock.stop()
-                progress.ended = "explain"
-            return False
-
-        self.trainer.fit(lambda *, best: None, due_after_step=watch)
-        return clock.seconds
+        trainer = self.trainer
+        first = trainer.progress.step + 1 + self._ahead
+        timed = TimedRange(self.parallel, first=first, last=first + count)
+        trainer.settings = replace(trainer.settings, last_step=first + count)
+        with trainer.observed(timed):
+            trainer.fit(lambda *, best: None, due_after_step=lambda step: False)
+        return timed.clock.seconds
 
     # -- alone ---------------------------------------------------------------------------------------
 

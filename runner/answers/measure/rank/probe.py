@@ -5,7 +5,7 @@ from contextlib import closing, nullcontext
 from itertools import islice
 from typing import NoReturn
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyheads.runner.answers.measure.rank.constructed import Constructed
 from manyheads.runner.answers.measure.rank.difference import digests
@@ -16,9 +16,10 @@ from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
-from manyheads.runner.loop.build import build
+from manyheads.runner.loop.build import build_unrecorded
 from manyheads.runner.loop.determinism import operations_named
 from manyheads.runner.loop.guards.guard import observed_gradients
+from manyheads.runner.loop.prepare import prepare
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
@@ -35,20 +36,16 @@ def main(path: str) -> NoReturn:
 @operations_named()
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Take the steps that the folder's task asks for. Raises ConfigurationError."""
-    made: list[Digests] = []
     constructed = Constructed()
-
-    def look(model: nn.Module) -> None:
-        """Inspect the rank's own model as built, before a strategy gives all ranks the same weights."""
-        constructed.complete(model)
-        made.append(digests(model))
-
-    trainer = build(run, parallel, folder, heartbeat, convert=constructed.convert, on_model=look, is_silent=True)
+    prepared = prepare(run, parallel, convert=constructed.convert)
+    constructed.complete(prepared.model)
+    built = digests(prepared.model)  # before a strategy gives all ranks the same weights
+    trainer = build_unrecorded(run, parallel, folder, heartbeat, prepared)
     session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
     task = read_task(folder)
     with closing(trainer):
         side = Baseline(session, constructed) if task.baseline is None else ComparedSide(session, task)
-        take_steps(session, task, side, made[0], seed=run.seed)
+        take_steps(session, task, side, built, seed=run.seed)
 
 
 def take_steps(session: Session, task: ParityTask, side: Baseline | ComparedSide, made: Digests, *, seed: int) -> None:

@@ -29,10 +29,11 @@ from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import assemble
-from manyheads.runner.loop.build import build_task_and_loaders, set_process
+from manyheads.runner.loop.build import set_process
 from manyheads.runner.loop.guards.guard import observed_gradients
+from manyheads.runner.loop.prepare import Prepared, build_task_and_loaders
 from manyheads.runner.loop.update import Update
-from manyheads.runner.model.rank.build_model import bare_model
+from manyheads.runner.model.rank.build_model import Built, bare_model
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors
@@ -110,12 +111,12 @@ def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearse
         _refuse_nothing(model)
         task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         batch = loaders.train.example()
-        loaders.train.example = lambda: batch  # type: ignore[method-assign]  # no file is read from here on
         mode, allocated, traffic = FakeTensorMode(allow_non_fake_inputs=True), Allocated(), CountedTraffic()
         with mode, allocated, allocated.resizes(), plain_conversion(), replicated(), silent(FAKE):
             make_fake(model, mode)
             task = task.to(parallel.device)
-            update, _ = assemble(run, parallel, precision, data, model, task=task, loaders=loaders)
+            prepared = Prepared(data, precision, Built(model), task, loaders, parameters=0)
+            update, _ = assemble(run, parallel, prepared, example=lambda: batch)  # no file is read from here on
             batches = [_fake_batch(batch, mode) for _ in range(run.trainer.grad_accumulation)]
             rehearsal = Rehearsal(update, batches, allocated, traffic)
             with traffic, UnknownValues(model):

@@ -4,16 +4,20 @@ The numbers of all ranks are in every exchange of log windows, so that nothing e
 whose ranks communicate within their passes, only the waiting for data is known by rank.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median_low
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from manyheads.runner.loop.breakdown import parts
-from manyheads.runner.loop.meter import NAMES, Sums
+from manyheads.runner.loop.meter import NAMES, Sums, parts
+from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hindrances import Hindrances, clock
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.json_types import ResultJson, SlowRankJson
 from manyheads.runner.run.slow_ranks import OWN, cause
 from manyheads.runner.run.tables.columns import TRAINING
@@ -43,19 +47,42 @@ class Slow:
         return max(self.longer, key=lambda part: self.longer[part])
 
 
-class RankTimes:
+class RankTimes(Observer):
     """Adds up the times of each of these ``ranks`` in this session, in ``intervals`` of some seconds.
 
-    ``gpu``: the driver's index of this rank's GPU.
+    ``gather``: as ``Parallel.gather``; ``say``: shows a message; ``gpu``: the driver's index of this rank's GPU.
     """
 
-    def __init__(self, ranks: int, gpu: int | None = None):
+    def __init__(
+        self,
+        ranks: int,
+        gather: Callable[[Any], list[Any]],
+        say: Callable[[str], None],
+        gpu: int | None = None,
+    ):
+        self._gather, self._say = gather, say
         self._open = torch.zeros(ranks, len(NAMES), dtype=torch.float64)
         self.seconds = [dict.fromkeys(TRAINING, 0.0) for _ in range(ranks)]
         self.intervals = 0
         self.slow: dict[int, Slow] = {}
         self._gpu, self._before = gpu, Hindrances.now(gpu)
         self._clocks: list[float] = []  # of this rank, once in each interval
+
+    @classmethod
+    def of(cls, parallel: Parallel, say: Callable[[str], None]) -> "list[RankTimes]":
+        """The observer of several ranks; none of a single one, for which no other waits."""
+        if parallel.world_size == 1:
+            return []
+        device = parallel.device
+        gpu = hardware.gpu_index(device.index) if device.type == "cuda" else None
+        return [cls(parallel.world_size, parallel.gather, say, gpu)]
+
+    def exchanged(self, progress: Progress, by_rank: Tensor) -> None:
+        if warning := self.add(by_rank):
+            self._say(warning)
+
+    def concluding(self) -> Mapping[str, Any]:
+        return self.result(self._gather(self.hindrances()))
 
     def add(self, by_rank: Tensor) -> str | None:
         """Count the sums of an exchange, (ranks, NAMES); returns a warning once a rank has been slow for some time."""

@@ -13,29 +13,49 @@ pass (DistributedDataParallel shares buffers, DataParallel scatters and gathers)
 
 import math
 import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.clock import WARMUP_UPDATES
 from manyheads.runner.loop.compile import is_compiled
-from manyheads.runner.loop.meter import Sums
-from manyheads.runner.run.tables.columns import TRAINING
+from manyheads.runner.loop.guards.guard import Guard
+from manyheads.runner.loop.meter import SAMPLED, Sums
+from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.update import Update, UpdateResult
 
-SAMPLED = tuple(f"sampled_{part}" for part in TRAINING[1:])
 SAMPLE_SECONDS = 0.25
 SETTLE_SECONDS = 0.001  # from an epoch's beginning, when caches are cold
 
 
-class Breakdown:
+class Marks(Guard):
+    """Calls ``mark`` when an update has exchanged its gradients, and when it has stepped."""
+
+    def __init__(self, mark: Callable[[str], None]):
+        self._mark = mark
+
+    def exchanged(self, update: Update, step: int, batches: list[Batch]) -> None:
+        self._mark("exchanged")
+
+    def stepped(self, step: int) -> None:
+        self._mark("stepped")
+
+
+class Breakdown(Observer):
     """Measures updates of one rank in detail. ``model``: as the strategy wrapped it; ``own``: the user's model in it.
 
-    ``ranks``: how many train together; a single one exchanges nothing after its last gradient.
+    ``ranks``: how many train together; a single one exchanges nothing after its last gradient; ``guards``: of the
+    updates, the last of which looks at those that are measured.
     """
 
-    def __init__(self, model: nn.Module, own: nn.Module, device: torch.device, *, ranks: int):
+    def __init__(self, model: nn.Module, own: nn.Module, device: torch.device, *, ranks: int, guards: list[Guard]):
+        self._guards, self._guard = guards, Marks(self.mark)
         self._parameters = [p for p in model.parameters() if p.requires_grad] if ranks > 1 else []
         # A compiled model would be recompiled for its hooks.
         is_plain = not (is_compiled(model) or is_compiled(own))
@@ -48,6 +68,29 @@ class Breakdown:
         self._handles: list[RemovableHandle] = []
         self._finished: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
 
+    @classmethod
+    def of(cls, update: Update) -> "Breakdown":
+        """The breakdown of this update."""
+        model, parallel = update.model, update.parallel
+        ranks, guards = parallel.world_size, update.guards
+        return cls(model, parallel.unwrap(model), parallel.device, ranks=ranks, guards=guards)
+
+    def training(self, updates: int) -> AbstractContextManager[Any]:
+        self.enter_epoch(updates)
+        return super().training(updates)
+
+    def before_update(self, now: float) -> None:
+        if self.is_due(now):
+            self.begin()
+
+    def updated(self, progress: Progress, batches: list[Batch], result: UpdateResult) -> None:
+        if self._marks is not None:
+            self.end()
+
+    def exchanging(self, windows: Sequence[Sums]) -> None:
+        if windows:
+            windows[-1].take(self.take())
+
     def enter_epoch(self, updates: int) -> None:
         """Called when an epoch starts or continues, with this number of ``updates`` to come: one will be measured."""
         self._next = min(self._next, time.perf_counter() + SETTLE_SECONDS)
@@ -58,10 +101,11 @@ class Breakdown:
         self._seen += 1
         return now >= self._next and self._seen > self._cold
 
-    def start(self) -> None:
+    def begin(self) -> None:
         """Called when the measured update starts."""
         self._next = time.perf_counter() + SAMPLE_SECONDS
         self._marks, self._passes = {}, []
+        self._guards.append(self._guard)
         self._hook()
         self.mark("started")
 
@@ -75,8 +119,10 @@ class Breakdown:
         self.mark("ended")
         for handle in self._handles:
             handle.remove()
+        self._guards.remove(self._guard)
         assert self._marks is not None
-        self._finished.append((self._marks, self._passes))
+        if "stepped" in self._marks:  # else the update was left out
+            self._finished.append((self._marks, self._passes))
         self._marks, self._handles = None, []
 
     def take(self) -> dict[str, float]:
@@ -122,19 +168,6 @@ class Breakdown:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
-
-
-def parts(sums: Sums, seconds: float) -> dict[str, float]:
-    """Divide ``seconds`` of training into data, compute, communication, optimizer and logging."""
-    if not sums.seconds:
-        return dict.fromkeys(TRAINING, 0.0)
-    rest = max(0.0, sums.seconds - sums.data_seconds - sums.logging_seconds)
-    sampled = {name.removeprefix("sampled_"): getattr(sums, name) for name in SAMPLED}
-    whole = sum(sampled.values())
-    found = {name: rest * (part / whole if whole else name == "compute") for name, part in sampled.items()}
-    found["logging"] += sums.logging_seconds
-    scale = seconds / sums.seconds  # from all ranks together to one
-    return {"data": scale * sums.data_seconds} | {name: scale * part for name, part in found.items()}
 
 
 def _between(start: Any, end: Any) -> float:

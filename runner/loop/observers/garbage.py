@@ -3,12 +3,19 @@
 import gc
 import math
 import time
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch import Tensor
+
+from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.progress import Progress
 
 YOUNG_SECONDS, ALL_SECONDS = 1.0, 60.0  # between two collections of new objects, and of all
 
 
-class Garbage:
-    """A context in which only ``tick`` collects cycles.
+class Garbage(Observer):
+    """A context, around the updates of an epoch, in which only ``tick`` collects cycles.
 
     Objects that survive its first full collection, such as torch's modules, are frozen: scanning them again would take
     0.2 s each time, during which a GPU is idle.
@@ -30,6 +37,12 @@ class Garbage:
             self._is_frozen = False
         if self._was_enabled:
             gc.enable()
+
+    def training(self, updates: int) -> AbstractContextManager[Any]:
+        return self
+
+    def exchanged(self, progress: Progress, by_rank: Tensor) -> None:
+        self.tick()
 
     def tick(self) -> None:
         """Collect cycles if it is time. Called when the ranks have just exchanged something."""

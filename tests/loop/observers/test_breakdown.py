@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.runner.loop import breakdown
-from manyheads.runner.loop.breakdown import Breakdown, parts
-from manyheads.runner.loop.meter import Sums
+from manyheads.runner.loop.meter import Sums, parts
+from manyheads.runner.loop.observers import breakdown
+from manyheads.runner.loop.observers.breakdown import Breakdown
 from manyheads.runner.run.tables.columns import TRAINING
 from tests.in_process import attempt, rows, small, train
 from tests.loop.test_trainer import weights
@@ -30,7 +30,7 @@ class Slow(nn.Module):
 
 def update(model: nn.Module, watched: Breakdown, now: list[float]) -> dict[str, float]:
     """One update whose exchange takes 5 s, the optimizer's step 7 s and the rest 11 s."""
-    watched.start()
+    watched.begin()
     model(torch.zeros(3, 2)).sum().backward()
     now[0] += 5
     watched.mark("exchanged")
@@ -43,7 +43,7 @@ def update(model: nn.Module, watched: Breakdown, now: list[float]) -> dict[str, 
 
 def test_each_part_is_what_took_its_time(now):
     model = Slow(now, 3)
-    watched = Breakdown(model, model, CPU, ranks=2)
+    watched = Breakdown(model, model, CPU, ranks=2, guards=[])
     expected = {"sampled_compute": 3, "sampled_communication": 5, "sampled_optimizer": 7, "sampled_logging": 11}
     assert update(model, watched, now) == expected
     assert watched.take() == dict.fromkeys(expected, 0)
@@ -52,7 +52,7 @@ def test_each_part_is_what_took_its_time(now):
 def test_what_a_wrapper_does_around_the_forward_pass_is_communication(now):
     own = Slow(now, 3)
     wrapper = Slow(now, 2, own)
-    found = update(wrapper, Breakdown(wrapper, own, CPU, ranks=2), now)
+    found = update(wrapper, Breakdown(wrapper, own, CPU, ranks=2, guards=[]), now)
     assert (found["sampled_compute"], found["sampled_communication"]) == (3, 5 + 2 + 2)
 
 
@@ -62,14 +62,14 @@ def test_a_compiled_model_is_left_alone(now, compiled):
     wrapper = Slow(now, 2, own)
     each = wrapper if compiled == "the wrapper" else own
     each._compiled_call_impl = each._call_impl
-    found = update(wrapper, Breakdown(wrapper, own, CPU, ranks=2), now)
+    found = update(wrapper, Breakdown(wrapper, own, CPU, ranks=2, guards=[]), now)
     assert (found["sampled_compute"], found["sampled_communication"]) == (3 + 2 + 2, 5)
 
 
 def test_an_update_without_gradients_has_no_communication(now):
     model = Slow(now, 3).requires_grad_(False)
-    watched = Breakdown(model, model, CPU, ranks=2)
-    watched.start()
+    watched = Breakdown(model, model, CPU, ranks=2, guards=[])
+    watched.begin()
     model(torch.zeros(3, 2))
     for name in ("exchanged", "stepped"):
         watched.mark(name)
@@ -79,28 +79,28 @@ def test_an_update_without_gradients_has_no_communication(now):
 
 def test_one_rank_has_nothing_to_exchange(now):
     model = Slow(now, 3)
-    found = update(model, Breakdown(model, model, CPU, ranks=1), now)
+    found = update(model, Breakdown(model, model, CPU, ranks=1, guards=[]), now)
     assert (found["sampled_compute"], found["sampled_communication"]) == (3 + 5, 0)
 
 
 def test_hooks_are_gone_after_the_update(now):
     own = Slow(now, 3)
     wrapper = Slow(now, 2, own)
-    update(wrapper, Breakdown(wrapper, own, CPU, ranks=2), now)
+    update(wrapper, Breakdown(wrapper, own, CPU, ranks=2, guards=[]), now)
     assert not any((m._forward_hooks or m._forward_pre_hooks) for m in wrapper.modules())
     assert not any(p._post_accumulate_grad_hooks for p in wrapper.parameters())
 
 
 @pytest.mark.parametrize("epochs", [{20: "-----x--------------"}, {3: "--x", 4: "--x-", 5: "x----"}, {1: "x"}])
 def test_the_first_updates_of_a_process_are_measured_only_if_an_epoch_has_no_others(now, epochs):
-    watched = Breakdown(nn.Linear(2, 1), nn.Linear(2, 1), CPU, ranks=1)
+    watched = Breakdown(nn.Linear(2, 1), nn.Linear(2, 1), CPU, ranks=1, guards=[])
     for updates, expected in epochs.items():
         watched.enter_epoch(updates)
         now[0] += 2 * breakdown.SETTLE_SECONDS
         found = ""
         for _ in range(updates):
             if is_due := watched.is_due(now[0]):
-                watched.start()
+                watched.begin()
                 watched.end()
             found += "x" if is_due else "-"
         assert found == expected
@@ -149,8 +149,8 @@ def test_looking_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(breakdown, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(breakdown, "WARMUP_UPDATES", 0)
     run, updates = attempt(tmp_path / "watched", small()), []
-    start = run.trainer.update.breakdown.start
-    run.trainer.update.breakdown.start = lambda: updates.append(1) or start()
+    start = Breakdown.begin
+    monkeypatch.setattr(Breakdown, "begin", lambda self: updates.append(1) or start(self))
     run.train(seed=1, state=None)
     assert len(updates) == 40
     for name, value in weights(plain.trainer).items():

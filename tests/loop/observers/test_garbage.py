@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from manyheads.runner.loop.garbage import ALL_SECONDS, YOUNG_SECONDS, Garbage
+from manyheads.runner.loop.observers.garbage import ALL_SECONDS, YOUNG_SECONDS, Garbage
 
 
 class Cycle:

@@ -1,7 +1,7 @@
 """Averages of the weights over training, which often perform better than the final weights: EMA and SWA."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,8 +10,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.update import Update
+from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.progress import Progress
+from manyheads.runner.loop.update import Update, UpdateResult
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.run.state_dict import StateDict
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from manyheads.runner.data.rank.loader import Loader
 
 
-class Average:
+class Average(Observer):
     """An average of the parameters that the optimizer has on this rank, elementwise, in fp32 or better.
 
     Buffers are not averaged; those of the model are used. Tied weights have one average, under each of their names.
@@ -27,6 +30,7 @@ class Average:
     use the average.
     """
 
+    key = "average"
     is_evaluated = False
 
     def __init__(self, update: Update):
@@ -43,14 +47,8 @@ class Average:
             for parameter in self._update.parameters
         ]
 
-    def updated(self, step: int) -> None:
-        """Called after update ``step``, counted from 1."""
-
-    def epoch_ended(self, epoch: int, *, is_last: bool, train: "Loader") -> None:
-        """Called after all updates of epoch ``epoch``, counted from 0, before its evaluation.
-
-        ``train``: the data that it was trained on.
-        """
+    def evaluating(self) -> AbstractContextManager[Any]:
+        return self.in_place() if self.is_evaluated else super().evaluating()
 
     @torch.no_grad()
     def take(self, share: float) -> None:
@@ -89,19 +87,21 @@ class Average:
         return self._update.parallel.gather_tensors(self._named())
 
     def state_dict(self) -> StateDict:
-        """The state for a checkpoint, complete on rank 0; all ranks call it."""
         return {"weights": self.whole(), **self.about()}
 
     def shares(self) -> StateDict:
-        """The state as in ``state_dict``, but with each rank holding a part of it."""
         return {"weights": self._update.parallel.share_tensors(self._named()), **self.about()}
 
     def about(self) -> StateDict:
         """The metadata of the average, the same on all ranks."""
         return {"count": self.count, "is_evaluated": self.is_evaluated}
 
+    def restore(self, state: StateDict | None) -> None:
+        """Restore the result of ``state_dict``, under any strategy; None restarts from the current weights."""
+        self.begin() if state is None else self.load_state_dict(real(state))
+
     def load_state_dict(self, state: StateDict) -> None:
-        """Restore the result of ``state_dict``, under any strategy."""
+        """Restore a state that is read already."""
         parallel = self._update.parallel
         parts = real(parallel.split_tensors(state["weights"]))
         for name, mean in zip(self._update.names, self.tensors, strict=True):
@@ -118,12 +118,15 @@ class EMA(Average):
 
     is_evaluated = True
 
+    def concluding(self) -> Mapping[str, Any]:
+        return {"evaluated": "ema"}
+
     def __init__(self, update: Update, *, decay: float, every: int, warmup: bool):
         super().__init__(update)
         self.decay, self.every, self.warmup = decay, every, warmup
 
-    def updated(self, step: int) -> None:
-        if step % self.every == 0:
+    def updated(self, progress: Progress, batches: list[Batch], result: UpdateResult) -> None:
+        if result.rejection is None and progress.step % self.every == 0:
             stays = min(self.decay, (1 + self.count) / (10 + self.count)) if self.warmup else self.decay
             self.take(1 - stays)
 
@@ -137,10 +140,11 @@ class SWA(Average):
 
     def __init__(self, update: Update, *, start: int):
         super().__init__(update)
-        self.start, self.epoch, self.is_put = start, 0, False
+        self.first, self.epoch, self.is_put = start, 0, False
 
-    def epoch_ended(self, epoch: int, *, is_last: bool, train: "Loader") -> None:
-        if epoch + 1 >= self.start and epoch >= self.epoch:  # else this epoch's evaluation was interrupted
+    def epoch_trained(self, progress: Progress, *, is_last: bool, train: "Loader") -> None:
+        epoch = progress.epoch
+        if epoch + 1 >= self.first and epoch >= self.epoch:  # else this epoch's evaluation was interrupted
             self.take(1 / (self.count + 1))
             self.epoch = epoch + 1
         if is_last and self.count and not self.is_put:
@@ -178,14 +182,15 @@ class SWA(Average):
             norm.momentum = momentum
 
 
-def build_average(trainer: TrainerSection, update: Update, *, epochs: int) -> Average | None:
-    """The average that the config's trainer section asks for; None if it asks for none.
+def build_average(trainer: TrainerSection, update: Update, *, updates: int) -> list[Average]:
+    """The average that the config's trainer section asks for; none if it asks for none. ``updates``: of an epoch.
 
-    Raises ConfigurationError if averaging would start after the last of these ``epochs``.
+    Raises ConfigurationError if averaging would start after the last epoch.
     """
+    epochs = trainer.epochs_in(updates)
     if trainer.swa_start is not None and trainer.swa_start > epochs:
         rest = f" is after the last epoch: the run ends in epoch {epochs}. Lower it."
         raise ConfigurationError.at("trainer.swa_start", trainer.swa_start, rest)
     if trainer.ema_decay is not None:
-        return EMA(update, decay=trainer.ema_decay, every=trainer.ema_every, warmup=trainer.ema_warmup)
-    return None if trainer.swa_start is None else SWA(update, start=trainer.swa_start)
+        return [EMA(update, decay=trainer.ema_decay, every=trainer.ema_every, warmup=trainer.ema_warmup)]
+    return [] if trainer.swa_start is None else [SWA(update, start=trainer.swa_start)]

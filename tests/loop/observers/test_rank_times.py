@@ -7,9 +7,9 @@ import torch
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.errors import Unavailable
-from manyheads.runner.loop import rank_times
 from manyheads.runner.loop.meter import NAMES, Sums
-from manyheads.runner.loop.rank_times import NOTED, RankTimes
+from manyheads.runner.loop.observers import rank_times
+from manyheads.runner.loop.observers.rank_times import NOTED, RankTimes
 from manyheads.runner.machine.hindrances import CoreTime, Hindrances
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.slow_ranks import slow_in_words
@@ -38,7 +38,7 @@ def found(times: RankTimes, *hindrances: Hindrances) -> list[dict]:
 
 
 def test_a_rank_that_computes_longer_is_named_and_reported_once():
-    times = RankTimes(3)
+    times = RankTimes(3, lambda value: [value], print)
     said = [times.add(interval({"compute": 2.0}, {"compute": 4.0}, {"compute": 2.1})) for _ in range(NOTED + 2)]
     assert (
         said
@@ -52,30 +52,30 @@ def test_a_rank_that_computes_longer_is_named_and_reported_once():
 
 
 def test_a_slow_loader_is_told_from_slow_computing():
-    times = RankTimes(2)
+    times = RankTimes(2, lambda value: [value], print)
     for _ in range(3):
         times.add(interval({"compute": 2.0, "data": 0.1}, {"compute": 2.0, "data": 2.0}))
     assert slow_in_words(found(times)).endswith("mostly waiting for data: its loader is slower")
 
 
 def test_once_is_not_always():
-    times = RankTimes(2)
+    times = RankTimes(2, lambda value: [value], print)
     for number in range(8):
         times.add(interval({"compute": 2.0}, {"compute": 6.0 if number == 3 else 2.0}))
     assert slow_in_words(found(times)) == "rank 1, once (in 1 of 8 intervals, for 4.0 s), mostly computing"
 
 
 def test_equal_ranks_and_short_runs_have_none():
-    times = RankTimes(2)
+    times = RankTimes(2, lambda value: [value], print)
     assert times.add(interval({"compute": 1.0}, {"compute": 0.2})) is None  # too short to judge
-    times = RankTimes(2)
+    times = RankTimes(2, lambda value: [value], print)
     for _ in range(5):
         times.add(interval({"compute": 2.0}, {"compute": 2.4}))
     assert found(times) == []
 
 
 def test_the_cause_is_that_of_the_slow_rank():
-    times = RankTimes(3)
+    times = RankTimes(3, lambda value: [value], print)
     for _ in range(4):
         times.add(interval({"compute": 2.0}, {"compute": 2.0}, {"compute": 5.0}))
     own = USUAL._replace(core=CoreTime(2, 5.0, 6.0))

@@ -1,0 +1,41 @@
+"""The spine of a run is short, and names no optional feature."""
+
+import pytest
+
+from manyheads.runner.loop.trainer import Trainer
+from manyheads.runner.loop.update import Update
+from tests.house.loop import SPINE, arguments, hooks, long_functions, share, to_the_first_update
+from tests.house.test_plain_run import left
+
+LEFT = {"session": "3.4 %", "launch": "6.7 %"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[left(LEFT[name])] if name in LEFT else []) for name in SPINE]
+)
+def test_its_lines_name_no_optional_feature(name):
+    assert share(SPINE[name]) <= 0.03
+
+
+@pytest.mark.parametrize("kind", [Update, Trainer])
+def test_what_updates_and_trains_takes_few_arguments(kind):
+    assert len(arguments(kind)) <= 7
+
+
+@left("45 hooks")
+def test_a_strategy_has_few_hooks():
+    assert len(hooks()) <= 34
+
+
+@left("30 files")
+def test_a_config_passes_few_files():
+    assert to_the_first_update()[0] <= 16
+
+
+@left("4,055 lines")
+def test_a_config_passes_few_lines():
+    assert to_the_first_update()[1] <= 2_000
+
+
+def test_functions_of_the_loop_fit_on_a_screen():
+    assert [*long_functions()] == []
