@@ -1,33 +1,30 @@
 """Assembles a rank from the run config, and what records the run, in the one order that satisfies every backend."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 
+from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.checkpoint.retention import steps_of
-from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
 from manyheads.runner.logger.run_log import Both, log_display
 from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.assembly import assemble
+from manyheads.runner.loop.build_observers import build_observers, observers_of_record
 from manyheads.runner.loop.determinism import set_deterministic
 from manyheads.runner.loop.guards.build_guards import guards_of_record
 from manyheads.runner.loop.header import header
 from manyheads.runner.loop.monitor import Monitor, readers_of
-from manyheads.runner.loop.observers.build_observers import build_observers, observers_of_record
-from manyheads.runner.loop.observers.callbacks import build_callbacks
-from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.prepare import Prepared, closed_on_failure, prepare
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.loop.utilization import utilization
 from manyheads.runner.model.rank.describe import describe, other_classes
-from manyheads.runner.option.locate import instantiate_named
+from manyheads.runner.option.locate import Section, instantiate_named
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -72,20 +69,37 @@ def build(
         display = Both(Terminal(), log_display(folder.log)) if parallel.records else Display()
         guards = guards_of_record(run, parallel, folder, display.say)
         update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
-        callbacks = build_callbacks(run.callbacks, parallel)
-        records = parallel.records and not run.trainer.evaluate_only
-        scores, has_mfu = update.scores, flops is not None
-        recorder = build_recorder(run, scores, folder, state, display, has_mfu=has_mfu) if records else NullWriter()
+        entries = instantiate_named("callbacks", run.callbacks, Callback).values()
+        callbacks = [callback for callback in entries if parallel.records or callback.every_rank]
+        scores, recorder = update.scores, NullWriter()
+        if parallel.records and not run.trainer.evaluate_only:
+            recorder = build_recorder(run, scores, folder, state, display, has_mfu=flops is not None)
         recorder = Keeping(recorder) if parallel.keeps_rows else recorder
         reporter = Reporter(recorder, display, parallel, scores, epochs=settings.epochs, utilization=flops)
     display.header(header(run, parallel, prepared, settings))
     if run.trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), loaders.val)):
         display.say(warning)
-    classes = run.model.num_classes or prepared.data.num_classes
-    pretrained = prepared.built.pretrained
-    described = partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=pretrained)
-    recording = observers_of_record(run, update, folder, reporter, callbacks=callbacks, describe=described)
-    return _trainer(run, update, loaders, settings, reporter, heartbeat, recording)
+    classes, pretrained = run.model.num_classes or prepared.data.num_classes, prepared.built.pretrained
+    recording = observers_of_record(
+        folder,
+        records=parallel.records,
+        describe=partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=pretrained),
+        callbacks=callbacks,
+        about=_about(run.written, folder, update, reporter),
+    )
+    observers = [*build_observers(run.trainer, update, loaders, reporter), *recording]
+    monitor = Monitor(
+        scores, update.schedule, settings.ending, readers=readers_of(run, update.schedule), say=display.say
+    )
+    return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
+
+
+def _about(written: Section, folder: RunFolder, update: Update, reporter: Reporter) -> Callable[[int], RunContext]:
+    """Makes what callbacks are told of the run, given its step."""
+    parallel, say = update.parallel, reporter.display.say
+    about = {"task": update.scores.task, "gather": parallel.gather, "picture": reporter.recorder.picture, "say": say}
+    place = parallel.unwrap(update.model), parallel.rank, parallel.world_size
+    return partial(RunContext, folder.path, dict(written), *place, **about)
 
 
 def build_unrecorded(
@@ -100,23 +114,9 @@ def build_unrecorded(
         update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
         recorder = Keeping(NullWriter()) if parallel.keeps_rows else NullWriter()
         reporter = Reporter(recorder, display, parallel, update.scores, epochs=settings.epochs)
-    return _trainer(run, update, loaders, settings, reporter, heartbeat, [])
-
-
-def _trainer(
-    run: RunConfig,
-    update: Update,
-    loaders: Loaders,
-    settings: TrainSettings,
-    reporter: Reporter,
-    heartbeat: Heartbeat,
-    recording: list[Observer],
-) -> Trainer:
-    readers, schedule = readers_of(run, update.schedule), update.schedule
-    monitor = Monitor(update.scores, schedule, settings.ending, readers=readers, say=reporter.display.say)
-    observers = [*build_observers(run, update, loaders, reporter), *recording]
-    named: dict[str, Any] = {"settings": settings, "reporter": reporter, "heartbeat": heartbeat, "monitor": monitor}
-    return Trainer(update, loaders, **named, observers=observers)
+    observers = build_observers(run.trainer, update, loaders, reporter)
+    monitor = Monitor(update.scores, update.schedule, settings.ending, readers=readers_of(run, update.schedule))
+    return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
 
 
 def set_process(*, threads: int, detect_anomaly: bool, deterministic: bool) -> None:

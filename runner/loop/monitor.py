@@ -32,7 +32,13 @@ class Monitor:
     """
 
     def __init__(
-        self, scores: Scores, schedule: Schedule, ending: Ending, *, readers: Sequence[str], say: Callable[[str], None]
+        self,
+        scores: Scores,
+        schedule: Schedule,
+        ending: Ending,
+        *,
+        readers: Sequence[str] = (),
+        say: Callable[[str], None] = lambda line: None,
     ):
         self.scores, self.schedule, self.ending, self.readers, self.say = scores, schedule, ending, readers, say
         self._was_said = False

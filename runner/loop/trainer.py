@@ -38,7 +38,6 @@ class Trainer:
         self,
         update: Update,
         loaders: Loaders,
-        *,
         settings: TrainSettings,
         reporter: Reporter,
         heartbeat: Heartbeat,

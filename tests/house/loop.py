@@ -23,11 +23,11 @@ SPINE = {
     "launch": "launchers/launch.py",
 }
 FEATURES = (  # as names in code begin: what a run may ask for, watches itself by, or is used for
-    *(r"sam(?!p)", "ema", "swa", "average", "spike", "verif", "corrupt", "unreadable", "views", "tta", "frozen", "freez"),
+    *(r"sam(?!p)", "ema", "swa", "average", "spike", "verif", "corrupt", "unreadable", "views", "tta", "frozen"),
     *("breakdown", "rank_?times", "garbage", "taken", "sample_?record", "callback", "utilization", "mfu", "describe"),
-    *("held", "gradient_?observer", "first_gradients", "rejoin", "replica", "predictions", "mirror", "publish"),
-    *("flight", "nodes", "on_?nodes", "agents", "warm(?!_up)", "storage", "explain(?!ed)", "estimate", "parity", "judge"),
-    *("tune", "scale", "audit", "serve", "slurm", "ray", "torchft"),
+    *("freez", "held", "gradient_?observer", "first_gradients", "rejoin", "replica", "predictions", "mirror"),
+    *("publish", "flight", "nodes", "on_?nodes", "agents", "warm(?!_up)", "storage", "explain(?!ed)", "estimate"),
+    *("parity", "judge", "tune", "scale", "audit", "serve", "slurm", "ray", "torchft"),
 )
 WORDS = re.compile(rf"(\b|_)({'|'.join(FEATURES)})(?!=True)", re.IGNORECASE)
 

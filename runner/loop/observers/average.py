@@ -11,11 +11,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.update import Update, UpdateResult
-from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:
@@ -180,17 +178,3 @@ class SWA(Average):
                     parallel.evaluate(model, batch.inputs)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
-
-
-def build_average(trainer: TrainerSection, update: Update, *, updates: int) -> list[Average]:
-    """The average that the config's trainer section asks for; none if it asks for none. ``updates``: of an epoch.
-
-    Raises ConfigurationError if averaging would start after the last epoch.
-    """
-    epochs = trainer.epochs_in(updates)
-    if trainer.swa_start is not None and trainer.swa_start > epochs:
-        rest = f" is after the last epoch: the run ends in epoch {epochs}. Lower it."
-        raise ConfigurationError.at("trainer.swa_start", trainer.swa_start, rest)
-    if trainer.ema_decay is not None:
-        return [EMA(update, decay=trainer.ema_decay, every=trainer.ema_every, warmup=trainer.ema_warmup)]
-    return [] if trainer.swa_start is None else [SWA(update, start=trainer.swa_start)]

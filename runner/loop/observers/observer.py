@@ -14,7 +14,7 @@ all points in the same order, so that an observer may communicate, except for ca
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from torch import Tensor
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from manyheads.runner.loop.log_windows import LogWindow
     from manyheads.runner.loop.update import UpdateResult
 
-Point = TypeVar("Point", bound=Callable[..., Any])
+P = ParamSpec("P")
 
 
 class Observer:
@@ -109,7 +109,7 @@ class Observer:
         """Restore the result of either; None from a checkpoint without it."""
 
 
-def overriding(point: Point, observers: Iterable[Observer]) -> list[Point]:
+def overriding(point: Callable[Concatenate[Any, P], None], observers: Iterable[Observer]) -> list[Callable[P, None]]:
     """The observers' methods for a ``point`` of Observer, without those that do nothing."""
     name = point.__name__
     return [getattr(observer, name) for observer in observers if getattr(type(observer), name) is not point]
