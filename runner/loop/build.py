@@ -96,10 +96,19 @@ def build(
 
 def _about(written: Section, folder: RunFolder, update: Update, reporter: Reporter) -> Callable[[int], RunContext]:
     """Makes what callbacks are told of the run, given its step."""
-    parallel, say = update.parallel, reporter.display.say
-    about = {"task": update.scores.task, "gather": parallel.gather, "picture": reporter.recorder.picture, "say": say}
-    place = parallel.unwrap(update.model), parallel.rank, parallel.world_size
-    return partial(RunContext, folder.path, dict(written), *place, **about)
+    parallel = update.parallel
+    return partial(
+        RunContext,
+        folder.path,
+        dict(written),
+        parallel.unwrap(update.model),
+        parallel.rank,
+        parallel.world_size,
+        task=update.scores.task,
+        gather=parallel.gather,
+        picture=reporter.recorder.picture,
+        say=reporter.display.say,
+    )
 
 
 def build_unrecorded(

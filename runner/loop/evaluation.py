@@ -124,12 +124,12 @@ class Evaluation:
 
     def __init__(
         self,
-        *,
         update: Update,
         loader: Loader,
         reporter: Reporter,
         heartbeat: Heartbeat,
         stop: Stop,
+        *,
         observers: Sequence[Observer] = (),
     ):
         self.update, self.loader, self.observers = update, loader, observers

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Any
 
 import torch
 
@@ -54,8 +53,8 @@ class Trainer:
         self._observe(observers)
 
     def _evaluation(self, loader: Loader) -> Evaluation:
-        watch: dict[str, Any] = {"reporter": self.reporter, "heartbeat": self.heartbeat, "stop": self.stop}
-        return Evaluation(update=self.update, loader=loader, observers=self.observers, **watch)
+        watch = self.reporter, self.heartbeat, self.stop
+        return Evaluation(self.update, loader, *watch, observers=self.observers)
 
     def _observe(self, observers: Sequence[Observer]) -> None:
         self.observers[:] = observers  # a list that others have
