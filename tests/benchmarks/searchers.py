@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 
+from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.race import BASE, Variant
-from manyheads.runner.answers.tune.screening import SCREEN, BudgetSpent
+from manyheads.runner.answers.tune.screening import SCREEN
 from manyheads.runner.answers.tune.trial import SAME
 from tests.answers.tune.recorded import NAMES, Grid, Resampled
 

@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 
 from manyheads.runner.answers.record import answer
 from manyheads.runner.answers.record.answer import RecordedRuns
-from manyheads.runner.answers.record.evidence import RecordedAttempt, RecordEvidence, checked_signature, gather
+from manyheads.runner.answers.record.evidence import RecordedAttempt, RecordEvidence, checked_signature
+from manyheads.runner.answers.record.gather import gather
 from manyheads.runner.api import sweep
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation

@@ -11,16 +11,17 @@ from manyheads.runner.answers.measure import purposes
 from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES
 from manyheads.runner.answers.measure.examination import remove_steps
 from manyheads.runner.answers.measure.limits import Limit, Seconds
-from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rounds import scale_of
 from manyheads.runner.answers.measure.rows import BASE as BASE_ARM
 from manyheads.runner.answers.measure.rows import COMPLETED, EXACT, FACTS, FLOOR, STEPS, TRIAL, RunRow
 from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
+from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.memory import too_large
+from manyheads.runner.answers.tune.numerics_classes import NumericsClasses
 from manyheads.runner.answers.tune.race import BASE, Times, Variant
-from manyheads.runner.answers.tune.screening import COSTLY, SCREEN, BudgetSpent
-from manyheads.runner.answers.tune.trial import SAME, SHARES, Refused, gradients_of
+from manyheads.runner.answers.tune.screening import COSTLY, SCREEN
+from manyheads.runner.answers.tune.trial import Refused
 from manyheads.runner.answers.tune.tuning_runs import LIMITS, PROOF, TuningRuns
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
@@ -50,11 +51,12 @@ class Bench:
     budget: Budget
     refused: dict[str, str]
     _rounds: Counter[str] = field(default_factory=Counter)
-    _classes: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # known classes, by signature
     _tuning: TuningRuns = field(init=False)
+    _classes: NumericsClasses = field(init=False)
 
     def __post_init__(self) -> None:
         self._tuning = TuningRuns(self.runs, self.run, self.budget)
+        self._classes = NumericsClasses(self._tuning)
 
     def prepare(self) -> None:
         """Measure how long an update of the user's own configuration takes.
@@ -69,8 +71,8 @@ class Bench:
             trial = self._tuning.start(purposes.pace(TRIAL, TRIAL_UPDATES), BASE, 0, len(trials))
             trials.append(trial.findings["seconds"])
         self._check_budget(self._tuning.seconds_of_timed / FIRST_SLOWER)
-        for place in range(2):
-            self._tuning.start(purposes.pace(FLOOR, self._tuning.updates()), BASE, 0, place)
+        for position in range(2):
+            self._tuning.start(purposes.pace(FLOOR, self._tuning.updates()), BASE, 0, position)
         self._check_budget(self.budget.seconds_of(BASE))
 
     def _check_budget(self, seconds: float) -> None:
@@ -96,8 +98,8 @@ class Bench:
     def scale(self) -> float:
         """The spread of the user's own configuration from one round to the next, before the deciding rounds."""
         before = (FLOOR, SCREEN)
-        own = [row for row in self.budget.rows() if row.arm == BASE_ARM and row.state == COMPLETED]
-        times = [log_seconds(row) for row in own if row.purpose in before]
+        rows = [row for row in self.budget.rows() if row.arm == BASE_ARM and row.state == COMPLETED]
+        times = [log_seconds(row) for row in rows if row.purpose in before]
         return scale_of([one - other for one, other in pairwise(times)])
 
     def share(self, candidates: Sequence[Variant]) -> float:
@@ -111,34 +113,28 @@ class Bench:
             raise BudgetSpent
         self._rounds[purpose] += 1
         say(f"{purpose} {number + 1}: {len(candidates)} configurations, {self.left:.0%} of the budget left")
-        found = {}
-        for place, each in enumerate(_in_drawn_order(candidates, f"{self.draw} {purpose} {number}", self._launcher_of)):
-            row = self._tuning.start(purposes.pace(purpose, self._tuning.updates()), each, number, place)
+        times = {}
+        order = _in_drawn_order(candidates, f"{self.draw} {purpose} {number}", self._launcher_of)
+        for position, candidate in enumerate(order):
+            row = self._tuning.start(purposes.pace(purpose, self._tuning.updates()), candidate, number, position)
             if reason := self._fault(row):
-                self.refused[arm_of(each)] = reason
+                self.refused[arm_of(candidate)] = reason
             else:
-                found[each] = log_seconds(row)
-        return found
+                times[candidate] = log_seconds(row)
+        return times
 
     def _fault(self, row: RunRow) -> str:
         """The reason why a timed run is not valid; empty if it is."""
         if row.state != COMPLETED:
             return f"failed: {row.reason}"
-        own = next(row.findings["samples"] for row in self.runs.ledger.rows() if row.purpose == FLOOR)
+        expected = next(row.findings["samples"] for row in self.runs.ledger.rows() if row.purpose == FLOOR)
         samples = row.findings["samples"]
-        return "" if samples == own else f"computes something else: {samples} samples in as many updates, not {own}"
+        reason = f"computes something else: {samples} samples in as many updates, not {expected}"
+        return "" if samples == expected else reason
 
     def expected(self, candidate: Variant) -> str | None:
-        """The expected class of the candidate's numerics: as found for one with the same signature, or as declared."""
-        known = self._signature(candidate)
-        if known not in self._classes:
-            found = self._tuning.trial(candidate).expected
-            # Batches are sharded, but there is no BatchNorm that would notice.
-            found = SAME if found == SHARES and not self._tuning.facts[BATCH_STATISTICS] else found
-            if known == self._signature(BASE):  # a refused one says nothing about others with it
-                return found
-            self._classes[known] = found
-        return self._classes[known]
+        """The expected class of the candidate's numerics: as compared for one like it, or as declared."""
+        return self._classes.expected(candidate)
 
     def is_costly(self, candidate: Variant) -> bool:
         """Whether a run of it is expected to take more than COSTLY of the budget, or more memory than a device has.
@@ -163,11 +159,9 @@ class Bench:
         if self.share([candidate] * COMPARED) > self.left:
             raise BudgetSpent
         say(f"comparing the first updates of {arm_of(candidate)}")
-        known = self._signature(candidate)
-        found = self._asked(candidate, self._tuning.trial(candidate).examine, FACTS, STEPS, EXACT)
-        if found is not None or known != self._signature(BASE):
-            self._classes[known] = found
-        return found
+        name = self._asked(candidate, self._tuning.trial(candidate).examine, FACTS, STEPS, EXACT)
+        self._classes.note(candidate, name)
+        return name
 
     def _asked(self, candidate: Variant, ask: Callable[[], str], *purposes: str) -> str | None:
         """The result of ``ask``, which starts runs for these purposes; None if the candidate is refused."""
@@ -192,24 +186,18 @@ class Bench:
 
     def limits(self, variants: Sequence[Variant]) -> dict[Variant, Limit]:
         """What limits each of these configurations; empty if there is not enough time to measure all of them."""
-        found = {}
-        for each in dict.fromkeys(variants):
-            if self.budget.left < LIMITS_SECONDS + 2 * self.budget.seconds_of(each):
+        limits = {}
+        for variant in dict.fromkeys(variants):
+            if self.budget.left < LIMITS_SECONDS + 2 * self.budget.seconds_of(variant):
                 return {}
-            say(f"measuring what limits {arm_of(each)}")
-            row = self._tuning.start(LIMITS, each)
+            say(f"measuring what limits {arm_of(variant)}")
+            row = self._tuning.start(LIMITS, variant)
             if row.state == COMPLETED:
-                found[each] = Limit.of({name: Seconds.of(times) for name, times in row.findings["floors"].items()})
-        return found
+                limits[variant] = Limit.of({name: Seconds.of(times) for name, times in row.findings["floors"].items()})
+        return limits
 
     def _launcher_of(self, variant: Variant) -> object:
         return self.run(variant).written["launcher"]
-
-    def _signature(self, variant: Variant) -> tuple[object, ...]:
-        """All settings that determine the class of numerics, as far as options declare what they do."""
-        run = self.run(variant)
-        shares = run.data_shares, run.parallel.sync_batchnorm, run.trainer.grad_accumulation
-        return run.precision.name, *shares, gradients_of(run)
 
 
 def _agree(seconds: Sequence[float]) -> bool:
@@ -229,4 +217,4 @@ def _in_drawn_order(
     def coin(about: object) -> str:
         return hashlib.sha256(f"{draw} {about}".encode()).hexdigest()
 
-    return sorted(candidates, key=lambda each: (coin(launcher_of(each)), coin(arm_of(each))))
+    return sorted(candidates, key=lambda candidate: (coin(launcher_of(candidate)), coin(arm_of(candidate))))

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Protocol
 
 from manyheads.runner.answers.tune.effects import Gain, gains, noise_of, worth
+from manyheads.runner.answers.tune.measurements import BudgetSpent, Measurements, SearchSpace
 from manyheads.runner.answers.tune.race import BASE, Times, Variant
 from manyheads.runner.config.candidates import saves_memory
 
@@ -19,71 +19,6 @@ AT_ONCE = 3  # candidates in a round, beside the user's own configuration
 SURE, CLOSE = 2.0, 0.03  # screening ends if no mean gain plus SURE deviations exceeds the best's by more than CLOSE
 EARLY = 0.5  # fraction of the budget that is left when the leader is compared, if its gain is at least SURE deviations
 COSTLY = 0.1  # fraction of the budget above which a run is too long to be tried
-
-
-class BudgetSpent(Exception):
-    """The next round does not fit into the budget."""
-
-
-class Measurements(Protocol):
-    """Where the search has its configurations measured."""
-
-    @property
-    def left(self) -> float:
-        """The fraction of the budget that is left."""
-        ...
-
-    @property
-    def scale(self) -> float:
-        """The spread of the user's own configuration against itself."""
-        ...
-
-    def share(self, candidates: Sequence[Variant]) -> float:
-        """The fraction of the budget that a run of each of these candidates takes in total."""
-        ...
-
-    def is_costly(self, candidate: Variant) -> bool:
-        """Whether a run of it is expected to take more than COSTLY of the budget, or more memory than there is.
-
-        If so, it is recorded as refused.
-        """
-        ...
-
-    def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
-        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises BudgetSpent."""
-        ...
-
-    def expected(self, candidate: Variant) -> str | None:
-        """The expected class of the candidate's numerics; None if one like it may not be chosen."""
-        ...
-
-    def numerics(self, candidate: Variant) -> str | None:
-        """The class of the candidate's numerics, compared with the user's own; None if it may not be chosen."""
-        ...
-
-    def is_proved(self, candidate: Variant) -> bool:
-        """Whether the candidate can also evaluate and write a checkpoint. Raises BudgetSpent."""
-        ...
-
-
-class SearchSpace(Protocol):
-    """The configurations that can be tried."""
-
-    def steps(self, candidate: Variant) -> Sequence[str]:
-        """The settings for which this candidate has alternatives, in the order in which they are tried."""
-        ...
-
-    def alternatives(self, candidate: Variant, step: str) -> Sequence[Variant]:
-        """The candidates that differ from this one in the setting ``step`` only, possible or not."""
-        ...
-
-    def is_possible(self, candidate: Variant) -> bool:
-        """Whether it can run, as far as its config tells, and does not equal another candidate."""
-        ...
-
-    def in_other_precisions(self, candidate: Variant) -> Sequence[Variant]:
-        """The same configuration in each other precision."""
-        ...
 
 
 @dataclass

@@ -11,8 +11,9 @@ from statistics import median
 
 from manyheads.runner.answers.tune.choice import Choice, SearchOutcome
 from manyheads.runner.answers.tune.effects import Gain, worth
+from manyheads.runner.answers.tune.measurements import BudgetSpent, Measurements, SearchSpace
 from manyheads.runner.answers.tune.race import BASE, Race, Times, Variant
-from manyheads.runner.answers.tune.screening import COMPARING, BudgetSpent, Measurements, Screening, SearchSpace
+from manyheads.runner.answers.tune.screening import COMPARING, Screening
 
 DECIDE, FRESH, PRECISIONS = "decide", "fresh", "precisions"  # the purposes of rounds
 FINALISTS = 4  # of each class

@@ -12,8 +12,9 @@ from statistics import fmean, median
 from manyheads.runner.answers.measure.rounds import scale_of
 from manyheads.runner.answers.tune.bench import LEAST_RUNS
 from manyheads.runner.answers.tune.budget import arm_of
+from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.race import BASE, Times, Variant
-from manyheads.runner.answers.tune.screening import COSTLY, SCREEN, BudgetSpent
+from manyheads.runner.answers.tune.screening import COSTLY, SCREEN
 from manyheads.runner.answers.tune.space import OF_STRATEGY, STRATEGY
 from manyheads.runner.answers.tune.trial import SAME
 

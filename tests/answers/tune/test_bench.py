@@ -7,8 +7,9 @@ import pytest
 from manyheads.runner.answers.measure.rows import FACTS, FLOOR, TRIAL
 from manyheads.runner.answers.tune.bench import LEAST_RUNS, Bench
 from manyheads.runner.answers.tune.budget import Budget
+from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.race import BASE
-from manyheads.runner.answers.tune.screening import SCREEN, BudgetSpent
+from manyheads.runner.answers.tune.screening import SCREEN
 from manyheads.runner.answers.tune.trial import SAME, SHARES
 from manyheads.runner.answers.tune.tuning_runs import updates_of_proof
 from manyheads.runner.errors import ConfigurationError, Interrupted
@@ -108,9 +109,11 @@ def test_what_fails_is_left_out_with_its_reason(tmp_path, reason):
 
 def test_what_fails_when_it_evaluates_is_not_proved(tmp_path):
     made = bench(Played(tmp_path, fails=lambda purpose, arm: "OutOfMemoryError" if purpose == "proof" else None))
-    made.prepare()
-    assert not made.is_proved(ON_DEVICE)
-    assert made.refused == {"data.on_device=true": "failed: OutOfMemoryError"}
+    for each in (made, bench(made.runs)):  # and the same when the tuning is continued
+        each.prepare()
+        assert each.numerics(ON_DEVICE) == SAME
+        assert not each.is_proved(ON_DEVICE)
+        assert each.refused == {"data.on_device=true": "failed: OutOfMemoryError"}
 
 
 def test_the_proof_evaluates_and_writes_a_checkpoint(prepared):

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
+from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.race import BASE, Race
-from manyheads.runner.answers.tune.screening import BudgetSpent
 from manyheads.runner.answers.tune.search import TuningSearch
 
 SAME, SHARES = "same", "shares"
