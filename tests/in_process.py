@@ -30,6 +30,7 @@ SMALL = (
     "data.train_samples=160",
     "data.val_samples=37",
     "data.batch_size=8",
+    "data.num_workers=0",
     "model.width=2",
     "optimizer.lr=0.05",
     "trainer.epochs=2",
@@ -63,7 +64,7 @@ def small(*overrides: str) -> dict[str, Any]:
     """The same for a run of a second; ``overrides`` may change what SMALL says."""
     kept = [o for o in SMALL if not any(o.split("=")[0] == other.split("=")[0].lstrip("+") for other in overrides)]
     if any(other.startswith("data=") for other in overrides):
-        kept = [o for o in kept if not o.startswith("data.") or o.startswith("data.batch_size")]
+        kept = [o for o in kept if not o.startswith("data.") or o.startswith(("data.batch_size", "data.num_workers"))]
     if any(other.startswith("model=") for other in overrides):
         kept = [o for o in kept if not o.startswith("model.")]
     return config(*kept, *overrides)

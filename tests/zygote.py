@@ -50,7 +50,7 @@ IMPORTED = (
         "manyheads.runner.report.write_report",
     ),
     *("manyheads.runner.precision.rank.fp32", "manyheads.runner.logger.rank.tensorboard", "torchvision"),
-    *("torch._inductor.config", "torch.utils.serialization"),
+    *("torch._inductor.config", "torch.utils.serialization", "manyheads.runner.parallel.rank.model_parallel.strategy"),
     *("manyheads.runner.app", "hydra._internal.logging_config", "platformdirs.unix", "tracemalloc"),
 )
 ROOT = Path(__file__).resolve().parent.parent

@@ -1,6 +1,7 @@
 """Of a JPEG no more is decoded than needed, and what is decoded is the same to the bit."""
 
 import random
+from functools import cache
 from io import BytesIO
 
 import numpy as np
@@ -13,12 +14,16 @@ from manyheads.runner.data.rank import jpeg
 from manyheads.runner.data.rank.jpeg import Size, decode
 
 HEIGHT, WIDTH = 375, 500
-ASTRONAUT = Image.fromarray(skimage.data.astronaut()).resize((WIDTH, HEIGHT))
+
+
+@cache
+def astronaut() -> Image.Image:
+    return Image.fromarray(skimage.data.astronaut()).resize((WIDTH, HEIGHT))
 
 
 def encoded(**options) -> bytes:
     file = BytesIO()
-    ASTRONAUT.save(file, "JPEG", quality=90, **options)
+    astronaut().save(file, "JPEG", quality=90, **options)
     return file.getvalue()
 
 

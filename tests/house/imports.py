@@ -42,10 +42,25 @@ def modules() -> dict[str, str]:
     return named
 
 
-@cache
-def imports() -> tuple[Import, ...]:
+def imports() -> Iterator[Import]:
     """All imports of our modules by our modules."""
-    return tuple(one for module in modules() for one in (*_parents(module), *_of(module)))
+    return (one for module in modules() for one in imports_of(module))
+
+
+@cache
+def imports_of(module: str) -> tuple[Import, ...]:
+    """All imports of our modules by this one."""
+    return tuple(dict.fromkeys((*_parents(module), *_of(module))))
+
+
+@cache
+def importers_of() -> dict[str, set[str]]:
+    """By module, those that can't be imported without it."""
+    by_module: dict[str, set[str]] = {}
+    for one in imports():
+        if not one.by:
+            by_module.setdefault(one.module, set()).add(one.importer)
+    return by_module
 
 
 def _parents(module: str) -> Iterator[Import]:
@@ -98,7 +113,7 @@ def needed() -> set[str]:
         module = todo.pop()
         if module not in needed:
             needed.add(module)
-            todo += [one.module for one in imports() if one.importer == module]
+            todo += [one.module for one in imports_of(module)]
     return needed
 
 
@@ -111,9 +126,12 @@ def deleted(paths: Iterable[str]) -> set[str]:
 def broken(paths: Iterable[str]) -> set[str]:
     """The modules that can no longer be imported without these files and folders."""
     gone = deleted(paths)
-    lost = set(gone)
-    while more := {one.importer for one in imports() if not one.by and one.module in lost} - lost:
-        lost |= more
+    lost, todo = set[str](), list(gone)
+    while todo:
+        module = todo.pop()
+        if module not in lost:
+            lost.add(module)
+            todo += importers_of().get(module, ())
     return lost - gone
 
 

@@ -25,7 +25,7 @@ def test_lines():
 
 
 @left("258 modules")
-@pytest.mark.slow
+@pytest.mark.tail
 def test_modules_that_are_imported(tmp_path):
     """In the process that trains, which with launcher=inline is the only one."""
     overrides = (*FAST, "launcher=inline", f"hydra.run.dir={tmp_path}")

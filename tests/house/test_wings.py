@@ -80,7 +80,7 @@ def test_a_tree_without_it_is_collected_composes_trains_and_sweeps(names, tmp_pa
     doctor = run("-m", "runner", "doctor").out
     assert "What it can run" in doctor
     sweep = Path("outputs/sweep")
-    run("run.py", "-m", *FAST, "parallel=single,ddp", "launcher.nproc_per_node=1", f"hydra.sweep.dir={sweep}")
+    run("run.py", "-m", *FAST, "seed=1,2", "parallel=ddp", "launcher.nproc_per_node=1", f"hydra.sweep.dir={sweep}")
     assert [RunFolder(root / sweep / number).read_result()["status"] for number in "01"] == ["completed"] * 2
     if "report" not in names:
         assert "2 of 2 jobs completed" in run("-m", "runner", "report", str(sweep)).out

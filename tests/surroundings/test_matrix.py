@@ -44,7 +44,6 @@ CELLS = WITHOUT_SLURM + covering(OF_SLURM, REFUSED, beside=WITHOUT_SLURM)
 ORDINARY = [
     next(number for number, cell in enumerate(CELLS) if (launcher, value) == (cell["launcher"], cell[axis]))
     for launcher, axis, value in [
-        ("inline", "home", "none"),
         ("inline", "home", "full"),
         ("spawn", "streams", "closed"),
         ("inline", "directory", "deleted"),
