@@ -15,7 +15,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.declared import GROUPS, declared
 from manyheads.runner.option.locate import OPTION
 from manyheads.runner.run import yaml_text
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json, read_text
+from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json, printable_texts, read_text
 from manyheads.runner.run.folder import MOST_BYTES, Folder
 from manyheads.runner.run.frozen import MOST_BYTES as MOST_CONFIG_BYTES
 from manyheads.runner.run.frozen import frozen
@@ -79,7 +79,8 @@ def load_run(path: Path, *, steps: Collection[str] | None = None, without: Colle
     """
     folder = RunFolder(path)
     texts = _texts(folder)
-    config = frozen(texts.get(folder.config, ""))
+    written = texts.get(folder.config, "")
+    config = printable_texts(frozen(written), written)
     return Run(
         folder=folder.path,
         options={group: name for group in GROUPS if (name := config.pop(f"{group}.{OPTION}", None))},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_CHARTS, MOST_BARS, MOST_CURVES, MOST_NAMES = 4, 40, 60, 12
-NAME_ROOM = 84  # letters of names in a line below a chart
+NAME_ROOM = 84  # letters of a bar's name, and of names in a line below a chart
 DASHES: Any = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
@@ -60,7 +60,7 @@ def draw_bars(axes: "Axes", chart: Chart) -> None:
     longest = max(bar.high for bar in shown)
     for place, bar in zip(places, shown, strict=True):
         _draw_bar(axes, place, bar, longest)
-    axes.set_yticks(places, [bar.name + ("" if bar.is_complete else " *") for bar in shown])
+    axes.set_yticks(places, [short(bar.name, NAME_ROOM) + ("" if bar.is_complete else " *") for bar in shown])
     axes.set_ylim(places[-1] + 0.7, -0.7)
     axes.set_xlim(0, longest * (1.35 if any(bar.remark for bar in shown) else 1.2))
     axes.tick_params(axis="y", length=0)
@@ -112,7 +112,7 @@ def _set(axes: "Axes", which: str, axis: Axis) -> None:
         own.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         own.set_minor_formatter(NullFormatter())
     if axis.ticks:
-        own.set_ticks(axis.ticks, axis.labels)
+        own.set_ticks(axis.ticks, [short(each, NAME_ROOM) for each in axis.labels])
         own.set_ticks([], minor=True)
     elif axis.is_whole:
         own.set_major_locator(MaxNLocator(integer=True))

@@ -42,7 +42,10 @@ def _date(runs: list[Run]) -> str:
     starts = [start for run in runs for start in run.epochs.get("started", []) if start > 0]
     if not starts:
         return ""
-    first, last = (datetime.fromtimestamp(end).isoformat(" ", "minutes") for end in (min(starts), max(starts)))
+    try:
+        first, last = (datetime.fromtimestamp(end).isoformat(" ", "minutes") for end in (min(starts), max(starts)))
+    except (OverflowError, ValueError, OSError):  # times of a damaged table
+        return ""
     return first if first == last else f"{first} to {last.removeprefix(first[:11])}"
 
 

@@ -69,7 +69,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def parse_json(text: str) -> Any:
     """Parse JSON; control characters in texts are escaped. Raises ValueError, RecursionError."""
-    content = json.loads(text)
+    return printable_texts(json.loads(text), text)
+
+
+def printable_texts(content: Any, text: str) -> Any:
+    """What was parsed from ``text``, with control characters in its keys and values escaped."""
     is_plain = "\\" not in text and text.replace("\n", "").isprintable()
     return content if is_plain else _printable(content)
 

@@ -14,6 +14,7 @@ from typing import IO, NamedTuple, Self
 from manyheads.runner.errors import ConfigurationError, printable
 
 MOST_BYTES = 2**24  # limit for a file that is read as a whole
+MOST_HOLES = 64  # times the bytes on the disk that a large file may have, if the file system compresses it
 _HOLD = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINK = (errno.ELOOP, errno.EMLINK)  # how systems say that the last part of a path is a link
 
@@ -108,10 +109,13 @@ class Folder:
         return open(os.fspath(name), mode, opener=lambda path, flags: self.plain(path, flags), **options)  # type: ignore[call-overload]
 
     def read(self, name: str | PurePath, *, most: int = MOST_BYTES) -> bytes:
-        """A file's content. Raises ConfigurationError for more than ``most`` bytes."""
+        """A file's content. Raises ConfigurationError for more than ``most`` bytes, and for holes."""
         handle = self.plain(name, os.O_RDONLY)
         try:
-            size = os.fstat(handle).st_size
+            status = os.fstat(handle)
+            size = status.st_size
+            if size > MOST_BYTES and size > MOST_HOLES * 512 * status.st_blocks:
+                raise ConfigurationError(f"{printable(self.path / name)} is nearly all holes, and is not read.")
             content = _up_to(min(size, most) + 1, handle)  # Python allocates as much as it is asked to read
             if len(content) > size:  # it has grown since
                 content += _up_to(max(0, most + 1 - len(content)), handle)

@@ -27,11 +27,14 @@ def read_frozen(path: Path, *, only: tuple[str, ...] = ()) -> Flat:
 
 
 def frozen(text: str, *, only: tuple[str, ...] = ()) -> Flat:
-    """A run config with dotted keys, lists as values; empty if it is not YAML.
+    """A run config with dotted keys, lists as values; empty if it is not YAML or has more than MOST_VALUES.
 
     ``only``: the top-level keys that are needed; the others need not be parsed.
     """
-    return without_format({key: value for part in _parts(text, _SECTION, dict, only) for key, value in part.items()})
+    if text.count("\n") > yaml_text.MOST_VALUES:
+        return {}
+    found = {key: value for part in _parts(text, _SECTION, dict, only) for key, value in part.items()}
+    return without_format(found) if len(found) <= yaml_text.MOST_VALUES else {}
 
 
 def read_typed(path: Path) -> list[str]:

@@ -41,10 +41,11 @@ class Due:
         return self.batches.drawn(epoch - 1)
 
     def samples(self, epoch: int, first: int, last: int) -> np.ndarray:
-        """The samples of updates ``first`` to ``last``, in their order, (N,)."""
+        """The samples of updates ``first`` to ``last``, in their order, (N,); only those of the epoch."""
         begin = (epoch - 1) * self.updates
-        chosen = [self.batches.positions(update)[0] for update in range(first - 1 - begin, last - begin)]
-        return self.order.at(self.drawn(epoch), np.concatenate(chosen))
+        own = range(max(0, first - 1 - begin), min(self.updates, last - begin))
+        chosen = [self.batches.positions(update)[0] for update in own]
+        return self.order.at(self.drawn(epoch), np.concatenate([np.empty(0, np.int64), *chosen]))
 
     def update_of(self, epoch: int, samples: list[int]) -> dict[int, int]:
         """The update of an epoch in which each of these samples is due, without those that the epoch does not take."""

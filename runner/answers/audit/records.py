@@ -12,11 +12,13 @@ from typing import Annotated, TypeVar
 import numpy as np
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine.hardware import memory_bytes
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.tables.columns import SKIPPED, SPIKES, TAKEN
 
 _Row = TypeVar("_Row")
+BYTES_PER_SAMPLE = 40  # of memory, for the samples of an epoch
 MOST_SAMPLES = 2**36  # in a training set; with more, the table is taken to be damaged
 
 
@@ -85,7 +87,7 @@ def read_taken(folder: RunFolder) -> tuple[list[TakenRow], list[BitmapRow]]:
         header, *lines = read_text(folder.samples, most=MOST_TABLE_BYTES).splitlines() or [""]
     except FileNotFoundError:
         return [], []
-    names = header.split(",")
+    names, memory = header.split(","), memory_bytes()
     taken, seen = [], []
     for number, line in enumerate(lines, 2):
         try:
@@ -93,6 +95,11 @@ def read_taken(folder: RunFolder) -> tuple[list[TakenRow], list[BitmapRow]]:
             epoch, first, last, size = (int(row[name]) for name in ("epoch", "first", "step", "of"))
             if not (epoch > 0 and 0 < first <= last and 0 < size <= MOST_SAMPLES):
                 raise ValueError
+            if size * BYTES_PER_SAMPLE > memory:
+                raise ConfigurationError(
+                    f"{folder.samples}, line {number}: comparing an epoch of {size:,} samples needs more memory than "
+                    f"this machine's {memory:,} bytes. Audit it on another."
+                )
             if row["bits"]:
                 again = tuple(_numbers(row["again"]))
                 seen.append(BitmapRow(epoch, first, last, size, row["bits"], again))
