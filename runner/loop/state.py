@@ -8,7 +8,7 @@ from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import get_state, seed_everything, set_state
 from manyheads.runner.errors import ConfigurationError

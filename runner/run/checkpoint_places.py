@@ -13,6 +13,10 @@ INDEX = "index.json"  # of a sharded one
 _NAME = re.compile(r"(step|best)_(\d{8,18})(?:\.(\d{1,9}))?(\.pt)?")
 
 
+class Damaged(ValueError):
+    """A damaged checkpoint; the message is a clause."""
+
+
 def is_checkpoint(path: Path) -> bool:
     """Whether ``path`` looks like a checkpoint: a file, or a folder with an index."""
     return path.is_file() or (path / INDEX).is_file()

@@ -16,9 +16,9 @@ from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.rank.fit import load_model, load_optimizer
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import PARTS, load, weights_sha256
 from manyheads.runner.checkpoint.retention import Retention
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.commands.reproduce.rank import farthest_weight
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.small_cnn import SmallCNN

@@ -12,8 +12,8 @@ from torch.nn.functional import mse_loss
 from manyheads.runner.answers.measure.rank.difference import differences, factor
 from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
 from manyheads.runner.checkpoint.rank.dtypes import converted
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import largest_entry, load, weights_sha256
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import refuse_gradients
 from manyheads.runner.run.run_folder import RunFolder

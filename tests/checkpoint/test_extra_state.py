@@ -8,8 +8,8 @@ import torch
 from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
 from manyheads.runner.checkpoint.rank.extra_state import adopt_extra_state, packed, refuse_cut, unpacked
 from manyheads.runner.checkpoint.rank.fit import load_model
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load, weights_sha256
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
 from tests import zoo
 from tests.in_process import rows, small, train

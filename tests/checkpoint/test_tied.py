@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 from manyheads.runner.checkpoint.rank.checkpoint_content import kept
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import names_of
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.optimizer.rank.freezing import find_rests
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.run.run_folder import RunFolder

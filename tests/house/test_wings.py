@@ -26,11 +26,14 @@ def broken_tests(paths: Collection[str]) -> set[str]:
 
 
 LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how many there still are; 0 has no entry
-    broken_modules: {},
+    broken_modules: {
+        "sharded": 1,
+    },
     importers: {
         "report": 3,
     },
     broken_tests: {
+        "sharded": 12,
         "horovod": 1,
     },
 }

@@ -10,6 +10,12 @@ REPLICATED = (
     *("launchers/torchft", "conf/launcher/torchft.yaml", "conf/parallel/replicated.yaml"),
     *("runner/parallel/replicated.py", "runner/parallel/rank/replicated", "tests/parallel/replicated"),
 )
+MODEL_PARALLEL = (
+    *REPLICATED,
+    *("runner/parallel/rank/model_parallel", "runner/parallel/model_parallel.py", "tests/parallel/model_parallel"),
+    *(f"conf/parallel/{name}.yaml" for name in ("fsdp", "tensor", "pipeline", "mesh")),
+    "tests/parallel/test_mesh_layout.py",
+)
 WINGS = {  # by name, what is deleted
     "judge": ["runner/answers/judge", "runner/commands/judge.py", "tests/answers/judge"],
     "tune": ["runner/answers/tune", "runner/commands/tune.py", "tests/answers/tune", "tests/benchmarks/searchers.py"],
@@ -43,6 +49,10 @@ WINGS = {  # by name, what is deleted
         "tests/launchers/companions/publishing/test_empty_folder.py",
     ],
     "mirror": ["launchers/companions/mirror", "tests/launchers/companions/mirror"],
+    "sharded": [
+        *("runner/checkpoint/sharded", "tests/checkpoint/sharded", *MODEL_PARALLEL),
+        *("runner/checkpoint/rank/convert_checkpoint.py", "runner/commands/convert.py", "tests/checkpoint/convert"),
+    ],
     "storage": [
         *("runner/run/objects/storage", "tests/run/objects/storage"),
         "tests/launchers/companions/mirror/test_upload.py",
@@ -66,10 +76,5 @@ WINGS = {  # by name, what is deleted
         *(f"tests/machine/test_apex_{name}.py" for name in ("installation", "options")),
         "tests/optimizer/test_fused.py",
     ],
-    "model_parallel": [
-        *REPLICATED,
-        *("runner/parallel/rank/model_parallel", "runner/parallel/model_parallel.py", "tests/parallel/model_parallel"),
-        *(f"conf/parallel/{name}.yaml" for name in ("fsdp", "tensor", "pipeline", "mesh")),
-        "tests/parallel/test_mesh_layout.py",
-    ],
+    "model_parallel": [*MODEL_PARALLEL],
 }

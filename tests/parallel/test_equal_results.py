@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.errors import RunFailed
 from manyheads.runner.option.declared import declared

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.run_folder import RunFolder
 from tests.audited import audit

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import small, train
 from tests.parallel.test_equal_results import HALF, assert_equal, overrides

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import IO
 
-from manyheads.runner.checkpoint.sharded.index import Damaged
+from manyheads.runner.run.checkpoint_places import Damaged
 
 PICKLES = 5  # of torch's format before 1.6: a number, the version, the machine, the content, the names of the storages
 REPEATED = 4  # most values of a content for each byte of its file

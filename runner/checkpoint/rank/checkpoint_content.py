@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.lazy import each_of
 from manyheads.runner.checkpoint.rank.load import VERSION
-from manyheads.runner.checkpoint.sharded.rank.rank_share import each_of
 from manyheads.runner.run.state_dict import StateDict
 
 PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the weights

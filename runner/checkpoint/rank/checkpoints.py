@@ -7,11 +7,10 @@ import torch
 
 from manyheads.runner.checkpoint.background_save import BackgroundSave, FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
+from manyheads.runner.checkpoint.rank.folder_format import folder_format
+from manyheads.runner.checkpoint.rank.lazy import RankGroup
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup
-from manyheads.runner.checkpoint.sharded.rank.shard_files import copy_folder
-from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, whole_size, written_beside, written_by_all
 from manyheads.runner.machine.hardware import memory_bytes
 from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places
@@ -86,7 +85,7 @@ class Checkpoints:
 
     def _fitting_format(self, state: StateDict, ranks: RankGroup, say: Callable[[str], None]) -> str:
         """A file if ``state`` fits into half of the memory of the first rank's machine, else a folder."""
-        size, most = whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
+        size, most = folder_format().whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
         if size <= most:
             return "single"
         say(f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory")
@@ -114,15 +113,18 @@ class Checkpoints:
 
     def _save_shares(self, view: View, ranks: RankGroup, *, step: int, best: bool) -> Work:
         """Writes a folder with each rank's part of the state and, with ``best``, one of its weights."""
-        folder = self._folder.checkpoints
+        folder, sharded = self._folder.checkpoints, folder_format()
         place = checkpoint_places.fresh(folder, "step", step)
-        save = Save(place, {"version": VERSION, **view.shares()}, ranks, step=step)
+        save = sharded.Save(place, {"version": VERSION, **view.shares()}, ranks, step=step)
         if self.asynchronous:
             save.copy()
 
         def write(is_wanted: Callable[[], bool]) -> None:
             try:
-                everyone = written_beside(save, ranks, is_wanted) if self.asynchronous else written_by_all(save, ranks)
+                if self.asynchronous:
+                    everyone = sharded.written_beside(save, ranks, is_wanted)
+                else:
+                    everyone = sharded.written_by_all(save, ranks)
                 if ranks.rank == 0:
                     self._folder.sync_tables()
                     best_place = checkpoint_places.fresh(folder, "best", step) if best else None
@@ -174,7 +176,7 @@ class Checkpoints:
         if copies:
             make_folder(self._folder.checkpoints)
             if path.is_dir():
-                copy_folder(path, self._folder.checkpoints / path.name)
+                folder_format().copy_folder(path, self._folder.checkpoints / path.name)
             else:
                 self.save_best(best_of(state))
         return True

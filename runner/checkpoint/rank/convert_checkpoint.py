@@ -11,9 +11,10 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import is_named
+from manyheads.runner.checkpoint.rank.lazy import each_of, tensors
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.index import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, each_of, tensors
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all

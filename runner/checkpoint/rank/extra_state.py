@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.checkpoint.rank.lazy import Lazy, real
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.state_dict import StateDict
 

@@ -13,10 +13,9 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.extra_state import is_extra
+from manyheads.runner.checkpoint.rank.lazy import Lazy, real
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import stored
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.state_dict import StateDict
 from manyheads.runner.wording import listed

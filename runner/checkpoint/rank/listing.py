@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from manyheads.runner.checkpoint.page import CheckpointFile, CheckpointPage, ListedTensor
+from manyheads.runner.checkpoint.rank.lazy import tensors
 from manyheads.runner.checkpoint.rank.load import load, refusal
 from manyheads.runner.checkpoint.sharded import index as index_file
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES, tensors
+from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.wording import counted
 

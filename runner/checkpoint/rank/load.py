@@ -14,10 +14,11 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank.bombs import refuse_bombs, refuse_repetition
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.rank.extra_state import packed
-from manyheads.runner.checkpoint.sharded.index import Damaged
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup, opened, refuse_tensor_bombs
+from manyheads.runner.checkpoint.rank.folder_format import folder_format
+from manyheads.runner.checkpoint.rank.lazy import RankGroup, refuse_tensor_bombs
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
+from manyheads.runner.run.checkpoint_places import Damaged
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.state_dict import StateDict
 
@@ -55,8 +56,10 @@ def load(path: str | Path, ranks: RankGroup | None = None, *, is_mapped: bool = 
 
 def load_folder(path: Path, ranks: RankGroup | None) -> StateDict:
     """A sharded checkpoint's content. Raises ConfigurationError, which names the newest earlier one that is intact."""
+    opened = folder_format().opened
     try:
-        return opened(path, ranks)
+        state: StateDict = opened(path, ranks)
+        return state
     except (Damaged, OSError) as error:
         refused = refusal(path, error)
     steps = [*checkpoint_places.by_step(path.parent).values()]

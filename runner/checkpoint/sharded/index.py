@@ -16,16 +16,12 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.safetensors_file import ITEM_BYTES, TensorKind
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.checkpoint_places import INDEX
+from manyheads.runner.run.checkpoint_places import INDEX, Damaged
 from manyheads.runner.run.data_files import no_link, read_bytes
 
 VERSION = 1
 MOST_BYTES = 2**29  # of an index: some hundred bytes for each piece
 CHUNK = 2**22
-
-
-class Damaged(ValueError):
-    """A damaged checkpoint; the message is a clause."""
 
 
 class Box(NamedTuple):

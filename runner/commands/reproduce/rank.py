@@ -5,8 +5,8 @@ import math
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import largest_entry, load
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.records.rounding import FLOOR, relative
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.tied import names_of
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress

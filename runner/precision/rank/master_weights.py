@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.checkpoint.rank.lazy import real
 
 
 class MasterWeights:

@@ -13,12 +13,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import complete, load
-from manyheads.runner.checkpoint.sharded.rank import shard_files, write_sharded
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
+from manyheads.runner.checkpoint.sharded.rank import folders, shard_files, write_sharded
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import remove_leftovers
 from manyheads.runner.run.run_folder import RunFolder
@@ -34,7 +33,7 @@ def save(
 
     def work(rank: Rank) -> None:
         for name, replaced in moments.get(f"rank_{rank.rank}", {}).items():
-            for module in (write_sharded, shard_files, write_sharded.Save, checkpoint):
+            for module in (write_sharded, shard_files, write_sharded.Save, folders):
                 if hasattr(module, name):
                     setattr(module, name, replaced)
         checkpoints = Checkpoints(RunFolder(path), every=1, keep=keep, format="sharded", asynchronous=asynchronous)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import real
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import attempt, composed, rows, small, train, weights
 from tests.in_process import completed_for_here as complete

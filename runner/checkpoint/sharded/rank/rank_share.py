@@ -1,14 +1,14 @@
 """One rank's part of each of a checkpoint's tensors, before they are written."""
 
-import copy
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.lazy import Lazy
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
@@ -34,17 +34,6 @@ DTYPES = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MARKS = ("tensor", "tuple", "dict", "float")  # types that JSON lacks
-
-
-class Lazy:
-    """A tensor that is still on disk. ``shape``: the shape that it will have when read."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-
-    def read(self) -> Tensor:
-        """Read the tensor to the CPU, anew at each call."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -81,15 +70,6 @@ class Key(str):
     """Replaces a tensor in a state whose tensors were taken out."""
 
 
-def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every tensor in a state, with its path, such as ``model/head.weight``."""
-    if isinstance(state, (Tensor, Lazy)):
-        yield key, state
-    elif isinstance(state, (dict, list, tuple)):
-        for name, each in state.items() if isinstance(state, dict) else enumerate(state):
-            yield from tensors(each, f"{key}/{name}" if key else str(name))
-
-
 def parted(value: Any, shares: dict[str, RankShare], key: str = "") -> Any:
     """The structure with a Key in place of each tensor; the tensors are added to ``shares``."""
     if isinstance(value, (Tensor, Lazy, RankShare)):
@@ -101,13 +81,6 @@ def parted(value: Any, shares: dict[str, RankShare], key: str = "") -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([parted(each, shares, f"{key}/{number}") for number, each in enumerate(value)])
     return value
-
-
-def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
-    """The mapping with changed values; keeps the version numbers of a state_dict, which some modules need to load."""
-    found = copy.copy(mapping)
-    found.update({name: change(value) for name, value in mapping.items()})
-    return found
 
 
 def versions_of(weights: Any) -> dict[str, int] | None:

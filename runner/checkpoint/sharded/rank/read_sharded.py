@@ -1,43 +1,19 @@
 """Reads sharded checkpoints lazily: of each tensor, only the part that is requested, when it is requested."""
 
-import math
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.lazy import Lazy, RankGroup, real, refuse_tensor_bombs
 from manyheads.runner.checkpoint.sharded import index as index_file
-from manyheads.runner.checkpoint.sharded.index import Box, Damaged, Index, Piece, TensorEntry
-from manyheads.runner.checkpoint.sharded.rank.rank_share import (
-    DTYPES,
-    Lazy,
-    each_of,
-    from_json,
-    tensors,
-    with_versions,
-)
-from manyheads.runner.run.checkpoint_places import INDEX
+from manyheads.runner.checkpoint.sharded.index import Box, Index, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.rank.rank_share import DTYPES, from_json, with_versions
+from manyheads.runner.run.checkpoint_places import INDEX, Damaged
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.state_dict import StateDict
 
-MOST_SHARED = 100  # most bytes of a checkpoint's tensors for each byte of its files
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
-
-
-class RankGroup(Protocol):
-    """The ranks that save or load a checkpoint together.
-
-    ``records``: whether this rank writes the run's files. ``gather``: returns every rank's value, in rank order.
-    """
-
-    rank: int
-    world_size: int
-
-    @property
-    def records(self) -> bool: ...
-
-    def gather(self, value: Any) -> list[Any]: ...
 
 
 class Stored(Lazy):
@@ -90,17 +66,6 @@ def bytes_of(tensor: Tensor) -> memoryview:
     return memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
-def real(value: Any) -> Any:
-    """The structure with every tensor that is still on disk read."""
-    if isinstance(value, Lazy):
-        return value.read()
-    if isinstance(value, dict):
-        return each_of(value, real)
-    if isinstance(value, (list, tuple)):
-        return type(value)([real(each) for each in value])
-    return value
-
-
 def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
     """A checkpoint's state, with the tensors of its LARGE parts as Stored, after verifying all its files.
 
@@ -127,17 +92,6 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
         raise Damaged(f"{INDEX} is not the index of a checkpoint") from None
     refuse_tensor_bombs(state, sum(part.size for part in index.files.values()))
     return {name: value if name in LARGE else real(value) for name, value in state.items()}
-
-
-def refuse_tensor_bombs(state: Any, size: int) -> None:
-    """Raises Damaged for tensors far larger than their files, which have ``size`` bytes.
-
-    With strides, or pieces that are used repeatedly, a few bytes can describe a tensor of any size, which a copy would
-    allocate in full. Some repetition is normal: shared weights are stored once, under several names.
-    """
-    total = sum(math.prod(each.shape) * each.dtype.itemsize for _, each in tensors(state))
-    if total > MOST_SHARED * size:
-        raise Damaged(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
 
 
 def _mine(index: Index, ranks: RankGroup | None) -> list[str]:

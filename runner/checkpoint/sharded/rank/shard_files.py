@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.index import Box, FileDigest, Index, Piece
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of, real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.checkpoint_places import INDEX
 from manyheads.runner.run.data_files import no_link

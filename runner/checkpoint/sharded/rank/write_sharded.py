@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.runner.checkpoint.background_save import GivenUp
+from manyheads.runner.checkpoint.rank.lazy import RankGroup
 from manyheads.runner.checkpoint.sharded import safetensors_file
 from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Box, FileDigest, Index, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
@@ -23,7 +24,6 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     versions_of,
     without_absent,
 )
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import RankGroup
 from manyheads.runner.checkpoint.sharded.rank.shard_files import (
     AVERAGE,
     BEST,

@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, RankShare
-from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored, real
+from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut, TensorRanks

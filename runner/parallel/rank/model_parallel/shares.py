@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Shard
 
+from manyheads.runner.checkpoint.rank.lazy import Lazy
 from manyheads.runner.checkpoint.sharded.index import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import Lazy, RankShare
+from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 

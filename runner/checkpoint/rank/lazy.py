@@ -1,0 +1,77 @@
+"""Tensors of a checkpoint that are still on disk, in a state of nested mappings and lists."""
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from manyheads.runner.run.checkpoint_places import Damaged
+
+MOST_SHARED = 100  # most bytes of a checkpoint's tensors for each byte of its files
+
+
+class RankGroup(Protocol):
+    """The ranks that save or load a checkpoint together.
+
+    ``records``: whether this rank writes the run's files. ``gather``: returns every rank's value, in rank order.
+    """
+
+    rank: int
+    world_size: int
+
+    @property
+    def records(self) -> bool: ...
+
+    def gather(self, value: Any) -> list[Any]: ...
+
+
+class Lazy:
+    """A tensor that is still on disk. ``shape``: the shape that it will have when read."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def read(self) -> Tensor:
+        """Read the tensor to the CPU, anew at each call."""
+        raise NotImplementedError
+
+
+def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every tensor in a state, with its path, such as ``model/head.weight``."""
+    if isinstance(state, (Tensor, Lazy)):
+        yield key, state
+    elif isinstance(state, (dict, list, tuple)):
+        for name, each in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from tensors(each, f"{key}/{name}" if key else str(name))
+
+
+def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
+    """The mapping with changed values; keeps the version numbers of a state_dict, which some modules need to load."""
+    found = copy.copy(mapping)
+    found.update({name: change(value) for name, value in mapping.items()})
+    return found
+
+
+def real(value: Any) -> Any:
+    """The structure with every tensor that is still on disk read."""
+    if isinstance(value, Lazy):
+        return value.read()
+    if isinstance(value, dict):
+        return each_of(value, real)
+    if isinstance(value, (list, tuple)):
+        return type(value)([real(each) for each in value])
+    return value
+
+
+def refuse_tensor_bombs(state: Any, size: int) -> None:
+    """Raises Damaged for tensors far larger than their files, which have ``size`` bytes.
+
+    With strides, or pieces that are used repeatedly, a few bytes can describe a tensor of any size, which a copy would
+    allocate in full. Some repetition is normal: shared weights are stored once, under several names.
+    """
+    total = sum(math.prod(each.shape) * each.dtype.itemsize for _, each in tensors(state))
+    if total > MOST_SHARED * size:
+        raise Damaged(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
