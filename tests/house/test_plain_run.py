@@ -14,12 +14,12 @@ def left(figure: str) -> pytest.MarkDecorator:
     return pytest.mark.xfail(reason=figure, strict=True)
 
 
-@left("227 modules")
+@left("234 modules")
 def test_modules():
     assert len(needed()) <= 205
 
 
-@left("23,795 lines")
+@left("24,144 lines")
 def test_lines():
     assert sum(len((ROOT / modules()[name]).read_text().splitlines()) for name in needed()) <= 21_500
 
