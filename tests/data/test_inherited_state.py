@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from manyheads.runner.data.rank.build_data import warn_of_inherited
 from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
-from manyheads.runner.data.rank.inherited_state import warn_of_inherited
 from tests.zoo import Noise
 
 HELD = {

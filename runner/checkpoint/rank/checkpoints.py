@@ -7,8 +7,7 @@ import torch
 
 from manyheads.runner.checkpoint.background_save import BackgroundSave, FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
-from manyheads.runner.checkpoint.rank.folder_format import folder_format
-from manyheads.runner.checkpoint.rank.lazy import RankGroup
+from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
 from manyheads.runner.machine.hardware import memory_bytes

@@ -1,13 +1,18 @@
 """Tensors of a checkpoint that are still on disk, in a state of nested mappings and lists."""
 
 import copy
+import importlib
 import math
+import pkgutil
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from manyheads.runner import checkpoint
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.checkpoint_places import Damaged
 
 MOST_SHARED = 100  # most bytes of a checkpoint's tensors for each byte of its files
@@ -75,3 +80,14 @@ def refuse_tensor_bombs(state: Any, size: int) -> None:
     total = sum(math.prod(each.shape) * each.dtype.itemsize for _, each in tensors(state))
     if total > MOST_SHARED * size:
         raise Damaged(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
+
+
+def folder_format() -> ModuleType:
+    """The module ``rank.folders`` of that package. Raises ConfigurationError if this installation has none."""
+    for module in pkgutil.iter_modules(checkpoint.__path__):
+        if module.ispkg and module.name != "rank":
+            return importlib.import_module(f"{checkpoint.__name__}.{module.name}.rank.folders")
+    raise ConfigurationError(
+        "checkpoint.format: this installation does not support sharded checkpoints. Set it to single.",
+        key="checkpoint.format",
+    )

@@ -14,8 +14,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank.bombs import refuse_bombs, refuse_repetition
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.rank.extra_state import packed
-from manyheads.runner.checkpoint.rank.folder_format import folder_format
-from manyheads.runner.checkpoint.rank.lazy import RankGroup, refuse_tensor_bombs
+from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format, refuse_tensor_bombs
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.checkpoint_places import Damaged

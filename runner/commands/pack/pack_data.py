@@ -11,25 +11,62 @@ from manyheads.runner.answers.measure.subject import subject_of
 from manyheads.runner.commands.pack.answer import Packed, Settings, Written
 from manyheads.runner.commands.pack.destination import Destination, destination, refuse_existing
 from manyheads.runner.commands.pack.write_tar import write_tar
-from manyheads.runner.commands.pack.write_tokens import write_tokens
 from manyheads.runner.config.quoting import quoted
+from manyheads.runner.data import token_files
 from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.image_files import ImageFiles
+from manyheads.runner.data.indexing import add_file
 from manyheads.runner.data.samples import Samples, TokenBlocks
 from manyheads.runner.data.shards import index_file
+from manyheads.runner.data.shards.blocks import BlockTable
+from manyheads.runner.data.shards.files import LocalFile
 from manyheads.runner.data.shards.index import NAME as INDEX
+from manyheads.runner.data.shards.index import TOKENS
+from manyheads.runner.data.tokenizing import end_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.objects.address import is_address
-from manyheads.runner.run.progress import keeping
+from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder
+
+NAME = "packed.json"  # records the settings and the source
+
+
+def write_tokens(splits: Mapping[str, TokenBlocks], out: Destination, settings: Settings, data: Data) -> Written:
+    """Write <split>.bin and <split>.idx: the tokens, and where documents end.
+
+    Documents end with the token that the data's tokenizer appends to each text; if there is none, each split is one
+    document.
+    """
+    end, table = end_of(getattr(data, "tokenizer", None)), BlockTable()
+    with working("writing tokens", len(splits)) as work:
+        for split, blocks in splits.items():
+            tokens = blocks.tokens[:]
+            token_files.write(out.folder, split, tokens, _ends(tokens, end))
+            names = [f"{split}{suffix}" for suffix in TOKENS.suffixes]
+            for name in names:  # reads back what was written
+                add_file(table, name, names, TOKENS, lambda name: LocalFile(out.folder / name, None))
+            for name in names:
+                out.finish(name)
+            work.advance()
+    counts = {name: len(blocks.tokens) for name, blocks in splits.items()}
+    size = next(iter(splits.values())).block_size
+    words = (f"data.vocab_size={data.num_classes}", f"data.block_size={size}", "task=language_model", "model=gpt")
+    return Written(counts, len(splits), 0, table.index(out.folder, TOKENS), words)
+
+
+def _ends(tokens: Any, end: int | None) -> list[int]:
+    import numpy as np
+
+    places = [] if end is None else (np.flatnonzero(tokens == end) + 1).tolist()
+    return places if places[-1:] == [len(tokens)] else [*places, len(tokens)]
+
 
 Write = Callable[[Mapping[str, Any], Destination, Settings, Data], Written]
 WRITERS: Sequence[tuple[type, str, Write]] = [
     (ImageFiles, "tar", write_tar),
     (TokenBlocks, "tokens", write_tokens),
 ]
-NAME = "packed.json"  # records the settings and the source
 
 
 def pack(source: str, overrides: Sequence[str], shards: str, settings: Settings) -> Packed:

@@ -1,8 +1,12 @@
 """Builds the data sets and loaders of a run from the config's section ``data``."""
 
 import inspect
+import io
+import random
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
 from torch.utils.data import IterableDataset
 
 from manyheads.runner.data.custom import Custom, refuse_without_split
@@ -11,8 +15,8 @@ from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import build_order
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.batches import BatchDataset
+from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.digests import are_same
-from manyheads.runner.data.rank.inherited_state import warn_of_inherited
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.mixing import build_mixing
@@ -20,7 +24,7 @@ from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
 from manyheads.runner.data.samples import Dataset
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.locate import OPTION, TARGET, call, combined, refuse_unfit, signature
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -176,3 +180,25 @@ def _build_splits(data: Data, option: DataOption, *, tests: bool) -> list[Datase
 def _missing(target: str, error: FileNotFoundError) -> str:
     name = error.filename if error.filename is not None else error
     return f"data._target_={target}: {name} does not exist. Set the key that names it, such as data.root."
+
+
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
+
+
+def warn_of_inherited(dataset: Any, *, num_workers: int) -> None:
+    """Warn of open files and generators among the attributes of a data set that loader processes inherit."""
+    while isinstance(dataset, DatasetWrapper):
+        dataset = dataset.dataset
+    for name, value in getattr(dataset, "__dict__", {}).items() if num_workers else ():
+        place = f"{type(dataset).__name__}.{name}"
+        if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+            warn(
+                f"{place} is a file that is already open: loader processes share its position, and may read each "
+                "other's bytes. Open it in __getitem__, once per process, or set data.num_workers=0."
+            )
+        elif isinstance(value, GENERATORS):
+            warn(
+                f"{place} is a random generator of its own: each loader process draws the same numbers from its copy. "
+                "Draw from random, numpy.random or torch instead, which are seeded for each sample, or set "
+                "data.num_workers=0."
+            )
