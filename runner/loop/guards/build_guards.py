@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from manyheads.runner.loop.guards.frozen import FrozenNorms, FrozenPhases
 from manyheads.runner.loop.guards.guard import Guard
-from manyheads.runner.loop.guards.not_finite_gradients import NotFiniteGradients
 from manyheads.runner.loop.guards.sam import SAM
-from manyheads.runner.loop.guards.spikes import Spikes
+from manyheads.runner.loop.guards.spikes import NotFiniteGradients, Spikes
 from manyheads.runner.loop.guards.verification import Verification
 from manyheads.runner.loop.guards.views import Views
 from manyheads.runner.loop.update import Wrapped

@@ -181,3 +181,12 @@ def _beyond(values: Sequence[float], threshold: float, *, least: float = 0.0) ->
     """The median plus standard deviations of at least ``least``, estimated by the median absolute deviation."""
     middle = median(values)
     return middle + threshold * max(NORMAL * median(abs(value - middle) for value in values), least)
+
+
+class NotFiniteGradients(Guard):
+    """Rejects an update whose gradient norm is infinite or NaN, which all ranks see."""
+
+    rejects = True
+
+    def reject(self, update: Update, step: int, passes: list[ForwardResult], norm: Tensor) -> str | None:
+        return None if torch.isfinite(norm) else "the gradients are not finite"
