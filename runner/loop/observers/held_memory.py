@@ -7,7 +7,7 @@ from manyheads.runner.loop.guards.guard import GradientObserver
 from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.update import Update
-from manyheads.runner.parallel.rank.structure import held_bytes
+from manyheads.runner.parallel.rank.structure import held_bytes, state_tensors
 
 
 class HeldMemory(Observer):
@@ -22,7 +22,8 @@ class HeldMemory(Observer):
 
     def concluding(self) -> Mapping[str, Any]:
         update, parallel = self._update, self._update.parallel
-        tensors = parallel.model_tensors(parallel.unwrap(update.model)), parallel.optimizer_tensors(update.optimizer)
+        state = state_tensors(parallel.optimizer_state(update.optimizer))
+        tensors = parallel.model_tensors(parallel.unwrap(update.model)), state
         ranks = zip(*parallel.gather([*map(held_bytes, tensors), self._gradients]), strict=True)
         return {"held_bytes": dict(zip(("parameters", "optimizer", "gradients"), map(list, ranks), strict=True))}
 

@@ -224,11 +224,6 @@ class Parallel:
         """The parameters in this rank's memory between two updates."""
         return list(model.parameters())
 
-    def optimizer_tensors(self, optimizer: Optimizer) -> list[Tensor]:
-        """The optimizer state in this rank's memory."""
-        state = self.optimizer_state(optimizer).values()
-        return [value for own in state for value in own.values() if isinstance(value, Tensor)]
-
     def optimizer_state(self, optimizer: Optimizer) -> Mapping[Tensor, StateDict]:
         """The optimizer's state in this rank's memory, by parameter."""
         return optimizer.state

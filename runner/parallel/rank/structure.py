@@ -69,6 +69,11 @@ def held_bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors if not tensor.is_meta)
 
 
+def state_tensors(state: Mapping[Tensor, Mapping[str, Any]]) -> list[Tensor]:
+    """The tensors of an optimizer's state by parameter."""
+    return [value for values in state.values() for value in values.values() if isinstance(value, Tensor)]
+
+
 def rows_of(inputs: Any) -> int:
     """Number of samples in a batch: the length of its first tensor."""
     return len(next(tensors_in(inputs)))

@@ -7,6 +7,7 @@ counted.
 import gc
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,9 +35,10 @@ from manyheads.runner.loop.guards.guard import observed_gradients
 from manyheads.runner.loop.prepare import Prepared, build_task_and_loaders
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build_model import Built, bare_model
+from manyheads.runner.option.locate import call, combined
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors
+from manyheads.runner.parallel.rank.structure import held_bytes, map_tensors, state_tensors
 
 FAKE = "torch._subclasses.fake_tensor"  # it logs each error of a model, which is reported in a sentence anyway
 UPDATES = 2  # the first one creates what later ones use, such as the optimizer's state
@@ -84,10 +86,16 @@ def _alone(run: RunConfig, rank: int) -> Parallel:
     option = run.parallel.stand_in()
     if "timeout" in option.section:
         option = type(option)({**option.section, "backend": "fake"})
+
+    class Alone(option.kind):  # type: ignore[name-defined]
+        """The strategy, where what this rank has stands for what all have."""
+
+        def gather(self, value: Any) -> list[Any]:
+            return [value] * self.world_size
+
     place = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
-    parallel: Parallel = option.instantiate(**place)
+    parallel: Parallel = call(option.key, option.target, Alone, **combined(option.key, option.arguments(), place))
     parallel.join()
-    parallel.gather = lambda value: [value] * parallel.world_size  # type: ignore[method-assign]  # no other ranks
     return parallel
 
 
@@ -167,7 +175,7 @@ class Rehearsal:
             rank,
             parameters=held_bytes(own),
             gradients=self.gradients,
-            optimizer=held_bytes(parallel.optimizer_tensors(optimizer)),
+            optimizer=held_bytes(state_tensors(parallel.optimizer_state(optimizer))),
             masters=held_bytes(masters),
             buffers=held_bytes(model.buffers()),
             stops=stops,
