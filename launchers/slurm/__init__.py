@@ -17,7 +17,7 @@ from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.result import finish
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.allocation import Allocation
-from manyheads.launchers.slurm.batch_script import output, write_script
+from manyheads.launchers.slurm.batch_script import output, script, write_script
 from manyheads.launchers.slurm.following import Following, JobOutput, ended_badly, last_line, note_job, refuse_queued
 from manyheads.launchers.torchrun import order
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
@@ -81,14 +81,14 @@ class Slurm(Launcher):
             pinned = folder.pin_config()
             folder.clear_attempt()
             try:
-                script = write_script(folder, run.launcher.section, name=run.name, pinned=pinned)
+                text = write_script(folder, run.launcher.section, name=run.name, pinned=pinned)
                 written = JobOutput(output(folder))
-                job = slurm_commands.submit(script, signals)
+                job = slurm_commands.submit(text, script(folder), signals)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 finish(folder, run.as_planned, 0.0, reason)
                 raise
             note_job(folder, job)
-        print(f"submitted as Slurm job {job} by {script}; its output is in {output(folder)}", flush=True)
+        print(f"submitted as Slurm job {job} by {script(folder)}; its output is in {output(folder)}", flush=True)
         log.info("%s: Slurm job %s", folder, job)
         if not self._section["follow"]:
             return {"status": "queued", "objective": None}

@@ -33,8 +33,10 @@ def output(folder: RunFolder) -> Path:
     return folder.logs / "slurm.log"
 
 
-def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinned: dict[str, str]) -> Path:
-    """Fill in the template. ``name``: the run's; ``pinned``: the variable that pins run.yaml.
+def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinned: dict[str, str]) -> str:
+    """Fill in the template and write ``script(folder)``; returns the text.
+
+    ``name``: the run's; ``pinned``: the variable that pins run.yaml.
 
     docs/slurm.md explains a template's variables. Raises ConfigurationError.
     """
@@ -69,7 +71,7 @@ def write_script(folder: RunFolder, launcher: Section, *, name: str | None, pinn
             "launcher.template", path, f": {error}. docs/slurm.md says what it can use."
         ) from None
     write_whole(script(folder), text)
-    return script(folder)
+    return text
 
 
 def directive(value: object) -> str:

@@ -70,13 +70,13 @@ def version() -> str:
     return _run("sbatch", "--version").text.strip()
 
 
-def submit(script: Path, signals: Sequence[int] = ()) -> str:
-    """Submit a job; returns its number.
+def submit(text: str, script: Path, signals: Sequence[int] = ()) -> str:
+    """Submit a job; returns its number. ``text``: of ``script``, a file that others may be able to replace.
 
     Raises ConfigurationError if refused, RunFailed if Slurm does not answer, Interrupted after a signal.
     """
     absence = Absence(signals)
-    while (done := _run("sbatch", "--parsable", str(script))).code != 0:
+    while (done := _run("sbatch", "--parsable", given=text.encode())).code != 0:
         said = " ".join(done.errors.replace("sbatch: error:", "").split()).rstrip(".")
         if UNREACHED.search(said):
             absence.unanswered(said)
@@ -161,9 +161,9 @@ def addresses(nodes: list[str]) -> dict[str, str]:
     return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
 
 
-def _run(*command: str, seconds: float = SECONDS) -> ProgramOutput:
+def _run(*command: str, given: bytes = b"", seconds: float = SECONDS) -> ProgramOutput:
     try:
-        return Program(command).ask(seconds=seconds)
+        return Program(command).ask(given=given, seconds=seconds)
     except FileNotFoundError:
         raise ConfigurationError.at("launcher", "slurm", f": {HOW_TO_GET}.") from None
 

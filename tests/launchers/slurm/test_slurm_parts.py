@@ -119,7 +119,7 @@ def test_values_that_no_option_of_sbatch_can_have(override):
 
 def script_of(folder, *overrides):
     launcher = complete(config("parallel=ddp", *overrides))["launcher"]
-    return write_script(RunFolder(folder), launcher, name=None, pinned={"MANYHEADS_CHECKED": "x y"}).read_text()
+    return write_script(RunFolder(folder), launcher, name=None, pinned={"MANYHEADS_CHECKED": "x y"})
 
 
 def test_the_script_asks_for_what_was_typed(tmp_path):
@@ -162,17 +162,17 @@ UNREACHED = "sbatch: error: Batch job submission failed: Unable to contact slurm
 
 def test_a_submission_is_retried_until_a_controller_answers(monkeypatch, tmp_path, capsys):
     sbatch(monkeypatch, UNREACHED, UNREACHED)
-    assert slurm_commands.submit(tmp_path) == "7"
+    assert slurm_commands.submit("#!/bin/sh\n", tmp_path) == "7"
     assert capsys.readouterr().out.count("asking again for 15 minutes") == 1
     sbatch(monkeypatch, UNREACHED)
     with pytest.raises(Interrupted):
-        slurm_commands.submit(tmp_path, [2])
+        slurm_commands.submit("#!/bin/sh\n", tmp_path, [2])
 
 
 def test_a_submission_that_slurm_may_have_taken_is_not_repeated(monkeypatch, tmp_path):
     sbatch(monkeypatch, "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
     with pytest.raises(RunFailed, match=r"may have the job: .*timed out.* See `squeue --me`"):
-        slurm_commands.submit(tmp_path)
+        slurm_commands.submit("#!/bin/sh\n", tmp_path)
 
 
 @pytest.mark.parametrize(
