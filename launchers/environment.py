@@ -9,8 +9,7 @@ from pathlib import Path
 
 from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import warn
-from manyheads.runner.machine.ownership import is_closed
-from manyheads.runner.machine.user_folders import can_write, close_parents, user_folder
+from manyheads.runner.machine.user_folders import can_write, opened_to_others, user_folder
 from manyheads.runner.run import scratch
 from manyheads.runner.run.rank_info import EXPORTED
 
@@ -64,8 +63,7 @@ def _unusable(compiled: Path, *, is_named: bool) -> str | None:
         return "can't be written"
     if is_named:
         return None
-    close_parents(compiled)
-    others = next((each for each in (compiled, compiled.parent) if not is_closed(each)), None)
+    others = opened_to_others(compiled)
     return None if others is None else f"may hold others' code, since they may write to {others}: remove it"
 
 

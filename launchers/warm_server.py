@@ -57,7 +57,7 @@ def begin() -> None:
     global _awaited, _read
     if _server._forkserver_pid is not None:
         return
-    _awaited = Settings(Path(tempfile.mkdtemp(dir=scratch.of_process())))
+    _awaited = Settings(Path(tempfile.mkdtemp(dir=scratch.of_process())))  # noqa: TID251 - in a private folder
     variables = {**common(), WAITS_FOR: str(_awaited.folder)}
     _run(variables)
     _read = _matching(READ_AT_IMPORT, {**os.environ, **variables})

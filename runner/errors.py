@@ -301,19 +301,19 @@ def report(error: ConfigurationError | RunFailed) -> None:
         return
     error.reported = True
     if isinstance(error, RunFailed) and error.failure.traceback and error.failure.kind is not Kind.DIVERGED:
-        print(printable(error.failure.traceback.rstrip()), file=sys.stderr)
+        print(printable_text(error.failure.traceback.rstrip()), file=sys.stderr)
     complain(str(error))
 
 
 def complain(message: str) -> None:
     """Print an error in the format of all commands of this project."""
-    print(filled(f"error: {printable(message)}"), file=sys.stderr)
+    print(filled(f"error: {printable_text(message)}"), file=sys.stderr)
 
 
 @cache
 def warn(message: str) -> None:
     """Print a warning once per process, however many jobs it concerns."""
-    print(filled(f"warning: {printable(message)}"), file=sys.stderr)
+    print(filled(f"warning: {printable_text(message)}"), file=sys.stderr)
 
 
 def filled(text: str, stream: TextIO | None = None) -> str:
@@ -329,8 +329,13 @@ def filled(text: str, stream: TextIO | None = None) -> str:
 
 
 def printable(value: object) -> str:
-    """A text that is safe to print on a terminal: control characters, and those that reorder others, are escaped."""
+    """A value, such as a name, safe to print in a line: line breaks, control and reordering characters are escaped."""
     text = str(value)
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def printable_text(value: object) -> str:
+    """As ``printable``, of a text with several lines."""
+    return re.sub(r"[^\n\t]+", lambda line: printable(line[0]), str(value))

@@ -24,7 +24,7 @@ from manyheads.runner.errors import (
     RunFailed,
     complain,
     lost_output,
-    printable,
+    printable_text,
 )
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.answer import REPLY_TO, Answer, Problem, Reply, reserve_stdout
@@ -159,9 +159,9 @@ def _print(error: Problem) -> None:
         sys.stderr.write(error.traceback)  # its last line is the message
         return
     if error.code is Code.INTERRUPTED:
-        kept = f"\n{printable(error.kept)}" if error.kept else ""
+        kept = f"\n{printable_text(error.kept)}" if error.kept else ""
         print(f"\n{error.message}{kept}", file=sys.stderr)
         return
     if error.traceback and error.code is not Kind.DIVERGED:  # whose message names the keys to set
-        print(printable(error.traceback.rstrip()), file=sys.stderr)
+        print(printable_text(error.traceback.rstrip()), file=sys.stderr)
     complain(error.message)

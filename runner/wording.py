@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
-from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue, filled, printable
+from manyheads.runner.errors import ConfigurationError, UnknownName, WrongValue, filled, printable_text
 
 LESS_ALIKE = 0.15  # a further suggestion's difflib ratio may be this much lower than the first one's
 
@@ -88,7 +88,7 @@ def refused_arguments(message: str) -> ConfigurationError:
 
 def tell(text: str) -> None:
     """Print a sentence on stdout, on a terminal wrapped between words. Commands to be copied are printed unwrapped."""
-    print(filled(printable(text), sys.stdout))
+    print(filled(printable_text(text), sys.stdout))
 
 
 def is_confirmed(question: str) -> bool:

@@ -48,7 +48,7 @@ def examine(
 
     ``say``: receives the sentences about all machines together. Raises ConfigurationError for invalid host names.
     """
-    place = Path(tempfile.mkdtemp(prefix="manyheads-doctor-", dir=os.getcwd()))
+    place = Path(tempfile.mkdtemp(prefix="manyheads-doctor-", dir=os.getcwd()))  # noqa: TID251 - all machines see it
     try:
         folder = RunFolder(place)
         folder.write_config({})

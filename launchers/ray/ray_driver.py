@@ -80,7 +80,8 @@ def cluster_address(address: str) -> str:
         raise ConnectionError("local would start another cluster, for this run alone; launcher=torchrun needs none")
     if named not in ("", "auto"):
         return named
-    path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+    temporary = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()  # noqa: TID251 - as Ray itself does
+    path = Path(temporary, "ray", "ray_current_cluster")
     try:
         with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             status, found = os.fstat(file.fileno()), file.read(1000).strip()

@@ -12,7 +12,7 @@ from manyheads.launchers.launcher_option import Standing
 from manyheads.launchers.slurm import slurm_commands
 from manyheads.launchers.slurm.batch_script import output
 from manyheads.launchers.slurm.slurm_commands import GONE, Absence, Status
-from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, printable
+from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, printable_text
 from manyheads.runner.run.data_files import no_link, read_json
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -50,7 +50,7 @@ def refuse_queued(folder: RunFolder, signals: Sequence[int]) -> None:
             f"{folder} is already in the queue: job {job} {status}. Wait for it, or end it with `scancel {job}`."
         )
     if not folder.result.exists():
-        print(printable(_standing(folder, job, status).text), flush=True)
+        print(printable_text(_standing(folder, job, status).text), flush=True)
 
 
 def standing(folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
@@ -129,7 +129,7 @@ class Following:
     def _say(self, status: Status) -> None:
         if (said := f"job {self._job} {status}") != self._said and not status.is_over:
             self._said = said
-            print(printable(said), flush=True)
+            print(printable_text(said), flush=True)
 
     def _without_answer(self) -> None:
         """Called if the controller does not answer. Raises RunFailed if it is needed, because the job should end."""

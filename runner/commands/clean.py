@@ -12,7 +12,7 @@ from manyheads.runner.commands.list import show
 from manyheads.runner.commands.runs.find import OUTPUTS
 from manyheads.runner.commands.runs.removable import Removable, Rules, age, find_removable
 from manyheads.runner.commands.runs.run_summary import summary
-from manyheads.runner.errors import ConfigurationError, ExitCode, printable
+from manyheads.runner.errors import ConfigurationError, ExitCode, printable, printable_text
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
@@ -36,7 +36,7 @@ class Removal:
     def show(self) -> None:
         """Print why it stays, if it does."""
         if self.stays:
-            print(printable(f"{self.folder} stays: {self.stays}"))
+            print(printable_text(f"{self.folder} stays: {self.stays}"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
     with working("examining runs"):
         found, staying = find_removable(top, rules)
     for sentence in staying:
-        print(printable(sentence))
+        print(printable_text(sentence))
     if not found:
         print("nothing to remove")
         return Cleaned([], staying, is_confirmed=True)
@@ -144,7 +144,7 @@ def _remove_empty(path: Path, top: Path) -> None:
 
 def _name(one: Removable) -> str:
     inner = f": {', '.join(path.name for path in _few(one.files))}" if one.files else ""
-    return printable(f"{RunFolder(one.path)}{inner}").replace("\n", "\\n")
+    return printable(f"{RunFolder(one.path)}{inner}")
 
 
 def _few(files: Sequence[Path]) -> list[Path]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.reproduce.surroundings import differences
 from manyheads.runner.commands.runs.show_run import run_folder
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable, printable_text
 from manyheads.runner.machine.console import Console
 from manyheads.runner.records.keys import text_of
 from manyheads.runner.records.load_run import Run, load_run
@@ -152,5 +152,5 @@ def _table(name: str, rows: list[DifferenceRow], folders: tuple[str, str]) -> Ta
     for title in ("what", *folders):
         table.add_column(printable(title), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(each)) for each in (row.what, row.first, row.second)))
+        table.add_row(*(Text(printable_text(each)) for each in (row.what, row.first, row.second)))
     return table

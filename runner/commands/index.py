@@ -1,7 +1,6 @@
 """``manyheads index``: write an index beside shards, for reading them in object storage, and tar in any order."""
 
 import argparse
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +13,7 @@ from manyheads.runner.data.shards.stored import Reading, Shards
 from manyheads.runner.data.tar import table
 from manyheads.runner.data.tar.index import list_shards
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.run import scratch
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.objects.address import Address, place_of
 from manyheads.runner.run.progress import Work, working
@@ -95,9 +95,9 @@ def _index_address(address: Address) -> Indexed:
     with (
         working("reading shards", kept="no index was written") as work,
         Shards(address, own_reading(), key="folder") as shards,
-        tempfile.TemporaryDirectory() as own,
+        scratch.folder() as own,
     ):
-        index, path = index_stored(shards, work.advance), Path(own).resolve() / NAME
+        index, path = index_stored(shards, work.advance), own.resolve() / NAME
         index_file.write(index, path)
         with open(path, "rb") as written:
             shards.store(NAME, written)

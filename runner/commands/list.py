@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from manyheads.runner.commands.runs.find import OUTPUTS
 from manyheads.runner.commands.runs.run_summary import STATUSES, Summary, summaries
 from manyheads.runner.commands.runs.select import ordered, selected, unlike_metrics
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable, printable_text
 from manyheads.runner.machine.console import Console
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.data_files import without_collector
@@ -73,7 +73,7 @@ class RunList(Answer):
         if self.runs:
             show([TITLES, *map(line, self.runs)])
             for note in self.notes:
-                print(printable(note))
+                print(printable_text(note))
             return
         of = f" of {self.found} matches {' '.join(map(printable, self.filters))}" if self.filters and self.found else ""
         print(f"no run{of or ' below ' + ', '.join(map(printable, self.folders))}")
@@ -143,4 +143,4 @@ def show(lines: Sequence[Sequence[str]]) -> None:
 
 
 def _one_line(text: str) -> str:
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    return printable(text)

@@ -1,7 +1,6 @@
 """Chooses a fresh folder for each run and sweep, before Hydra writes anything."""
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +14,9 @@ from manyheads.runner.config.hydra_files import guard_logs, save_composed, witho
 from manyheads.runner.config.lookup import option_of
 from manyheads.runner.config.quoting import readable
 from manyheads.runner.errors import ConfigurationError, Ended
+from manyheads.runner.machine.ownership import open_to_others
 from manyheads.runner.option.declared import declared
+from manyheads.runner.run import scratch
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -67,7 +68,7 @@ class FreshFolder(Callback):
                 refuse(f"{override} is for sweeps, and this is a single run. Add -m, or leave it out.")
         if is_met_elsewhere(config.get("launcher", {})):  # the parent on another machine chooses its folder
             with read_write(config.hydra):
-                config.hydra.run.dir = tempfile.mkdtemp(prefix="manyheads-")
+                config.hydra.run.dir = str(scratch.of_process() / "joined")
                 config.hydra.output_subdir = None
             return
         self._settle(config, "run", lambda path: RunFolder(path).holds_run())
@@ -92,6 +93,7 @@ class FreshFolder(Callback):
         if OmegaConf.select(config, "hydra.sweeper._target_") == BASIC_SWEEPER:
             with read_write(config.hydra.sweeper):
                 config.hydra.sweeper._target_ = GUARDED_SWEEPER
+        _refuse_open(config.hydra)
 
     @staticmethod
     def _settle(config: DictConfig, kind: str, is_taken: Callable[[Path], bool]) -> None:
@@ -109,6 +111,17 @@ class FreshFolder(Callback):
                 section.dir = str(without_links(path))
         except OSError as error:
             refuse(f"hydra.{kind}.dir={path} can't be created: {error.strerror}. Name a folder that can.")
+
+
+def _refuse_open(hydra: DictConfig) -> None:
+    """Refuse sweepers and launchers of others in a folder that others may write to: they follow links there."""
+    for part in ("sweeper", "launcher"):
+        if str(OmegaConf.select(hydra, f"{part}._target_")).startswith(GUARDED_SWEEPER.partition(".basic")[0]):
+            continue
+        if (others := open_to_others(Path(hydra.sweep.dir))) is not None:
+            name = hydra.runtime.choices[f"hydra/{part}"]
+            remedy = f"Name a hydra.sweep.dir where only you can write, or leave out hydra/{part}"
+            refuse(f"hydra/{part}={name} would follow links in {others}, where others may write. {remedy}.")
 
 
 def _holds_sweep(path: Path) -> bool:

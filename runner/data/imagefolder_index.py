@@ -15,7 +15,7 @@ from pathlib import Path
 
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS, Listing, scan
 from manyheads.runner.data.left_out import LeftOut
-from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.run.files import whole_file
 
 FEWEST_FILES = 10_000  # fewer are found within milliseconds
@@ -48,9 +48,9 @@ def list_images(folder: Path, classes: Sequence[str]) -> Listing:
 
 def _file(folder: Path) -> Path | None:
     """The file of a folder's index; None for a user without a home."""
-    cache = user_folder("cache")
+    cache = cache_folder("image_folders")
     name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:32]
-    return None if cache is None else cache / "manyheads" / "image_folders" / name
+    return None if cache is None else cache / name
 
 
 def _key(folder: Path, classes: Sequence[str], state: State) -> bytes:
@@ -114,7 +114,6 @@ def _write(file: Path, key: bytes, listing: Listing, inner: State) -> None:
     parts = [listing.counts.tobytes(), listing.ends.tobytes(), listing.names, rest]
     sizes = len(listing.counts), len(listing.ends), len(listing.names), len(rest)
     header = HEADER.pack(key, _checksum(parts), *sizes)
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with whole_file(file.parent.resolve() / file.name) as target:
         target.writelines([header, *parts])
 

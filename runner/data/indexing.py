@@ -1,6 +1,5 @@
 """Builds the index of shards with checksums of all their bytes: of samples in tar shards, of blocks of other files."""
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar import stored
 from manyheads.runner.data.token_files import index_of, inspect
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import scratch
 from manyheads.runner.run.objects.address import Address
 
 Opened = Callable[[str], LocalFile]  # a file by its name below the root
@@ -70,8 +70,9 @@ def _fetched(shards: Shards) -> Iterator[Opened]:
     with ExitStack() as stack:
 
         def fetch(name: str) -> LocalFile:
-            copy = stack.enter_context(tempfile.NamedTemporaryFile())
-            shards.save(name, copy)
-            return LocalFile(Path(copy.name), None, f"{shards.address}/{name}")
+            copy = stack.enter_context(scratch.folder()) / "copy"
+            with open(copy, "wb") as file:
+                shards.save(name, file)
+            return LocalFile(copy, None, f"{shards.address}/{name}")
 
         yield fetch

@@ -14,7 +14,7 @@ from manyheads.runner.data.corpus import Files
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.run.files import in_turn, whole_file, write_whole
 
 if TYPE_CHECKING:  # the parent, which only looks for the files, starts without it
@@ -52,14 +52,11 @@ def tokens(files: Files, tokenizer: Any, within: str | None = None) -> "tuple[np
 
 def cached(key: str, make: "Callable[[], tuple[np.ndarray, str]]") -> "tuple[np.ndarray, str]":
     """The result of ``make``, computed once on this machine. ``key``: a digest of all that it depends on."""
-    cache = user_folder("cache")
-    if cache is None:
+    if (folder := cache_folder("tokens")) is None:
         return make()
-    folder = cache / "manyheads" / "tokens"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with in_turn(folder.resolve() / f".{key}.lock"):
-            return _read(folder, key) or _kept(folder.resolve(), key, *make())
+        with in_turn(folder / f".{key}.lock"):
+            return _read(folder, key) or _kept(folder, key, *make())
     except OSError:  # a cache that is full or can't be written: each process computes it
         return make()
 

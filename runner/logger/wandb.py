@@ -2,8 +2,8 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from manyheads.runner.logger.logger_option import ADDRESS, NAME, TrackerOption
 from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Tracker
 from manyheads.runner.option.kind import Kind
 from manyheads.runner.option.rules import choice
+from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, matching, remove, whole_file
 
 
@@ -49,6 +50,7 @@ class WandB(Tracker):
         self._project, self._entity, self._base_url = project, entity, base_url
         self._is_offline = (mode or os.environ.get("WANDB_MODE")) == "offline"
         self._run: Any = None
+        self._open = ExitStack()
 
     @property
     def name(self) -> str:
@@ -60,7 +62,7 @@ class WandB(Tracker):
 
     def open(self, run: TrackedRun, known: str | None) -> int | None:
         self._key, self._kept = run.key, run.folder / FOLDER
-        self._scratch = Path(tempfile.mkdtemp(prefix="manyheads-"))  # its links would point outside the run's
+        self._scratch = self._open.enter_context(scratch.folder())  # its links would point outside the run's
         self._run = self._begin(run)
         self._run.define_metric(STEP, hidden=True)
         self._run.define_metric("*", step_metric=STEP)
@@ -87,7 +89,7 @@ class WandB(Tracker):
         self._run.finish(exit_code=0 if outcome.status in ("completed", "running") else 1)
         if self._is_offline:
             self._keep()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._open.close()
 
     def _keep(self) -> None:
         """Copy what was written offline into the run folder, replacing what is not synced yet."""

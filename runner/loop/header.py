@@ -11,7 +11,7 @@ from manyheads.runner.config.checks import check_trainer
 from manyheads.runner.data.order import quality
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable_text
 from manyheads.runner.loop.no_effect import no_effect
 from manyheads.runner.loop.prepare import Prepared
 from manyheads.runner.loop.train_settings import TrainSettings
@@ -162,7 +162,7 @@ def weights(built: Built, loaded: str | None) -> dict[str, str]:
 def about(name: str | None, tags: Sequence[str], notes: str | None) -> dict[str, str]:
     """The user's description of the run; empty without one."""
     said = {"name": name, "tags": ", ".join(tags), "notes": notes}
-    return {key: printable(text) for key, text in said.items() if text}
+    return {key: printable_text(text) for key, text in said.items() if text}
 
 
 def device_name(device: torch.device) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from manyheads.runner.errors import Failure, printable
+from manyheads.runner.errors import Failure, printable_text
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.numa import near
 from manyheads.runner.machine.process import RECEIVED, die_with_parent, handle_signals
@@ -169,7 +169,7 @@ def _log(error: BaseException) -> int:
     """Write what happened to the log, whose disk may be full, or hang; returns this process's exit code."""
     failure = Failure.of(error)
     with suppress(OSError):
-        print(printable(failure.traceback), file=sys.stderr)
+        print(printable_text(failure.traceback), file=sys.stderr)
     return failure.exit_code or 0
 
 

@@ -31,6 +31,28 @@ def user_folder(kind: Literal["cache", "config", "state"]) -> Path | None:
     return folder if folder.is_absolute() else None
 
 
+def cache_folder(name: str) -> Path | None:
+    """A folder of the user's cache, created for this user alone. ``name``: what is kept there.
+
+    None for a user without a home, if it can't be created, and if others may write there.
+    """
+    if (cache := user_folder("cache")) is None:
+        return None
+    folder = cache / "manyheads" / name
+    with suppress(OSError):
+        create_private(folder)
+        if (others := opened_to_others(folder)) is None:
+            return folder.resolve()
+        warn(f"{folder} is not used, since others may write to {others}: remove it")
+    return None
+
+
+def opened_to_others(folder: Path) -> Path | None:
+    """The folder of ours at which others may write to what is cached in ``folder``, after the user's own are closed."""
+    close_parents(folder)
+    return next((each for each in (folder, folder.parent) if not is_closed(each)), None)
+
+
 def state_folder() -> Path | None:
     """The folder of the user's key and trust: MANYHEADS_STATE, else manyheads in XDG_STATE_HOME.
 

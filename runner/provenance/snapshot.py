@@ -5,7 +5,7 @@ them in between, so what is imported is never a copy itself.
 """
 
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import mkdtemp  # noqa: TID251 - in the private state folder
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.ownership import is_mine

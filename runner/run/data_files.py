@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import ConfigurationError, printable, printable_text
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.folder import MOST_BYTES, Folder
 
@@ -83,7 +83,7 @@ def _printable(value: Any) -> Any:
         return {printable(key): _printable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_printable(item) for item in value]
-    return printable(value) if isinstance(value, str) else value
+    return printable_text(value) if isinstance(value, str) else value
 
 
 def cell(value: object) -> object:
@@ -95,7 +95,7 @@ def cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     if not value.isprintable():
-        value = re.sub(r"[^\udc80-\udcff]+", lambda part: printable(part[0]), value)
+        value = re.sub(r"[^\udc80-\udcff]+", lambda part: printable_text(part[0]), value)
     if not value.startswith(("=", "+", "-", "@", "\t", "\n", *"＝＋－＠")):
         return value
     return value if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", value, re.ASCII) else f"'{value}"

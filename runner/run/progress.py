@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any, TypeVar
 
-from manyheads.runner.errors import Interrupted, printable
+from manyheads.runner.errors import Interrupted, printable, printable_text
 from manyheads.runner.machine.process import in_background
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ def say(what: str) -> None:
     if is_json():
         event("progress", what=what, done=None, total=None, seconds_left=None)
     else:
-        print(printable(what), file=sys.stderr, flush=True)
+        print(printable_text(what), file=sys.stderr, flush=True)
 
 
 def each(items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:

@@ -107,7 +107,9 @@ def sweep_all() -> None:
 
 
 def sweep(parent: Path) -> None:
-    """Remove this user's folders below ``parent`` whose process has ended."""
+    """Remove this user's folders below ``parent`` whose process has ended, unless others can rename what is in it."""
+    if open_to_others(parent / _NEW) is not None:
+        return
     for path in parent.glob("manyheads-*-*"):
         with suppress(OSError):
             if path.is_symlink() or path.lstat().st_uid != os.getuid():

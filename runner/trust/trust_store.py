@@ -9,6 +9,7 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, printable, warn
 from manyheads.runner.machine import invocation
+from manyheads.runner.machine.ownership import open_to_others
 from manyheads.runner.machine.user_folders import user_folder
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.folder import Folder
@@ -71,9 +72,10 @@ def file() -> Path | None:
 
 def of_file() -> list[str]:
     """The packages in ~/.config/manyheads.yaml. Raises ConfigurationError if it contains anything else."""
-    path = file()
+    if (path := file()) is None:
+        return []
     try:
-        content = yaml_text.parse(path.read_text()) if path else None
+        content = yaml_text.parse(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except PermissionError:  # a home of somebody else's, such as in a container
@@ -81,6 +83,9 @@ def of_file() -> list[str]:
         return []
     except (OSError, ValueError, yaml_text.Error) as error:
         raise ConfigurationError(f"{path} can't be read: {' '.join(str(error).split())}") from None
+    if (others := open_to_others(path)) is not None:
+        warn(f"nothing in {path} is trusted, since others may write to {others}. Take their rights away")
+        return []
     if content is None:
         return []
     if not isinstance(content, dict) or set(content) != {"trust"}:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from manyheads.runner.config.lookup import own_sections
 from manyheads.runner.errors import printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import declared_class
+from manyheads.runner.run import scratch
 from manyheads.runner.run.seal import is_own_place
 from manyheads.runner.trust.trust_store import own_project
 
@@ -33,7 +33,7 @@ def in_empty_folder() -> Iterator[None]:
         return
     for name in filter(_folders().fullmatch, list(os.environ)):
         os.environ[name] = os.path.abspath(os.environ[name])
-    with tempfile.TemporaryDirectory(prefix="manyheads-") as empty, contextlib.chdir(empty):
+    with scratch.folder() as empty, contextlib.chdir(empty):
         yield
 
 

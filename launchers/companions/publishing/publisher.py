@@ -9,11 +9,9 @@ import os
 import select
 import signal
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from itertools import groupby
-from pathlib import Path
 
 from manyheads.launchers.companions.publishing.empty_folder import in_empty_folder
 from manyheads.launchers.companions.publishing.points import EPOCHS, STEPS, TableRow, Tables
@@ -28,6 +26,7 @@ from manyheads.launchers.companions.publishing.tracked_run import files, outcome
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.tracker import Tracker
 from manyheads.runner.option.locate import Section, instantiate_named
+from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.refused_run import was_refused_by_ranks
@@ -105,8 +104,8 @@ class Publisher:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 if self.state.files.get(name) == digest:
                     continue
-                with tempfile.TemporaryDirectory(prefix="manyheads-") as place:  # clients open paths, and follow links
-                    same = Path(place, path.name)
+                with scratch.folder() as own:  # clients open paths, and follow links
+                    same = own / path.name
                     same.symlink_to(f"/dev/fd/{file.fileno()}")
                     self.tracker.upload(same, name)
                 self.state.files[name] = digest

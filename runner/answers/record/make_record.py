@@ -2,7 +2,6 @@
 
 import json
 import math
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from manyheads.runner.api import sweep
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.claims import differences_of, repeated_seeds
+from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
@@ -62,9 +62,9 @@ def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
     ConfigurationError for classes that are not trusted, and as ``record`` does.
     """
     found, _ = read(path)
-    with tempfile.TemporaryDirectory() as folder:
-        write_whole(Path(folder) / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(found.contenders[0].config)))
-        saved = ["--config-path", folder, "--config-name", "config"]
+    with scratch.folder() as folder:
+        write_whole(folder.resolve() / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(found.contenders[0].config)))
+        saved = ["--config-path", str(folder), "--config-name", "config"]
         target = f"{found.target.metric}={found.target.value!r}"
         return record([*saved, *overrides], runs=runs, target=target, clock=found.clock, conf=None)
 

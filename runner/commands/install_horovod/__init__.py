@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,8 +20,9 @@ from manyheads.runner.commands.install_horovod.compile_horovod import (
 )
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine.console import Console
-from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.parallel import horovod_installation
+from manyheads.runner.run import scratch
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import in_turn, write_whole
 from manyheads.runner.run.program import Program
@@ -83,10 +83,10 @@ def install(*, mpi: bool | None, nccl: bool, rebuild: bool) -> HorovodInstalled:
     if not rebuild and is_installed(features):
         return HorovodInstalled(str(horovod_installation.version()), was_built=False, tried="")
     check_tools(features)
-    folder = cache_folder() / features.key
-    folder.mkdir(parents=True, exist_ok=True)
+    if (folder := cache_folder(features.key)) is None:
+        raise ConfigurationError("there is no folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
     kept = "run it again; a wheel that is complete is kept"
-    with in_turn(folder.resolve() / "lock"), working("building Horovod", 100, kept=kept) as work:
+    with in_turn(folder / "lock"), working("building Horovod", 100, kept=kept) as work:
         wheel = next(folder.glob("*.whl"), None)
         if builds := wheel is None or rebuild:
             console.print(f"building Horovod {VERSION} against torch {metadata.version('torch')} takes 2 to 10 minutes")
@@ -103,21 +103,13 @@ def is_installed(features: Features) -> bool:
     return horovod_installation.unavailable() is None and all(map(horovod_installation.has, wanted))
 
 
-def cache_folder() -> Path:
-    """The folder in which wheels are kept. Raises ConfigurationError if the user has no home folder."""
-    folder = user_folder("cache")
-    if folder is None:
-        raise ConfigurationError("there is no folder to keep Horovod's wheel in. Set HOME or XDG_CACHE_HOME.")
-    return folder / "manyheads"
-
-
 def build(features: Features, folder: Path, work: Work) -> Path:
     """Compile a wheel into ``folder``, where it appears once it is complete, and return its path.
 
     ``work``: shows the progress, in percent. Raises RunFailed.
     """
-    with tempfile.TemporaryDirectory(prefix="manyheads-horovod-") as scratch:
-        tools, toolchain, wheels = (Path(scratch) / name for name in ("tools", "cxx20.cmake", "wheels"))
+    with scratch.folder() as own:
+        tools, toolchain, wheels = (own / name for name in ("tools", "cxx20.cmake", "wheels"))
         needed = [*BUILD_REQUIREMENTS, *([] if shutil.which("cmake") else ["cmake"])]
         # In a separate folder, so that the user's environment keeps its setuptools.
         _run([*_pip("install"), "--target", str(tools), *needed], folder / "build.log")

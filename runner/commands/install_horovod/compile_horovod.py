@@ -10,13 +10,13 @@ import os
 import platform
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.hardware import cpu_cores
+from manyheads.runner.run import scratch
 from manyheads.runner.run.program import Program
 
 VERSION = "0.28.1"
@@ -65,8 +65,8 @@ def missing_for_mpi() -> str | None:
     for tool, package in (("mpicxx", "libopenmpi-dev"), ("mpirun", "openmpi-bin")):
         if shutil.which(tool) is None:
             return f"{tool} is not on PATH (Debian: {package})"
-    with tempfile.TemporaryDirectory(prefix="manyheads-mpi-") as scratch:
-        program = Path(scratch) / "program.cc"
+    with scratch.folder() as own:
+        program = own / "program.cc"
         program.write_text(MPI_PROGRAM)
         command = ["mpicxx", str(program), "-o", str(program.with_suffix(""))]
         answer = Program(command, folder="/").ask()  # run as horovod_installation.open_mpi runs its command

@@ -123,7 +123,7 @@ def _parsed(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
             count += 1
             if count > MOST_FILES:
                 return
-            with suppress(OSError, ConfigurationError, SyntaxError, ValueError, RecursionError):
+            with suppress(OSError, ConfigurationError, SyntaxError, ValueError, RecursionError, MemoryError):
                 yield here / name, ast.parse(read_text(here / name, most=MOST_BYTES))
 
 

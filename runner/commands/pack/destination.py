@@ -1,7 +1,7 @@
 """Where shards are packed to: a new folder, or an empty place in object storage; complete or not at all."""
 
+import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from manyheads.runner.commands.index import own_reading
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, take_name
 from manyheads.runner.run.folder import aside
 from manyheads.runner.run.objects import StorageError
@@ -51,7 +52,7 @@ class StoredDestination(Destination):
 def refuse_existing(shards: str) -> None:
     """Raises ConfigurationError for a folder that exists, and an invalid address."""
     place = place_of(shards, key="shards")
-    if isinstance(place, Path) and place.exists():
+    if isinstance(place, Path) and os.path.lexists(place):
         raise ConfigurationError.at("shards", shards, " already exists. Name a new folder.")
 
 
@@ -77,11 +78,11 @@ def _folder(folder: Path) -> Iterator[Destination]:
 
 @contextmanager
 def _stored(address: Address) -> Iterator[Destination]:
-    with Shards(address, own_reading(), key="shards") as shards, tempfile.TemporaryDirectory() as own:
+    with Shards(address, own_reading(), key="shards") as shards, scratch.folder() as own:
         if shards.objects:
             first = next(iter(shards.objects))
             raise ConfigurationError.at("shards", address, f" already has objects, such as {first}. Name a new one.")
-        found = StoredDestination(Path(own).resolve(), shards)
+        found = StoredDestination(own.resolve(), shards)
         try:
             yield found
         except BaseException:

@@ -12,7 +12,7 @@ from manyheads.runner.commands.runs import train_longer
 from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.config.lookup import ABOUT
-from manyheads.runner.errors import ConfigurationError, Failure, printable
+from manyheads.runner.errors import ConfigurationError, Failure, printable, printable_text
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.own_code import in_words
@@ -77,7 +77,7 @@ class RunPage(Answer):
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
         for name, text in self.about.items():
-            grid.add_row(name, Text(printable(text)))
+            grid.add_row(name, Text(printable_text(text)))
         console = Console()
         console.print(grid)
         for each in self.next:  # each on its own line, unwrapped, so that it can be copied

@@ -11,7 +11,7 @@ from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import BLOCKS, NAME, Found, Index, Kind, check_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
-from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.option.rules import DURATION, PLACE, number, seconds, whole
 from manyheads.runner.run.objects import Cache, Object, StorageError, opened
 from manyheads.runner.run.objects.address import Address
@@ -43,10 +43,11 @@ class Reading:
     @classmethod
     def of(cls, keys: Mapping[str, Any]) -> "Reading":
         """The settings from an option's keys. Raises ConfigurationError for a user without a home."""
-        folder, own = keys["cache_folder"], user_folder("cache")
-        if folder is None and own is None:
-            raise ConfigurationError("data.cache_folder: you have no home folder. Set it.", key="data.cache_folder")
-        place = Path(folder).expanduser() if folder else own / "manyheads" / "storage"  # type: ignore[operator]
+        folder = keys["cache_folder"]
+        place = Path(folder).expanduser() if folder else cache_folder("storage")
+        if place is None:
+            why = "you have no home folder, or its cache can't be used"
+            raise ConfigurationError(f"data.cache_folder: {why}. Set it.", key="data.cache_folder")
         cache = Cache(place, int(keys["cache_gb"] * 10**9))
         return cls(cache, int(keys["fetch_mb"] * 10**6), keys["read_ahead"], seconds(keys["retry_for"]) or 0.0)
 

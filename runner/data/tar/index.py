@@ -12,7 +12,7 @@ from pathlib import Path
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.shards.index import BLOCKS, NAME, Advance, Found, Index, check_shards, outdated
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine.user_folders import user_folder
+from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.run.files import in_turn
 
 SUFFIX = ".tar"
@@ -35,13 +35,11 @@ def open_index(root: Path, advance: Advance = lambda: None) -> Index:
         check_shards(beside, found)
         return beside
     make = energon.build if energon.has_index(root) else table.build
-    cache = user_folder("cache")
-    if cache is None:
+    if (cache := cache_folder("tar")) is None:
         return make(root, found, advance)
     name = hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]
     try:
-        (cache / "manyheads" / "tar").mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = (cache / "manyheads" / "tar").resolve() / name
+        file = cache / name
         with in_turn(file.with_suffix(".lock")):
             known = index_file.read(root, file) if file.exists() else None
             if known is not None and _states(known) == found:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 
 from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run import scratch
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 from manyheads.runner.serve.rank.export_formats import WRITERS, Served, Writer
@@ -36,8 +36,8 @@ def export(trained: Trained, format: str, out: Path) -> float:
         )
     writer = WRITERS[format]
     served = Served(trained, weights_only=writer.weights_only).eval()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"model{FORMATS[format].suffix}"
+    with scratch.folder() as folder:
+        file = folder / f"model{FORMATS[format].suffix}"
         try:
             writer.write(served, file, facts(trained, served))
         except Exception as error:  # tracing meets a model's code with errors of every kind

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,6 +122,7 @@ class ONNX(Writer):
     def outputs(self, file: Path, served: Served, images: Tensor) -> Tensor:
         """The outputs by ONNX Runtime if it is installed, else by ONNX's reference."""
         if find_spec("onnxruntime"):
+            os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # it writes to .ses in TMPDIR, which others may have put there
             import onnxruntime
 
             session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])

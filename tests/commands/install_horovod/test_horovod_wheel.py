@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.commands import install_horovod as install_horovod
-from manyheads.runner.commands.install_horovod import cache_folder, failed, install, is_installed
+from manyheads.runner.commands.install_horovod import failed, install, is_installed
 from manyheads.runner.commands.install_horovod.compile_horovod import TOOLCHAIN, VERSION, Features
 from manyheads.runner.errors import ConfigurationError, Kind, RunFailed
+from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.parallel import horovod_installation
 
 PLAIN = Features(mpi=False, nccl=False)
@@ -80,7 +81,7 @@ def pip(tmp_path, monkeypatch):
     monkeypatch.setattr(install_horovod, "_pip", lambda command: [sys.executable, str(pip.folder / "pip.py"), command])
     monkeypatch.setattr(install_horovod, "_try_it", lambda folder: "gloo")
     monkeypatch.setattr(install_horovod, "check_tools", lambda features: None)
-    monkeypatch.setattr(install_horovod.tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     monkeypatch.setattr(horovod_installation, "unavailable", lambda: "Horovod is not installed")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return pip
@@ -91,7 +92,7 @@ def build(*, mpi: bool | None = False, rebuild: bool = False) -> None:
 
 
 def kept(features: Features = PLAIN) -> list[Path]:
-    return sorted((cache_folder() / features.key).glob("*.whl"))
+    return sorted(cache_folder(features.key).glob("*.whl"))
 
 
 def test_the_wheel_is_built_kept_and_installed(pip, tmp_path, capsys):
@@ -220,7 +221,7 @@ def test_a_failed_compilation_names_the_log_and_the_compilers_complaint(pip, tmp
     (pip.folder / "complaint").write_text(COMPLAINT + CONSEQUENCES)
     with pytest.raises(RunFailed) as caught:
         build()
-    log = cache_folder() / PLAIN.key / "build.log"
+    log = cache_folder(PLAIN.key) / "build.log"
     assert caught.value.failure.message.endswith(f"is in {log}")
     assert caught.value.failure.kind is Kind.PROGRAM_FAILED
     assert caught.value.failure.traceback.splitlines()[0] == COMPLAINT
@@ -273,7 +274,7 @@ def test_the_cache_follows_xdg(tmp_path, monkeypatch, value, used):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     if value is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / value) if value else "")
-    assert cache_folder() == tmp_path / ("elsewhere" if used else ".cache") / "manyheads"
+    assert cache_folder("wheel") == tmp_path / ("elsewhere" if used else ".cache") / "manyheads" / "wheel"
 
 
 @pytest.mark.parametrize(

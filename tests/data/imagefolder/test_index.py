@@ -195,7 +195,7 @@ def test_a_damaged_one_is_ignored_and_written_again(folder, cache, eager, no_sca
 def test_where_nothing_can_be_written_nothing_is_kept(folder, cache, eager, monkeypatch):
     cache.write_text("a file, where a folder should be")
     assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
-    monkeypatch.setattr(imagefolder_index, "user_folder", lambda *_: None)  # a user without a home
+    monkeypatch.setattr(imagefolder_index, "cache_folder", lambda *_: None)  # a user without a home
     assert names(imagefolder_index.list_images(folder, CLASSES)) == files(folder, CLASSES)
 
 

@@ -89,7 +89,7 @@ def test_tokens_are_made_once_and_mapped_into_memory(texts, monkeypatch):
 
 def test_without_a_cache_they_are_in_memory(texts, monkeypatch):
     kept = dataset(*section(texts))
-    monkeypatch.setattr(module, "user_folder", lambda _: None)
+    monkeypatch.setattr(module, "cache_folder", lambda _: None)
     found = dataset(*section(texts))
     assert found.digest == kept.digest
     assert not isinstance(found.tokens, np.memmap)

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from manyheads.runner.errors import printable
+from manyheads.runner.machine.user_folders import create_private
 from manyheads.runner.run.files import in_turn
 from manyheads.runner.run.folder import aside
 from manyheads.runner.run.objects import Cache, StorageError
@@ -44,7 +45,7 @@ class DiskCache:
     def __init__(self, cache: Cache):
         self.folder, self.most = cache
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_private(self.folder)
             self.folder = self.folder.resolve()
         except OSError as error:
             raise self._failed(error) from None
