@@ -33,8 +33,11 @@ def in_empty_folder() -> Iterator[None]:
         return
     for name in filter(_folders().fullmatch, list(os.environ)):
         os.environ[name] = os.path.abspath(os.environ[name])
-    with scratch.folder() as empty, contextlib.chdir(empty):
-        yield
+    with scratch.folder() as own:
+        empty = own / "empty"
+        empty.mkdir()
+        with contextlib.chdir(empty):
+            yield
 
 
 def _folders() -> re.Pattern[str]:
