@@ -17,7 +17,10 @@ MODEL_PARALLEL = (
     "tests/parallel/test_mesh_layout.py",
 )
 WINGS = {  # by name, what is deleted
-    "judge": ["runner/answers/judge", "runner/commands/judge.py", "tests/answers/judge"],
+    "judge": [
+        *("runner/answers/judge", "runner/commands/judge.py", "tests/answers/judge"),
+        "tests/trust/attacks/judged_code_swapped.py",
+    ],
     "tune": ["runner/answers/tune", "runner/commands/tune.py", "tests/answers/tune", "tests/benchmarks/searchers.py"],
     "explain": ["runner/answers/explain", "runner/commands/explain.py", "tests/answers/explain"],
     "scale": ["runner/answers/scale", "runner/commands/scale.py", "tests/answers/scale", "tests/benchmarks/scaling"],
@@ -31,6 +34,7 @@ WINGS = {  # by name, what is deleted
     "report": ["runner/report", "runner/commands/report.py", "tests/report"],
     "serve": [
         *("runner/serve", "tests/serve", "tests/trust/test_attacks_by_trained_model.py"),
+        "tests/trust/attacks/default_output_is_a_link.py",
         *(f"runner/commands/{name}.py" for name in ("predict", "export")),
     ],
     "manifest": ["runner/commands/manifest", "tests/commands/manifest"],

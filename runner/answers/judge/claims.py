@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
-from manyheads.runner.answers.judge.pairs import Pair, differences, pairs
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.refusals import evidence_of, refusals
+from manyheads.runner.answers.judge.rounds import Pair, differences, pairs
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.numerics import EQUAL
 from manyheads.runner.answers.measure.rounds import scale_of

@@ -9,9 +9,8 @@ from statistics import median
 from manyheads.runner.answers.judge.check_judgement import faults
 from manyheads.runner.answers.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
 from manyheads.runner.answers.judge.judgement_page import as_page
-from manyheads.runner.answers.judge.pairs import pairs
 from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, Question
-from manyheads.runner.answers.judge.training import training
+from manyheads.runner.answers.judge.rounds import pairs, training
 from manyheads.runner.answers.measure import purposes
 from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES
 from manyheads.runner.answers.measure.examination import Examination

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from manyheads.runner.answers.judge.answer import shown
 from manyheads.runner.answers.judge.claims import Claims, Effect, least_gain
-from manyheads.runner.answers.judge.pairs import pairs
 from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.rows import BASE, ROUND, RunRow
 from manyheads.runner.answers.measure.sequential import TESTS, intervals

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from manyheads.runner.answers.judge.answer import sentences, shown, verdict_line
 from manyheads.runner.answers.judge.claims import Claims
 from manyheads.runner.answers.judge.judgement_charts import gain, judgement_charts
-from manyheads.runner.answers.judge.pairs import pairs
 from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.judge.terms import FOUND, Aim
 from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rows import (

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from manyheads.runner.answers.judge.code_task import CodeTask
-from manyheads.runner.answers.judge.rank.at_revision import AtRevision
+from manyheads.runner.answers.judge.rank.at_revision import AtRevision, CodeTask
 from manyheads.runner.answers.measure.rows import BASE
 from manyheads.runner.answers.measure.runs import ArmCode
 from manyheads.runner.errors import ConfigurationError, printable

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyheads.runner.answers.measure.arm_configs import ArmConfigs
-from manyheads.runner.answers.measure.numerics import DIFFERENT, EQUAL, Numerics, Tolerances, class_of
+from manyheads.runner.answers.measure.numerics import DIFFERENT, EQUAL, Numerics, Tolerances, class_of, unlike_facts
 from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rows import (
     BASE,

@@ -9,7 +9,7 @@ from typing import Annotated
 from manyheads.runner.answers.measure.limits import Limit
 from manyheads.runner.answers.measure.rows import EXACT, FACTS, FLOOR, STEPS, TRIAL
 from manyheads.runner.answers.tune.budget import BETWEEN_RUNS, arm_of
-from manyheads.runner.answers.tune.choice import Choice, SearchOutcome
+from manyheads.runner.answers.tune.measurements import Choice, SearchOutcome
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.answers.tune.screening import SCREEN
 from manyheads.runner.answers.tune.search import DECIDE, FRESH, PRECISIONS

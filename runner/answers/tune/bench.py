@@ -18,11 +18,10 @@ from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
 from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.memory import too_large
-from manyheads.runner.answers.tune.numerics_classes import NumericsClasses
 from manyheads.runner.answers.tune.race import BASE, Times, Variant
 from manyheads.runner.answers.tune.screening import COSTLY, SCREEN
 from manyheads.runner.answers.tune.trial import Refused
-from manyheads.runner.answers.tune.tuning_runs import LIMITS, PROOF, TuningRuns
+from manyheads.runner.answers.tune.tuning_runs import LIMITS, PROOF, NumericsClasses, TuningRuns
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.progress import say

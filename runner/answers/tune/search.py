@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 
-from manyheads.runner.answers.tune.choice import Choice, SearchOutcome
 from manyheads.runner.answers.tune.effects import Gain, worth
-from manyheads.runner.answers.tune.measurements import BudgetSpent, Measurements, SearchSpace
+from manyheads.runner.answers.tune.measurements import BudgetSpent, Choice, Measurements, SearchOutcome, SearchSpace
 from manyheads.runner.answers.tune.race import BASE, Race, Times, Variant
 from manyheads.runner.answers.tune.screening import COMPARING, Screening
 

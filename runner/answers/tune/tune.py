@@ -13,8 +13,8 @@ from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.answer import Tuned
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget
-from manyheads.runner.answers.tune.choice import Choice
 from manyheads.runner.answers.tune.experiment import write
+from manyheads.runner.answers.tune.measurements import Choice
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.answers.tune.search import TuningSearch
 from manyheads.runner.answers.tune.space import Space

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from manyheads.runner.answers.judge.check_judgement import read
-from manyheads.runner.answers.judge.pairs import pairs
+from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.rows import ROUND
 from manyheads.runner.answers.measure.sequential import MEAN, SYMMETRIC, Test, spread
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from manyheads.runner.answers.judge.arms import compose_arms
 from manyheads.runner.answers.judge.judgement import Judgement
-from manyheads.runner.answers.judge.pairs import pairs
 from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.arm_configs import tolerances_of
 from manyheads.runner.answers.measure.rounds import new_draw
 from manyheads.runner.answers.measure.rows import ROUND

@@ -12,7 +12,7 @@ from statistics import median
 
 import manyheads
 from manyheads.runner.answers.judge.judgement import Judgement
-from manyheads.runner.answers.judge.pairs import pairs
+from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.rows import FLOOR
 from manyheads.runner.answers.measure.runs import Runs
 from tests.answers.judge.live import COMMON, equal_arms

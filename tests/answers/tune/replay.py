@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-from manyheads.runner.answers.tune.choice import Choice
+from manyheads.runner.answers.tune.measurements import Choice
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.answers.tune.search import TuningSearch
 from manyheads.runner.answers.tune.trial import SAME

@@ -1,15 +1,36 @@
 """A rank that imports the user's own packages from another revision of their repository."""
 
 import importlib
+import json
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from manyheads.runner.answers.judge.code_task import CodeTask
+CODE = "MANYHEADS_JUDGED_CODE"
+
+
+@dataclass(frozen=True)
+class CodeTask:
+    """To import the packages of the ``project`` from ``folders``. ``rank``: the module whose ``main`` is the rank."""
+
+    rank: str
+    project: str
+    folders: list[str]
+
+    def variables(self) -> dict[str, str]:
+        """The variable of the ranks' environment that holds the task."""
+        return {CODE: json.dumps(asdict(self))}
+
+    @classmethod
+    def read(cls) -> "CodeTask":
+        """The task of this rank."""
+        return cls(**json.loads(os.environ[CODE]))
 
 
 class AtRevision(MetaPathFinder):
