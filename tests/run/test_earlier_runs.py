@@ -53,4 +53,4 @@ def test_without_provenance_it_is_refused_too(tmp_path: Path) -> None:
     assert folder.read_config() == {"seed": 1}
     folder.config.write_text(folder.config.read_text().replace("format: 2", "format: 3"))
     with pytest.raises(ConfigurationError, match=r"Use the version that recorded it, or start a new run\."):
-        folder.refuse_other_format()
+        RunFolder(tmp_path).refuse_other_format()
