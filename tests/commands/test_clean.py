@@ -233,6 +233,15 @@ class TestAttacks:
         (sweep / "deep" / "thesis.tex").unlink()
         assert gone(outputs, FAILED) == ["0"]
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can give files to another user")
+    @pytest.mark.parametrize("rules", [Rules(keep_best=0), Rules(checkpoints=True)], ids=["run", "checkpoints"])
+    def test_a_folder_in_which_another_user_wrote_a_config_stays(self, outputs, capsys, rules):
+        run = with_checkpoints(write_run(outputs / "a"), "step_00000001.pt")
+        os.chown(run.config, 65534, 65534)
+        assert gone(outputs, rules) == []
+        assert "another user wrote the config in a" in capsys.readouterr().out
+        assert (run.checkpoints / "step_00000001.pt").exists()
+
     def test_what_another_program_left_stays(self, outputs):
         (outputs / "a" / ".hydra").mkdir(parents=True)
         (outputs / "a" / ".hydra" / "config.yaml").write_text("db: mysql\n")

@@ -57,7 +57,8 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
         )
     state = load(source, is_mapped=True)
     weights = state.get("model", state)
-    if to in ("safetensors", "torch") and not is_named(weights):
+    has_names = not isinstance(weights, dict) or all(isinstance(name, str) for name in weights)
+    if not has_names or (to in ("safetensors", "torch") and not is_named(weights)):
         raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
     if isinstance(weights, dict):
         weights = (packed if to in ("sharded", "safetensors") else unpacked)(weights)

@@ -181,6 +181,8 @@ def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], r
         return "it is in the queue"
     if len(chosen) < len(runs):
         return f"{len(runs) - len(chosen)} of the sweep's {len(runs)} jobs are to be kept"
+    if planted := next((run.folder for run in chosen if _is_planted(run.folder)), None):
+        return f"another user wrote the config in {planted.path.name}"
     if rules.checkpoints:
         return ""
     if stranger := next((run for run in runs if not _is_ours(run.folder)), None):
@@ -191,9 +193,19 @@ def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], r
 
 
 def _is_ours(folder: RunFolder) -> bool:
-    """Whether it is a run of this project, by its frozen config or, if that was refused, the composed one."""
-    config = read_frozen(folder.config if folder.config.exists() else folder.composed)
-    return {"model.name", "parallel.name", "trainer.epochs"} <= config.keys()
+    """Whether it is a run of this project, by its config."""
+    return {"model.name", "parallel.name", "trainer.epochs"} <= read_frozen(_config(folder)).keys()
+
+
+def _is_planted(folder: RunFolder) -> bool:
+    """Whether the config is of another user than the folder: many may write to one with the sticky bit, as /tmp has."""
+    config = _config(folder)
+    return os.path.lexists(config) and config.lstat().st_uid != folder.path.stat().st_uid
+
+
+def _config(folder: RunFolder) -> Path:
+    """The frozen config or, if that was refused, the composed one."""
+    return folder.config if folder.config.exists() else folder.composed
 
 
 def _foreign(folder: Path, runs: set[Path]) -> str | None:
