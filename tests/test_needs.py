@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from manyheads.runner.parallel import horovod_installation
 from tests import needs
 from tests.conftest import ROOT
 
@@ -38,13 +39,13 @@ def test_of_a_program_the_package_is_named_that_ci_installs(monkeypatch, name):
 
 
 def test_horovod_and_its_mpi(monkeypatch):
-    monkeypatch.setattr(needs.horovod, "unavailable", lambda: None)
-    monkeypatch.setattr(needs.horovod, "has", lambda feature: False)
+    monkeypatch.setattr(horovod_installation, "unavailable", lambda: None)
+    monkeypatch.setattr(horovod_installation, "has", lambda feature: False)
     assert needs.missing("horovod") is None
     assert needs.missing("mpi").startswith("Horovod was built without MPI: apt-get install openmpi-bin libopenmpi-dev")
     needs.missing.cache_clear()
-    monkeypatch.setattr(needs.horovod, "unavailable", lambda: "Horovod was built for torch 1.0")
-    monkeypatch.setattr(needs.horovod, "version", lambda: "0.28.1")
+    monkeypatch.setattr(horovod_installation, "unavailable", lambda: "Horovod was built for torch 1.0")
+    monkeypatch.setattr(horovod_installation, "version", lambda: "0.28.1")
     assert needs.missing("horovod") == needs.missing("mpi") == "Horovod was built for torch 1.0"
 
 

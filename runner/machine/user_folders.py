@@ -3,6 +3,7 @@
 Source: https://specifications.freedesktop.org/basedir-spec/latest/.
 """
 
+import errno
 import os
 import stat
 import tempfile
@@ -80,9 +81,11 @@ def state_folder() -> Path | None:
 def create_private(folder: Path) -> None:
     """Create a folder and its missing parents, each for this user alone whatever the umask. Raises OSError."""
     for each in (*reversed(folder.parents), folder):
-        if not each.is_dir():
+        if not os.path.lexists(each):
             each.mkdir(mode=stat.S_IRWXU, exist_ok=True)
             each.chmod(stat.S_IRWXU)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
 def close_parents(folder: Path) -> None:

@@ -33,8 +33,6 @@ LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how man
         "report": 3,
     },
     broken_tests: {
-        "judge": 1,
-        "serve": 1,
         "sharded": 12,
         "horovod": 1,
     },

@@ -59,9 +59,12 @@ WINGS = {  # by name, what is deleted
     ],
     "storage": [
         *("runner/run/objects/storage", "tests/run/objects/storage"),
-        "tests/launchers/companions/mirror/test_upload.py",
+        *("tests/launchers/companions/mirror/test_upload.py", "tests/trust/attacks/group_writable_caches.py"),
     ],
-    "slurm": ["launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm", *ENGINES],
+    "slurm": [
+        *("launchers/slurm", "conf/launcher/slurm.yaml", "tests/launchers/slurm", *ENGINES),
+        "tests/trust/attacks/batch_script_swapped.py",
+    ],
     "ray": [*RAY],
     "replicated": [*REPLICATED],
     "horovod": [

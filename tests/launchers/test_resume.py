@@ -12,9 +12,9 @@ from manyheads.runner.checkpoint.rank.load import complete
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.errors import ExitCode, RunFailed
 from manyheads.runner.run.run_folder import RunFolder
-from tests.audited import audit
 from tests.launchers.conftest import freeze, rows, survivors
 from tests.launchers.faulty import HALF_A_PART
+from tests.optional_wings import audit
 from tests.tail import tail, tailed
 
 # 29 updates an epoch; checkpoints in the middle of an epoch and of a log interval.

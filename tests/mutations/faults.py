@@ -41,9 +41,9 @@ FAULTS = (
     Fault(
         name="initial weights are not drawn from the seed",
         promise="the same bits, under every launcher and each time",
-        file="runner/loop/build.py",
-        original="seed_everything(run.seed)  # the same initial weights on every rank",
-        replacement='seed_everything(__import__("time").time_ns())',
+        file="runner/loop/prepare.py",
+        original="    seed_everything(run.seed)\n",
+        replacement='    seed_everything(__import__("time").time_ns())\n',
         tests=(f"{LAUNCHED}::test_repeating_gives_the_same_bits",),
     ),
     Fault(

@@ -11,9 +11,9 @@ from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.run_folder import RunFolder
-from tests.audited import audit
 from tests.in_process import TIMINGS, rows, small, train
 from tests.loop.guards.test_spikes import GLARING, LOOKS, ORDER, UPDATES
+from tests.optional_wings import audit
 from tests.parallel.together import train_together
 from tests.tail import tail
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 import manyheads
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.observers.model_description import ModelDescription
 from manyheads.runner.run.model_description import Description, Steps, read
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.classification import Classification
@@ -236,4 +237,5 @@ def test_large_images_are_predicted_a_few_at_a_time(of_photos):
 
 
 def test_what_was_written_is_read(photo_run):
-    assert read(photo_run.folder) == photo_run.trainer.describe()
+    (written,) = [each for each in photo_run.trainer.observers if isinstance(each, ModelDescription)]
+    assert read(photo_run.folder) == written.describe()

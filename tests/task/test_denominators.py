@@ -9,8 +9,10 @@ from torch.nn.functional import cross_entropy
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.data.keys import permutation
+from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import build
+from manyheads.runner.model.rank.build_model import build_model
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
@@ -97,8 +99,8 @@ def first_batch(data):
 def test_a_language_model_s_mean_is_that_of_all_tokens(alone):
     """By hand; all others are held against this way of counting."""
     config = config_of(*TASKS["language_model"])
-    build.seed_everything(config["seed"])
-    model = build.build_model(RunConfig.of(config).model, Padded).model.double()
+    seed_everything(config["seed"])
+    model = build_model(RunConfig.of(config).model, Padded).model.double()
     tokens, labels = first_batch(Padded(split="train"))
     loss = cross_entropy(model(tokens).flatten(0, 1), labels.flatten(), reduction="none")
     assert alone["language_model, 1 micro-batches"]["losses"][0] == pytest.approx(
@@ -108,8 +110,8 @@ def test_a_language_model_s_mean_is_that_of_all_tokens(alone):
 
 def test_a_segmentation_s_mean_is_that_of_all_pixels(alone):
     config = config_of(*TASKS["segmentation"])
-    build.seed_everything(config["seed"])
-    model = build.build_model(RunConfig.of(config).model, Masks).model.double()
+    seed_everything(config["seed"])
+    model = build_model(RunConfig.of(config).model, Masks).model.double()
     images, masks = first_batch(Masks(split="train"))
     outputs = model(images.double())
     aux = torch.nn.functional.interpolate(outputs["aux"], size=(6, 6), mode="bilinear")

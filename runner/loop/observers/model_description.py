@@ -11,9 +11,9 @@ class ModelDescription(Observer):
     """``describe``: the content of model.json, known once batches have arrived."""
 
     def __init__(self, folder: RunFolder, describe: Callable[[], Description]):
-        self._folder, self._describe, self._is_written = folder, describe, False
+        self._folder, self.describe, self._is_written = folder, describe, False
 
     def saving(self) -> None:
         if not self._is_written:
-            write(self._folder, self._describe())
+            write(self._folder, self.describe())
             self._is_written = True

@@ -12,7 +12,7 @@ from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.data.order import Feistel, Shuffle
 from manyheads.runner.data.rank.sampler import BatchIndices, TrainingSampler
 from manyheads.runner.errors import ConfigurationError, ExitCode
-from manyheads.runner.loop import sample_record
+from manyheads.runner.loop.observers import sample_record
 from tests.in_process import small, train
 from tests.loop.test_session import killed_after
 

@@ -11,6 +11,7 @@ import pytest
 from manyheads.runner.answers.measure.findings import RankHolds
 from manyheads.runner.answers.measure.rank.rehearsal import rehearse
 from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.loop.observers.held_memory import HeldMemory
 from manyheads.runner.option.declared import declared
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
@@ -197,4 +198,5 @@ OPTIMIZERS = [
 def test_each_optimizer_s_state_is_found_by_its_own_step(tmp_path: Path, name: str) -> None:
     config = small(f"optimizer={name}", "optimizer.lr=0.001", *SHORT)
     session = train(tmp_path, config)
-    assert rehearse(RunConfig.of(config), 0).holds.optimizer == session._held()["optimizer"][0]
+    held = HeldMemory(session.trainer.update).concluding()["held_bytes"]
+    assert rehearse(RunConfig.of(config), 0).holds.optimizer == held["optimizer"][0]

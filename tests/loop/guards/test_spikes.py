@@ -18,10 +18,10 @@ from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
-from tests.audited import audit
 from tests.in_process import TIMINGS, attempt, config, rows, small, train, typed, weights
 from tests.loop.test_session import Killed, die_after
 from tests.loop.test_trainer import assert_same, by_hand
+from tests.optional_wings import audit
 from tests.zoo import Glaring
 
 ALONE = Single(rank=0, local_rank=0, world_size=1, device_type="cpu")

@@ -19,6 +19,7 @@ from manyheads.runner.run.objects.address import Address
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
 from tests.object_storage import SECRETS
+from tests.optional_wings import load
 
 pytestmark = [pytest.mark.needs("obstore", "moto"), pytest.mark.processes]
 SMALL = ("model=mlp", "model.width=8", "trainer.device=cpu", "data.batch_size=128", "launcher.threads_per_rank=1")
@@ -101,7 +102,6 @@ def test_a_run_is_stored_with_its_result_and_its_weights_are_loaded_from_there(s
     assert {"run.yaml", "seal.json", "result.json", "steps.csv", "checkpoints/last.pt", "checkpoints/best.pt"} <= {
         *files
     }
-    load = pytest.importorskip("manyheads.runner.serve.rank.trained").load
     weights = [weights_sha256(load(place).model.state_dict()) for place in (address, tmp_path / "run")]
     assert weights[0] == weights[1]
 

@@ -1,0 +1,17 @@
+"""What tests of the core ask of wings that a tree may be without: the rest of such a test is skipped there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def audit(folder: str | Path) -> Any:
+    """What ``manyheads audit --records`` says of a run."""
+    wing = pytest.importorskip("manyheads.runner.answers.audit.audit_run")
+    return wing.audit(str(folder), reads_data=False)
+
+
+def load(run: str | Path) -> Any:
+    """The trained model of a run."""
+    return pytest.importorskip("manyheads.runner.serve.rank.trained").load(run)
