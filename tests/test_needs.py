@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyheads.runner.parallel import horovod_installation
 from tests import needs
 from tests.conftest import ROOT
 
@@ -39,6 +38,8 @@ def test_of_a_program_the_package_is_named_that_ci_installs(monkeypatch, name):
 
 
 def test_horovod_and_its_mpi(monkeypatch):
+    from manyheads.runner.parallel import horovod_installation  # a tree may be without it
+
     monkeypatch.setattr(horovod_installation, "unavailable", lambda: None)
     monkeypatch.setattr(horovod_installation, "has", lambda feature: False)
     assert needs.missing("horovod") is None

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.dtypes import NAMES
 from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import is_named
 from manyheads.runner.checkpoint.rank.lazy import each_of, tensors
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.sharded.index import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import NAMES
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_file
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all

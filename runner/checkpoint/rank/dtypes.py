@@ -1,10 +1,29 @@
-"""Dtypes of weights: how a model is converted to one, and how complex numbers are treated as pairs of real ones."""
+"""Dtypes of weights: their names in files, converting a model, and complex numbers as pairs of real ones."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
+DTYPES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "U16": torch.uint16,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I32": torch.int32,
+    "U32": torch.uint32,
+    "F32": torch.float32,
+    "I64": torch.int64,
+    "U64": torch.uint64,
+    "F64": torch.float64,
+    "C64": torch.complex64,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}  # those of safetensors
 REAL = {torch.float32: nn.Module.float, torch.float64: nn.Module.double}  # which leave complex tensors unchanged
 
 

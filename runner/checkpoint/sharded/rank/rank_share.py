@@ -8,31 +8,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.dtypes import NAMES
 from manyheads.runner.checkpoint.rank.lazy import Lazy
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.state_dict import StateDict
 
-DTYPES = {
-    "BOOL": torch.bool,
-    "U8": torch.uint8,
-    "I8": torch.int8,
-    "I16": torch.int16,
-    "U16": torch.uint16,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I32": torch.int32,
-    "U32": torch.uint32,
-    "F32": torch.float32,
-    "I64": torch.int64,
-    "U64": torch.uint64,
-    "F64": torch.float64,
-    "C64": torch.complex64,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-}
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MARKS = ("tensor", "tuple", "dict", "float")  # types that JSON lacks
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from manyheads.runner.checkpoint.rank.dtypes import DTYPES
 from manyheads.runner.checkpoint.rank.lazy import Lazy, RankGroup, real, refuse_tensor_bombs
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.index import Box, Index, Piece, TensorEntry
-from manyheads.runner.checkpoint.sharded.rank.rank_share import DTYPES, from_json, with_versions
+from manyheads.runner.checkpoint.sharded.rank.rank_share import from_json, with_versions
 from manyheads.runner.run.checkpoint_places import INDEX, Damaged
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.state_dict import StateDict
