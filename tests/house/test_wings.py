@@ -32,7 +32,6 @@ LEFT: dict[Callable[[Collection[str]], set[str]], dict[str, int]] = {  # how man
     },
     broken_tests: {
         "sharded": 12,
-        "horovod": 1,
     },
 }
 AIMS = [

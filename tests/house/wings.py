@@ -73,6 +73,7 @@ WINGS = {  # by name, what is deleted
         *(f"runner/parallel/{name}.py" for name in ("horovod", "horovod_installation", "rank/horovod")),
         *("conf/parallel/horovod.yaml", "conf/experiment/mnist_horovod.yaml", "runner/commands/install_horovod"),
         *("tests/commands/install_horovod", "tests/launchers/test_horovod_settings.py", "tests/parallel/horovod"),
+        "tests/launchers/test_mpi_agents.py",
         *(f"tests/parallel/{name}.py" for name in ("horovod_ranks", "test_horovod", "test_horovod_installation")),
     ],
     "apex": [

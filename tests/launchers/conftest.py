@@ -13,8 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
+from manyheads.launchers.launcher import Job, Launcher
 from manyheads.runner.config.lookup import CONF, options, read_option, unavailable
 from manyheads.runner.option.declared import declared
+from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from tests import in_process, zygote
 from tests.conftest import RUN
@@ -190,3 +192,31 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., P
             if process.is_running():
                 process.send_signal(signal.SIGKILL)
         one.process.wait(timeout=10)
+
+
+@pytest.fixture
+def job(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.logs.mkdir(parents=True)
+
+    def with_ranks(ranks: int) -> Job:
+        heartbeat = Heartbeat.create(folder.heartbeat, ranks=ranks)
+        return Job(folder, ranks, {"OMP_NUM_THREADS": "3", "PYTHONPATH": "/code"}, heartbeat, [])
+
+    return with_ranks
+
+
+@pytest.fixture
+def started(job, monkeypatch):
+    """The command line and the environment with which a launcher would start its agent."""
+
+    def start(launcher: Launcher) -> tuple[list[str], dict[str, str]]:
+        found = []
+        module = sys.modules[type(launcher).__module__]
+        monkeypatch.setattr(
+            module, "run_agent", lambda command, job, **options: found.append((command, options["environment"]))
+        )
+        launcher.launch(job(launcher.ranks))
+        return found[0]
+
+    return start

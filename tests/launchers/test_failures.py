@@ -39,7 +39,7 @@ HOW = {
 @pytest.mark.parametrize(
     ("launcher", "rank", "how"),
     # sys.exit is reported by the rank itself, as "raise" is, whatever started it. What agents say of a rank that died
-    # has tests/launchers/test_agents.py besides, and what torchrun says tests/launchers/test_torchrun.py.
+    # has tests/launchers/test_mpi_agents.py besides, and what torchrun says tests/launchers/test_torchrun.py.
     tailed(
         [*product(LAUNCHERS, [1], ["raise", "os._exit", "kill"]), ("spawn", 1, "sys.exit"), ("spawn", 0, "kill")],
         always=[("spawn", 1, "raise"), ("spawn", 0, "kill")],  # rank 1 is killed in the next test
