@@ -64,6 +64,7 @@ def sweep(environment) -> tuple[Done, Path]:
         "experiment=ringed",
         "parallel=single,ring",
         "launcher=polite",
+        "launcher.niceness=0",
         "trainer.epochs=1",
         f"hydra.sweep.dir={path}",
     )

@@ -198,7 +198,7 @@ def _is_ours(folder: RunFolder) -> bool:
 
 
 def _is_planted(folder: RunFolder) -> bool:
-    """Whether the config is of another user than the folder: many may write to one with the sticky bit, as /tmp has."""
+    """Whether config and folder belong to different users: many may write to one with the sticky bit, as /tmp has."""
     config = _config(folder)
     return os.path.lexists(config) and config.lstat().st_uid != folder.path.stat().st_uid
 

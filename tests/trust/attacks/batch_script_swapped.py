@@ -22,6 +22,7 @@ def attack(scene):
         return ProgramOutput(0, b"7\n", "")
 
     scene.patch.setattr(slurm_commands, "_run", swapped)
+    scene.patch.setattr(slurm_commands, "missing", lambda: None)
     run = RunConfig.of(config(*SMALL, "launcher=slurm", "launcher.follow=false"))
     folder.write_config(run.written)
     launcher = run.launcher.kind(name="slurm", **run.launcher.arguments())
