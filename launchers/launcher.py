@@ -62,11 +62,10 @@ class Job:
 class Launcher:
     """Starts the ranks of one run and returns when all have ended.
 
-    ``warm``: they are forked from the warm process. ``starts_agents``: ``launch`` starts the agents on the machines of
-    ``settings``, as a wrapper does.
+    ``warm``: they are forked from the warm process.
     """
 
-    warm = starts_agents = False
+    warm = False
 
     def __init__(
         self,

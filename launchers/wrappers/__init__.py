@@ -1,6 +1,6 @@
-"""Wrappers of launchers: each module in this folder is one, and nothing else names it.
+"""The wrapper of launchers for several machines: the module in this folder, which nothing else names.
 
-A wrapper has these functions: ``around(launcher)`` returns the launcher, or one that uses it; ``join(option, digests)``
+It has these functions: ``around(launcher)`` returns a launcher that uses it; ``join(option, digests)``
 takes part in a run whose parent is on another machine; ``examine(hosts, ...)`` is for doctor.
 """
 
@@ -13,24 +13,12 @@ from manyheads.runner.errors import ConfigurationError
 
 
 def wrapped(launcher: Launcher) -> Launcher:
-    """The launcher in the wrappers that apply to it. Raises ConfigurationError if it needs one that is missing."""
-    for wrapper in _wrappers():
-        launcher = wrapper.around(launcher)
-    if launcher.settings is not None and not launcher.starts_agents:
-        raise _missing()
-    return launcher
+    """The launcher, in the wrapper if it has settings of several machines. Raises ConfigurationError without one."""
+    return launcher if launcher.settings is None else several_machines().around(launcher)
 
 
 def several_machines() -> ModuleType:
     """The wrapper for several machines. Raises ConfigurationError if this installation has none."""
-    for wrapper in _wrappers():
-        return wrapper
-    raise _missing()
-
-
-def _missing() -> ConfigurationError:
-    return ConfigurationError("This installation has no launchers/nodes, which runs on several machines need.")
-
-
-def _wrappers() -> list[ModuleType]:
-    return [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    for module in pkgutil.iter_modules(__path__):
+        return importlib.import_module(f"{__name__}.{module.name}")
+    raise ConfigurationError("This installation has no launchers/nodes, which runs on several machines need.")

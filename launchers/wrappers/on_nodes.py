@@ -1,6 +1,6 @@
 """Any launcher on several machines: an agent starts on each what the launcher orders for it.
 
-What a run on this machine doesn't need is imported by the functions.
+Functions import what they need: most runs stay on one machine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 class OnNodes(Launcher):
     """Runs a launcher's ranks on the machines that its settings name."""
-
-    starts_agents = True
 
     def __init__(self, launcher: Launcher):
         super().__init__(**launcher.common_arguments())
@@ -36,8 +34,8 @@ class OnNodes(Launcher):
 
 
 def around(launcher: Launcher) -> Launcher:
-    """The launcher on the machines of its settings, if it has any."""
-    return launcher if launcher.settings is None else OnNodes(launcher)
+    """The launcher on the machines of its settings."""
+    return OnNodes(launcher)
 
 
 def join(option: LauncherOption, digests: dict[str, str]) -> None:

@@ -74,7 +74,7 @@ def state_folder() -> Path | None:
     if named:
         remedy = "Name a folder inside it, which is then created for you alone, or take their rights away."
         raise ConfigurationError.at(STATE, named, f": others may write to it. {remedy}")
-    warn(f"{folder} is not used, since others may write to it. Take their rights away: chmod 700 {folder}")
+    warn(f"{folder} is not used, since others may write to it. Remove their write permission: chmod 700 {folder}")
     return None
 
 

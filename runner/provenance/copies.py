@@ -28,20 +28,20 @@ def copies(folder: RunFolder, config: Section, *, chosen: Collection[str] = (), 
         return {}
     named, changed = files_named(config), changed_files(folder, config) if edited else {}
     opening = open_place(config) if named else None
-    targets = {}
+    reasons, targets = {}, {}
     for key, file in named.items():
         if {key, key.partition(".")[0]} & {*chosen}:
             continue
         if not file.path.is_file():
-            reason = "no longer exists"
+            reasons[key] = "no longer exists"
         elif opening is not None:
-            reason = f"is not imported, since others can write to {opening}"
+            reasons[key] = f"is not imported, since others can write to {opening}"
         elif key in changed:
-            reason = "has changed since the run"
-        else:
-            continue
-        copy, checked = kept(folder, file.path), snapshot(folder)
-        content = checked and checked / file.path.relative_to("/")
+            reasons[key] = "has changed since the run"
+    checked = snapshot(folder) if reasons else None
+    for key, reason in reasons.items():
+        file = named[key]
+        copy, content = kept(folder, file.path), checked and checked / file.path.relative_to("/")
         if content is None or not content.is_file():
             remedy = how_to_trust(opening) if opening else "Restore the file"
             raise ConfigurationError.at(

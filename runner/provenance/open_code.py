@@ -34,7 +34,7 @@ def refuse_open_place(config: Section) -> None:
     """Raises ConfigurationError if others can replace a file of the user's that a config names or imports."""
     if (opening := open_place(config)) is not None:
         raise ConfigurationError(
-            f"others can write to {opening}, so the code that this run imports there may not be yours. "
+            f"others can write to {opening}, so the code that this run imports from there may not be yours. "
             f"{how_to_trust(opening)}."
         )
 

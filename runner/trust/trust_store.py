@@ -84,7 +84,7 @@ def of_file() -> list[str]:
     except (OSError, ValueError, yaml_text.Error) as error:
         raise ConfigurationError(f"{path} can't be read: {' '.join(str(error).split())}") from None
     if (others := open_to_others(path)) is not None:
-        warn(f"nothing in {path} is trusted, since others may write to {others}. Take their rights away")
+        warn(f"nothing in {path} is trusted, since others may write to {others}. Remove their write permission")
         return []
     if content is None:
         return []

@@ -1,4 +1,4 @@
-"""What readers see of colours."""
+"""How readers see colours."""
 
 import math
 import operator

@@ -10,7 +10,7 @@ from manyheads.runner.answers.measure.rows import BASE, CHANGE, COMPLETED, FLOOR
 
 
 def evidence_of(question: Question, rows: Sequence[RunRow]) -> Evidence:
-    """What the rows show about both arms."""
+    """The evidence on both arms in the ledger's rows."""
     return Evidence(question.configs, rows, needs_same_steps=question.is_about_speed)
 
 

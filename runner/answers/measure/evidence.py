@@ -1,4 +1,4 @@
-"""What the runs of two arms show about whether these can be compared: a pure function of their ledger's rows."""
+"""Whether two arms can be compared, by their runs: a pure function of their ledger's rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

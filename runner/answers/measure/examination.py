@@ -45,7 +45,7 @@ class Examination:
 
     @property
     def evidence(self) -> Evidence:
-        """What the runs so far show."""
+        """The evidence of the runs so far."""
         rows = [row for row in self.runs.ledger.rows() if row.arm in (BASE, self.change)]
         return Evidence(self.configs, rows, self.change, self.needs_same_steps)
 

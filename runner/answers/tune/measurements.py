@@ -1,4 +1,4 @@
-"""What a search is given, configurations and where they are measured, and its outcome: the choices."""
+"""A search's input, configurations and where they are measured, and its outcome, the choices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

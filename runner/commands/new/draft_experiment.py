@@ -92,7 +92,7 @@ def _choose(what: str, found: list[FoundClass], folder: Path, *, typed: str | No
 
 
 def _answer(question: str, what: str, names: Iterable[str]) -> str:
-    """What is typed, or 1. Raises ConfigurationError without a terminal, and for Ctrl-D."""
+    """The typed answer, or 1 if it is empty. Raises ConfigurationError without a terminal, and for Ctrl-D."""
     why = "there is no terminal to ask on"
     if sys.stdin.isatty():
         try:

@@ -41,7 +41,7 @@ class Observer:
         """Training or an evaluation without training starts, or is resumed."""
 
     def training(self, updates: int) -> AbstractContextManager[Any]:
-        """A context around an epoch's updates, of which so many are still to come."""
+        """A context around the rest of an epoch. ``updates``: how many it has."""
         return nullcontext()
 
     def before_update(self, now: float) -> None:
