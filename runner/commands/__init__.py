@@ -5,15 +5,13 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-SHARED = ("runs",)  # packages that several commands share
-
 A_RUN = "the folder of a run, such as outputs/2026-01-31/12-00-00"
 
 
 def names() -> dict[str, str]:
     """The name of each command's module, by the command as it is typed; train first."""
-    found = sorted({module.name for module in pkgutil.iter_modules(__path__)} - {*SHARED})
-    return {name.replace("_", "-"): name for name in sorted(found, key=lambda name: name != "train")}
+    modules = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return {name.replace("_", "-"): name for name in sorted(modules, key=lambda name: name != "train")}
 
 
 def module_of(name: str) -> ModuleType:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.runs.find import disk_use
 from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.records.find import disk_use
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working
 from manyheads.runner.run.run_folder import RunFolder

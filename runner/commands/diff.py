@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.reproduce.surroundings import differences
-from manyheads.runner.commands.runs.show_run import run_folder
 from manyheads.runner.errors import ConfigurationError, printable, printable_text
 from manyheads.runner.machine.console import Console
+from manyheads.runner.records.find import run_folder
 from manyheads.runner.records.keys import text_of
 from manyheads.runner.records.load_run import Run, load_run
+from manyheads.runner.records.surroundings import differences
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_types import Numbers, ProvenanceJson, right
 from manyheads.runner.run.run_folder import RunFolder

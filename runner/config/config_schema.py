@@ -4,6 +4,7 @@ Two forms: ``run_schema`` describes run.yaml, in which every key has a value; ``
 describe files that are written by hand, in which all keys may be left out and any value may be an interpolation.
 """
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,7 @@ from manyheads.runner.wording import nearest
 
 REFERENCE = {"type": "string", "pattern": r"\$\{|^\?\?\?$"}  # an interpolation, or a value that is still to be set
 DEFAULTS = {"type": "array", "description": "Hydra's defaults list: the options that this file chooses"}
+SCHEMA = "schema.json"  # its file in a conf/ folder, for editors
 KINDS = ("config", "experiment", *GROUPS, *NAMED)
 
 
@@ -84,6 +86,11 @@ def file_schema(folders: Folders = OWN) -> Schema:
         **{group: {"type": "object", "properties": _keys_of_group(group, folders)} for group in GROUPS},
     }
     return _root("an experiment: keys that are set over the groups' options", _object(properties))
+
+
+def schema_of_files(conf: Path) -> str:
+    """The JSON Schema of the experiments in a conf/ folder, as text."""
+    return json.dumps(file_schema((*OWN, conf)), ensure_ascii=False) + "\n"
 
 
 def option_schema(group: str, name: str, folders: Folders = OWN, *, written: bool = False) -> Schema:

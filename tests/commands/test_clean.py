@@ -7,10 +7,10 @@ import time
 import pytest
 
 from manyheads.runner.commands.clean import clean, remove
-from manyheads.runner.commands.runs.removable import Rules, age, find_removable
+from manyheads.runner.commands.clean.removable import Rules, age, find_removable
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.ledger import Entry, Ledger
-from tests.commands.runs.folders import write_run
+from tests.commands.run_folders import write_run
 
 FAILED = Rules(failed=True)
 

@@ -7,7 +7,7 @@ import pytest
 
 from manyheads.runner.commands.diff import difference
 from manyheads.runner.run.run_folder import RunFolder
-from tests.commands.runs.folders import write_run
+from tests.commands.run_folders import write_run
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from manyheads.runner.run.run_folder import RunFolder
-from tests.commands.runs.folders import write_run
+from tests.commands.run_folders import write_run
 from tests.commands.test_json import validator
 from tests.conftest import Done
 

@@ -6,10 +6,10 @@ import time
 import pytest
 
 from manyheads.runner.commands.list import list_runs
-from manyheads.runner.commands.runs.run_summary import summaries
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.records.run_summary import summaries
 from manyheads.runner.run.ledger import Entry, Ledger
-from tests.commands.runs.folders import write_run
+from tests.commands.run_folders import write_run
 from tests.conftest import held
 
 

@@ -17,8 +17,8 @@ from tests.house.wings import WINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = tuple(
-    f"manyheads.runner.{name}"
-    for name in ("app", "commands.train.experiment", "loop.rank_main", "loop.session")  # of a plain run
+    f"manyheads.{name}"
+    for name in ("runner.app", "launchers.experiment", "runner.loop.rank_main", "runner.loop.session")  # of a plain run
 )
 
 

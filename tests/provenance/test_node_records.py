@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from manyheads.runner.commands.reproduce.surroundings import differences
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.node_records import note_nodes, unless_submitted
 from manyheads.runner.provenance.provenance import describe, record
+from manyheads.runner.records.surroundings import differences
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import config, typed
 

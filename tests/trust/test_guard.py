@@ -69,7 +69,7 @@ ALLOWED = {
         "runner/data/rank/torchvision.py": 1,
     },
     "names in folders that the user typed; what has them is opened through the guard": {
-        "runner/commands/runs/find.py": 1,
+        "runner/records/find.py": 1,
         "runner/records/run_set.py": 1,
         "runner/serve/rank/predict_images.py": 1,
         "runner/config/fresh_folder.py": 2,
@@ -83,7 +83,7 @@ ALLOWED = {
         "runner/run/hosts.py": 1,
         "launchers/nodes/node_agent.py": 1,
         "runner/commands/new/__init__.py": 4,
-        "runner/commands/new/repository.py": 1,
+        "runner/commands/init/repository.py": 1,
         "runner/answers/scale/simulator/catalog.py: a network or a device": 1,
     },
     "the user's own settings, key and cache": {

@@ -27,7 +27,7 @@ from tests.walks.walk import Walk
 
 FOLLOWED = {
     "build": "runner/loop/build.py:build:run",
-    "start": "runner/commands/train/experiment.py:start:config",
+    "start": "launchers/experiment.py:start:config",
     "freeze": "runner/config/freeze.py:freeze:composed",
     "launch": "launchers/launch.py:_launch_here:accompanied.run",
     "rank": "runner/loop/rank_main.py:run_rank:run",

@@ -1,7 +1,6 @@
 """``manyheads new``: write a small project that runs right away."""
 
 import argparse
-import json
 import keyword
 import shlex
 import sys
@@ -12,8 +11,7 @@ from typing import Annotated
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from manyheads.runner.config.config_schema import file_schema
-from manyheads.runner.config.lookup import OWN
+from manyheads.runner.config.config_schema import SCHEMA, schema_of_files
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
@@ -23,7 +21,6 @@ from manyheads.runner.trust.trust_store import own_project
 HELP = "write a small project: a model, a data set, configs, a test"
 TEMPLATE = Path(__file__).resolve().parent / "template"
 SUFFIX = ".j2"
-SCHEMA = "schema.json"  # the JSON Schema of experiments, for editors
 
 
 @dataclass(frozen=True)
@@ -84,11 +81,6 @@ def write_project(folder: Path) -> None:
         path.write_text(templates.get_template(name).render(project=project, package=package))
     conf = folder / "conf"
     (conf / SCHEMA).write_text(schema_of_files(conf))
-
-
-def schema_of_files(conf: Path) -> str:
-    """The JSON Schema of the experiments in a conf/ folder, as text."""
-    return json.dumps(file_schema((*OWN, conf)), ensure_ascii=False) + "\n"
 
 
 def _place(template: str, package: str) -> Path:

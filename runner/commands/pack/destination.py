@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyheads.runner.commands.index import own_reading
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.config.lookup import read_option
+from manyheads.runner.data.shards.stored import Reading, Shards
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, take_name
@@ -78,7 +78,7 @@ def _folder(folder: Path) -> Iterator[Destination]:
 
 @contextmanager
 def _stored(address: Address) -> Iterator[Destination]:
-    with Shards(address, own_reading(), key="shards") as shards, scratch.folder() as own:
+    with Shards(address, Reading.of(read_option("data", "tar")), key="shards") as shards, scratch.folder() as own:
         if shards.objects:
             first = next(iter(shards.objects))
             raise ConfigurationError.at("shards", address, f" already has objects, such as {first}. Name a new one.")

@@ -18,7 +18,6 @@ from manyheads.runner.commands.reproduce.rerun import (
     second_repetition,
     windows,
 )
-from manyheads.runner.commands.reproduce.surroundings import Difference, differences, overridden, show
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, ReproductionVerdict, decide
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
@@ -31,6 +30,7 @@ from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.records.load_run import load_run
 from manyheads.runner.records.rounding import ComparedValue
+from manyheads.runner.records.surroundings import Difference, differences, overridden, show
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder

@@ -1,13 +1,11 @@
-"""``train`` as a child process: with the current or the recorded code, for the entire run or for a few updates.
+"""Repeats a recorded run in child processes: a few updates, or its first ones once more.
 
 Short runs start from weights of the recorded run, so that rounding has no time to be amplified: with the same weights
 and the same samples, losses must be the recorded ones for any number of ranks, while entire fp32 curves on different
 numbers of ranks may end anywhere.
 """
 
-import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,54 +15,14 @@ from manyheads.runner.commands.reproduce.recorded import Past, evaluated, pairs
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
-from manyheads.runner.provenance.code_state import ROOT, checkout
+from manyheads.runner.provenance.code_state import checkout
 from manyheads.runner.records.load_run import Run, load_run
+from manyheads.runner.records.rerun import Rerun
 from manyheads.runner.records.rounding import STEADY_STEPS, ComparedValue
-from manyheads.runner.records.run_result import result_if_any
-from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.checkpoint_places import by_step
-from manyheads.runner.run.data_files import read_bytes
-from manyheads.runner.run.files import remove_if_empty
-from manyheads.runner.run.program import DISCARD
 from manyheads.runner.run.progress import each
-from manyheads.runner.run.run_folder import RunFolder, run_config
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.trust.trust_store import split_typed
-
-
-@dataclass(frozen=True)
-class Rerun:
-    """``train`` with a saved config. ``saved``: its run.yaml; ``root``: the folder of the code that runs it."""
-
-    saved: Path
-    root: Path = ROOT
-
-    def run(self, folder: Path, *overrides: str, quiet: bool = False) -> ChildEnd:
-        """Run it into ``folder``, forwarding signals. ``quiet``: discard its output. Raises Interrupted."""
-        script = self.root / "run.py"
-        train = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
-        saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
-        own = run_config(read_bytes(self.saved), self.saved)
-        apart = ["checkpoint.mirror=null"] if own.get("checkpoint", {}).get("mirror") else []  # the recorded run's
-        command = [sys.executable, *train, *saved, *apart, *overrides, f"hydra.run.dir={quoted(folder)}"]
-        environment = {**os.environ, "PYTHONPATH": self._path()}
-        return run_command(command, environment, stdout=DISCARD if quiet else None)
-
-    def train(self, folder: RunFolder, *overrides: str) -> None:
-        """Run it into ``folder``. Raises ConfigurationError, RunFailed or Interrupted."""
-        ended = self.run(folder.path, *overrides)
-        if not ended.code:
-            return
-        answer = result_if_any(folder.path)
-        remove_if_empty(folder.path)  # as it is if the run was refused
-        error = ended.error(answer.error if answer is not None else None)
-        error.answer = answer
-        raise error
-
-    def _path(self) -> str:
-        """The import path: the code in ``root`` first, since another copy may be installed."""
-        own = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
-        return os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from manyheads.runner.commands.init.draft_experiment import draft, find
 from manyheads.runner.commands.new import write_project
-from manyheads.runner.commands.new.draft_experiment import draft, find
 
 LINE = "# yaml-language-server: $schema="
 

@@ -10,14 +10,14 @@ import pytest
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.slurm.following import noted_job
-from manyheads.runner.commands.runs.removable import Rules, find_removable
-from manyheads.runner.commands.runs.run_summary import summaries
-from manyheads.runner.commands.runs.show_run import run_page
+from manyheads.runner.commands.clean.removable import Rules, find_removable
+from manyheads.runner.commands.show.show_run import run_page
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.errors import ConfigurationError, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.node_records import inventory
 from manyheads.runner.provenance.provenance import record
+from manyheads.runner.records.run_summary import summaries
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import PROJECT, freeze, rows, survivors

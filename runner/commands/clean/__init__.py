@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.list import show
-from manyheads.runner.commands.runs.find import OUTPUTS
-from manyheads.runner.commands.runs.removable import Removable, Rules, age, find_removable
-from manyheads.runner.commands.runs.run_summary import summary
+from manyheads.runner.commands.clean.removable import Removable, Rules, age, find_removable
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable, printable_text
+from manyheads.runner.machine.console import print_columns
+from manyheads.runner.records.find import OUTPUTS
+from manyheads.runner.records.run_summary import summary
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
@@ -85,7 +85,8 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
     if not found:
         print("nothing to remove")
         return Cleaned([], staying, is_confirmed=True)
-    show([("frees", "folder", "why"), *((size_in_words(one.size), _name(one), printable(one.why)) for one in found)])
+    lines = [(size_in_words(one.size), _name(one), printable(one.why)) for one in found]
+    print_columns([("frees", "folder", "why"), *lines])
     what = "runs whose checkpoints are removed" if rules.checkpoints else "folders, with everything in them"
     print(f"{size_in_words(sum(one.size for one in found))} in total: {len(found)} {what}")
     if not yes and not is_confirmed("Remove them?"):

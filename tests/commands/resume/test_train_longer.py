@@ -6,11 +6,11 @@ import shutil
 import pytest
 
 from manyheads.runner.commands.resume import resume
-from manyheads.runner.commands.runs.train_longer import continue_run
+from manyheads.runner.commands.resume.train_longer import continue_run
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.answer import ChildEnd
 from manyheads.runner.run.run_folder import RunFolder
-from tests.commands.runs.folders import write_run
+from tests.commands.run_folders import write_run
 
 
 def test_a_run_goes_on_in_a_new_folder(finished_run, tmp_path, monkeypatch):
@@ -41,7 +41,7 @@ def test_by_epochs(tmp_path, monkeypatch, epochs, is_more):
     folder.last_checkpoint.touch()
     started = []
     monkeypatch.setattr(
-        "manyheads.runner.commands.runs.train_longer.Rerun.run",
+        "manyheads.runner.commands.resume.train_longer.Rerun.run",
         lambda *call: started.append(call[2:]) or ChildEnd(0, {}),
     )
     if is_more:

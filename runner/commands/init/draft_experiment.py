@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.runner.commands.new import SCHEMA, schema_of_files
-from manyheads.runner.commands.new.repository import FoundClass, FoundOptimizer, Repository, explore
+from manyheads.runner.commands.init.repository import FoundClass, FoundOptimizer, Repository, explore
+from manyheads.runner.config.config_schema import SCHEMA, schema_of_files
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation

@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyheads.launchers.companions import Accompanied, Span
+from manyheads.launchers.experiment import run_typed
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.comparison import answer_of
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.launchers.wrappers import several_machines
 from manyheads.runner.checkpoint.fetch import fetch
-from manyheads.runner.commands import A_RUN, train
-from manyheads.runner.commands.runs.train_longer import command, continue_run
+from manyheads.runner.commands import A_RUN
+from manyheads.runner.commands.resume.train_longer import continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
 from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.copies import import_copies
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.provenance.started_in import find_where_started, in_directory_of
+from manyheads.runner.records.rerun import longer_command
 from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
@@ -74,7 +76,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
             if not ledger.entries():
                 print(f"{RunFolder(ledger.sweep)} was interrupted while it was being planned. Planning its jobs again.")
             os.environ[RESUMED] = str(ledger.sweep)
-            return train.take(arguments, wants_answer=wants_answer)
+            return run_typed(arguments, wants_answer=wants_answer)
     if Ledger(path).exists():
         return _resume_sweep(Path(path), packages, wants_answer=wants_answer)
     folder = RunFolder(path)
@@ -107,7 +109,7 @@ def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None
     """Say how to train a complete run longer, and store the rest of its mirror. Raises ConfigurationError."""
     scratch.sweep_all()  # as every start of a run does
     config = folder.read_config()
-    longer = command(folder, config)
+    longer = longer_command(folder, config)
     print(f"{folder} is already complete: {counted(steps, 'step')}. Its results are in {folder.result.name}.")
     print(f"To train longer, in a new folder: {longer}")
     if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):

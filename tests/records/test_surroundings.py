@@ -2,8 +2,8 @@ import copy
 
 import pytest
 
-from manyheads.runner.commands.reproduce.surroundings import differences, overridden, show
 from manyheads.runner.provenance.provenance import describe
+from manyheads.runner.records.surroundings import differences, overridden, show
 from tests.in_process import config, typed
 
 

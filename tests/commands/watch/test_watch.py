@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from manyheads.runner.commands import watch as watching
-from manyheads.runner.commands.runs.run_view import COLUMNS, Now
 from manyheads.runner.commands.watch import watch
+from manyheads.runner.commands.watch.run_view import COLUMNS, Now
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.run_folder import RunFolder
-from tests.commands.runs.folders import write_run
+from tests.commands.run_folders import write_run
 from tests.sweeps import WrittenSweep
 
 STEPS = "epoch,step,samples,loss,lr,grad_norm,samples_per_second,data_fraction,time\n"

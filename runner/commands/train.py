@@ -21,6 +21,6 @@ def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | C
     """
     warm_ahead.begin(arguments)
     with without_collector():  # until a job starts
-        from manyheads.runner.commands.train.experiment import run_typed  # Hydra takes longer to import than the rest
+        from manyheads.launchers.experiment import run_typed  # Hydra takes longer to import than the rest
 
         return run_typed(arguments, wants_answer=wants_answer)

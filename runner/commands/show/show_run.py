@@ -8,22 +8,20 @@ from typing import Annotated, Any
 from rich.table import Table
 from rich.text import Text
 
-from manyheads.runner.commands.runs import train_longer
-from manyheads.runner.commands.runs.find import disk_use
-from manyheads.runner.commands.runs.run_summary import Summary, summary
 from manyheads.runner.config.lookup import ABOUT
-from manyheads.runner.errors import ConfigurationError, Failure, printable, printable_text
+from manyheads.runner.errors import Failure, printable, printable_text
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.predicted import Outcome, outcome
+from manyheads.runner.records.find import disk_use, run_folder
 from manyheads.runner.records.load_run import load_run
+from manyheads.runner.records.rerun import longer_command
+from manyheads.runner.records.run_summary import Summary, summary
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.json_schema import TEXT_ONLY
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson
-from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.score_versions import version_of
 from manyheads.runner.run.slow_ranks import slow_in_words
 from manyheads.runner.wording import duration, size_in_words
@@ -115,20 +113,6 @@ def run_page(path: str) -> RunPage:
     )
 
 
-def run_folder(path: str) -> RunFolder:
-    """The folder of a run. Raises ConfigurationError if it holds no run, or a sweep."""
-    folder = RunFolder(path)
-    if not folder.path.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder. `{invocation.command('list')}` lists the folders of runs.")
-    if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
-        raise ConfigurationError(
-            f"{folder} is a sweep. Name one of its runs; `{invocation.command('list', folder)}` lists them."
-        )
-    if not folder.holds_run():
-        raise ConfigurationError(f"{folder} holds no run: {folder.config.name} does not exist.")
-    return folder
-
-
 def commands(run: Summary) -> Entries:
     """What can be done next with a run, and the commands for it, to be pasted into a shell in the current directory."""
     folder = run.folder
@@ -136,7 +120,7 @@ def commands(run: Summary) -> Entries:
         yield "resume it", invocation.command("resume", folder)
     if run.status == "completed" and folder.last_checkpoint.exists():
         trainer = {key: run.value(f"trainer.{key}") for key in ("epochs", "max_steps", "stop_after")}
-        yield "train longer", train_longer.command(folder, {"trainer": trainer})
+        yield "train longer", longer_command(folder, {"trainer": trainer})
     if folder.best_checkpoint.exists() or folder.last_checkpoint.exists():
         yield "evaluate it", invocation.command("evaluate", folder)
     if run.status == "completed":

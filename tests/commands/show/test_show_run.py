@@ -4,10 +4,10 @@ import shlex
 
 import pytest
 
-from manyheads.runner.commands.runs.run_summary import summary
-from manyheads.runner.commands.runs.show_run import commands, run_page
+from manyheads.runner.commands.show.show_run import commands, run_page
 from manyheads.runner.errors import ConfigurationError
-from tests.commands.runs.folders import write_run
+from manyheads.runner.records.run_summary import summary
+from tests.commands.run_folders import write_run
 
 
 def test_of_a_real_run(finished_run, capsys):

@@ -7,9 +7,11 @@ from pathlib import Path
 from stat import S_ISREG
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
 from manyheads.runner.run.folder import Folder, Inode
 from manyheads.runner.run.ledger import JUDGED, Ledger
 from manyheads.runner.run.ledger import NAME as LEDGER
+from manyheads.runner.run.run_folder import RunFolder
 
 OUTPUTS = Path("outputs")
 DEEPEST = 8  # levels below the named folder; outputs/sweeps/<date>/<time>/<job> has four
@@ -45,6 +47,20 @@ def _below(folder: Path, sweep: Path | None, depth: int) -> Iterator[tuple[Path,
         return
     for name in sorted(inner) if depth else ():
         yield from _below(folder / name, sweep, depth - 1)
+
+
+def run_folder(path: str) -> RunFolder:
+    """The folder of a run. Raises ConfigurationError if it holds no run, or a sweep."""
+    folder = RunFolder(path)
+    if not folder.path.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder. `{invocation.command('list')}` lists the folders of runs.")
+    if Ledger(folder.path).exists() or (folder.path / "multirun.yaml").exists():
+        raise ConfigurationError(
+            f"{folder} is a sweep. Name one of its runs; `{invocation.command('list', folder)}` lists them."
+        )
+    if not folder.holds_run():
+        raise ConfigurationError(f"{folder} holds no run: {folder.config.name} does not exist.")
+    return folder
 
 
 def states(sweep: Path) -> dict[Path, str]:

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from manyheads.runner.commands import init
-from manyheads.runner.commands.new.draft_experiment import SETTINGS, Draft, draft, find
-from manyheads.runner.commands.new.repository import explore
+from manyheads.runner.commands.init.draft_experiment import SETTINGS, Draft, draft, find
+from manyheads.runner.commands.init.repository import explore
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import is_own_place

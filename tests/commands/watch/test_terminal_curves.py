@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from manyheads.runner.commands.runs.terminal_curves import Beside, Curve, Plot
+from manyheads.runner.commands.watch.terminal_curves import Beside, Curve, Plot
 
 
 def drawn(renderable: object, width: int = 40, encoding: str = "utf-8") -> list[str]:

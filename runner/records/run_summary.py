@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from manyheads.runner.commands.runs.find import find_runs, states
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import OPTION
+from manyheads.runner.records.find import find_runs, states
 from manyheads.runner.records.keys import config_value, parsed
 from manyheads.runner.records.load_run import Run
 from manyheads.runner.records.shown_metric import ACCURACY, ShownMetric, metric_of
@@ -85,6 +85,43 @@ class Summary:
     def value(self, key: str) -> Any:
         """The value of a config key; for a group, the name of its option."""
         return config_value(self.config, key)
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run in a list."""
+
+    folder: str
+    sweep: Annotated[str | None, "the folder of the sweep that it is a job of"]
+    status: Annotated[str, f"one of {', '.join(STATUSES)}"]
+    started: Annotated[float, "when it was frozen, in seconds since 1970"]
+    seconds: Annotated[float | None, "how long it took, from its start to its end"]
+    name: str | None
+    tags: list[str]
+    notes: str | None
+    metric: Annotated[str, "the metric that its task is judged by"]
+    value: Annotated[float | None, "that metric's value after the last epoch"]
+    metrics: Annotated[dict[str, float | None], "all metrics of the last evaluation"]
+    typed: Annotated[dict[str, str], "the overrides that were typed for it, by key"]
+    job: Annotated[str, "what its queue reports about it; empty if it was not submitted to one"]
+
+    @classmethod
+    def of(cls, run: Summary) -> "ListedRun":
+        """The entry of a summarized run."""
+        about = {"name": None, "notes": None, **run.about, "tags": [str(each) for each in run.about.get("tags") or ()]}
+        return cls(
+            folder=str(run.folder),
+            sweep=None if run.sweep is None else str(run.sweep),
+            status=run.status,
+            started=run.started,
+            seconds=run.seconds,
+            **about,
+            metric=run.metric.column,
+            value=run.measured,
+            metrics=run.result.get("metrics") or {},
+            typed=run.typed,
+            job=run.job,
+        )
 
 
 def summaries(folder: Path) -> Iterator[Summary]:

@@ -13,15 +13,21 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.launchers.sweep.console import Titles
-from manyheads.runner.commands.list import ListedRun
-from manyheads.runner.commands.runs.find import OUTPUTS
-from manyheads.runner.commands.runs.run_summary import summaries
-from manyheads.runner.commands.runs.run_view import COLUMNS, ENDED, Now, metric_column, metric_curve, run_view, state_of
-from manyheads.runner.commands.runs.show_run import run_folder
-from manyheads.runner.commands.runs.terminal_curves import Curve, Plot
+from manyheads.runner.commands.watch.run_view import (
+    COLUMNS,
+    ENDED,
+    Now,
+    metric_column,
+    metric_curve,
+    run_view,
+    state_of,
+)
+from manyheads.runner.commands.watch.terminal_curves import Curve, Plot
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine.console import Console
+from manyheads.runner.records.find import OUTPUTS, run_folder
 from manyheads.runner.records.load_run import Run, load_run
+from manyheads.runner.records.run_summary import ListedRun, summaries
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.ledger import STATES, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder

@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from manyheads.launchers.sweep.console import COLOURS
-from manyheads.runner.commands.runs.run_summary import Summary, summary
-from manyheads.runner.commands.runs.terminal_curves import Beside, Curve, Plot
+from manyheads.runner.commands.watch.terminal_curves import Beside, Curve, Plot
 from manyheads.runner.errors import printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.load_run import Run, load_run
+from manyheads.runner.records.run_summary import Summary, summary
 from manyheads.runner.records.shown_metric import metric_of
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import duration

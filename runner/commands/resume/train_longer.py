@@ -1,6 +1,5 @@
 """Continues a run in a new folder, with more epochs or any other change."""
 
-from manyheads.runner.commands.reproduce.rerun import Rerun
 from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.config.quoting import quoted
@@ -9,6 +8,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.copies import copies, overrides_of
 from manyheads.runner.provenance.started_in import find_where_started
+from manyheads.runner.records.rerun import Rerun, longer_command
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
@@ -41,7 +41,7 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
         epochs, steps = counted(result.get("epochs", 0), "epoch"), counted(result.get("steps", 0), "step")
         raise ConfigurationError(
             f"{folder} is complete: {epochs}, {steps}; with "
-            f"{' '.join(typed)} nothing is left to train. To train longer: {command(folder, config)}"
+            f"{' '.join(typed)} nothing is left to train. To train longer: {longer_command(folder, config)}"
         )
     find_where_started(folder)
     new = RunFolder(new_folder(overrides))
@@ -50,17 +50,6 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
     used = overrides_of(copies(folder, config, chosen=typed_values(typed), edited=False))
     Rerun(folder.config).train(new, *used, *rest, *start)
     return new
-
-
-def command(folder: RunFolder, config: Section) -> str:
-    """The command that trains a run twice as long or, if it ended early, to its last epoch."""
-    trainer = config.get("trainer", {})
-    if ended := (folder.read_result() or {}).get("ended"):
-        return invocation.command("resume", folder, f"trainer.{ended}=null")
-    key = next((key for key in ("stop_after", "max_steps") if trainer.get(key) is not None), "epochs")
-    value = trainer.get(key)
-    more = 2 * value if isinstance(value, int) else 30
-    return invocation.command("resume", folder, f"trainer.{key}={more}")
 
 
 def _asks_for_more(config: Section, result: ResultJson, typed: list[str]) -> bool:

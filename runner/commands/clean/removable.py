@@ -10,12 +10,12 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from manyheads.runner.commands.runs.find import disk_use
-from manyheads.runner.commands.runs.run_summary import Summary, summaries
-from manyheads.runner.commands.runs.select import ordered
 from manyheads.runner.config.lookup import own_sections
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
+from manyheads.runner.records.find import disk_use
+from manyheads.runner.records.run_summary import Summary, summaries
+from manyheads.runner.records.select import ordered
 from manyheads.runner.run.checkpoint_places import folders
 from manyheads.runner.run.files import is_locked, matching
 from manyheads.runner.run.folder import Folder, Inode

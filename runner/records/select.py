@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from manyheads.runner.commands.runs.run_summary import STATUSES, Summary
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.keys import text_of
+from manyheads.runner.records.run_summary import STATUSES, Summary
 from manyheads.runner.run.score_versions import unlike, version_of
 
 COLUMNS: dict[str, Callable[[Summary], Any]] = {

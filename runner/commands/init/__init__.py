@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.new import SCHEMA
-from manyheads.runner.commands.new.draft_experiment import Draft, commands, draft, find, named
+from manyheads.runner.commands.init.draft_experiment import Draft, commands, draft, find, named
+from manyheads.runner.config.config_schema import SCHEMA
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer

@@ -6,7 +6,7 @@ from pathlib import Path
 from manyheads.runner.checkpoint.fetch import at_hand, without_checkpoints
 from manyheads.runner.checkpoint.page import CheckpointPage
 from manyheads.runner.commands import A_RUN
-from manyheads.runner.commands.runs.show_run import RunPage, run_page
+from manyheads.runner.commands.show.show_run import RunPage, run_page
 from manyheads.runner.run.checkpoint_places import is_checkpoint
 from manyheads.runner.run.objects.address import is_address
 from manyheads.runner.run.run_folder import RunFolder

@@ -1,1 +1,0 @@
-"""Finds, summarizes, selects, shows and continues runs, without torch; shared by several commands."""
