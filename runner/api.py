@@ -60,14 +60,14 @@ def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:
 
 def as_flags(terms: Mapping[str, Term]) -> list[str]:
     """Keyword arguments as the flags of a command."""
-    found = []
+    flags = []
     for name, value in terms.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
-            found += [flag] * value
+            flags += [flag] * value
         else:
-            found += [flag, str(value)]
-    return found
+            flags += [flag, str(value)]
+    return flags
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,10 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
         ended = call("train", "-m", *line.arguments)
     finally:
         remove_if_empty(folder.resolve())  # as it is if the sweep was refused
-    found = Sweep(folder)
-    if ended.code and not found:  # otherwise a job failed, and its row says so
+    jobs = Sweep(folder)
+    if ended.code and not jobs:  # otherwise a job failed, and its row says so
         raise ended.error()
-    return found
+    return jobs
 
 
 def call(*words: str) -> ChildEnd:

@@ -81,11 +81,11 @@ def _run(words: list[str]) -> Answer | None:
     parser = Parser(prog=invocation.command(), description="Train, sweep, resume, compare, repeat.")
     parser.add_argument("--version", action="version", version=f"manyheads {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="command")
-    known = commands.names()
-    if words and not words[0].startswith("-") and words[0] not in known:
+    available = commands.names()
+    if words and not words[0].startswith("-") and words[0] not in available:
         parser.print_usage(sys.stderr)
-        raise _no_such_command(words[0], list(known))
-    for name in words[:1] if known.keys() & words[:1] else known:  # a single command does not import the others
+        raise _no_such_command(words[0], list(available))
+    for name in words[:1] if available.keys() & words[:1] else available:  # a single command does not import the others
         module = commands.module_of(name)
         if words[:1] == [name] and hasattr(module, "take"):  # it parses its arguments itself
             return module.take(words[1:], wants_answer=typed.json)
@@ -105,10 +105,10 @@ def _run(words: list[str]) -> Answer | None:
 INSTEAD = {"sweep": "train -m", "search": "train -m hydra/sweeper=search", "run": "train", "test": "evaluate"}
 
 
-def _no_such_command(name: str, known: list[str]) -> UnknownName:
-    hint = f" Use `{invocation.command(*INSTEAD[name].split())}`." if name in INSTEAD else nearest(name, known)
-    message = f"{name}: there is no such command.{hint} Allowed: {', '.join(known)}."
-    return UnknownName(message, key="command", value=name, allowed=known)
+def _no_such_command(name: str, available: list[str]) -> UnknownName:
+    hint = f" Use `{invocation.command(*INSTEAD[name].split())}`." if name in INSTEAD else nearest(name, available)
+    message = f"{name}: there is no such command.{hint} Allowed: {', '.join(available)}."
+    return UnknownName(message, key="command", value=name, allowed=available)
 
 
 def _common() -> Parser:

@@ -84,8 +84,8 @@ def lost_output(error: BaseException) -> OSError | None:
         return None
     try:
         print(flush=True)
-    except OSError as found:
-        return found
+    except OSError as failure:
+        return failure
     return None
 
 
@@ -127,12 +127,12 @@ class Failure:
             exit_code = 1
         trace = "".join(traceback.format_exception(error))
         name = type(error).__name__
-        found = cls(_kind(error), rank=rank, exit_code=exit_code, type=name, message=str(error), traceback=trace)
+        failure = cls(_kind(error), rank=rank, exit_code=exit_code, type=name, message=str(error), traceback=trace)
         if not isinstance(error, ConfigurationError):
-            return found
+            return failure
         sent = json.dumps([error.value, error.allowed], default=str, skipkeys=True)
         value, allowed = json.loads(sent)  # as they arrive in JSON
-        return replace(found, key=error.key, value=value, allowed=tuple(allowed))
+        return replace(failure, key=error.key, value=value, allowed=tuple(allowed))
 
     @classmethod
     def from_json(cls, content: object) -> "Failure | None":
@@ -166,7 +166,7 @@ class Failure:
 
 def lacked_memory(text: str) -> bool:
     """Whether an error's text says that memory ran out."""
-    return any(each in text for each in NO_MEMORY)
+    return any(phrase in text for phrase in NO_MEMORY)
 
 
 def _kind(error: BaseException) -> Kind:
@@ -178,7 +178,7 @@ def _kind(error: BaseException) -> Kind:
         return Kind.DIVERGED
     if lacked_memory(text):
         return Kind.OUT_OF_MEMORY
-    if any(each in text.lower() for each in LOST_PEER):
+    if any(phrase in text.lower() for phrase in LOST_PEER):
         return Kind.LOST_PEER
     return Kind.RAISED
 
@@ -333,7 +333,7 @@ def printable(value: object) -> str:
     text = str(value)
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def printable_text(value: object) -> str:

@@ -51,19 +51,19 @@ def respond(command: str, call: Callable[[], Answer | None], *, as_json: bool = 
     as_json: print a ``Reply`` on stdout; whatever else is printed meanwhile goes to stderr. A parent process that wants
     the reply (``run_command``) gets it in a file, and prints the error itself.
     """
-    place = os.environ.pop(REPLY_TO, None)  # for this process alone, not for those that it starts
+    reply_file = os.environ.pop(REPLY_TO, None)  # for this process alone, not for those that it starts
     out = reserve_stdout() if as_json else None
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it announces its font cache, and temporary folders
     end = _ended(call, show=not as_json)
     if (lost := _unflushed()) is not None and end.error is None:
         end = _without_output(lost, end.answer)
-    if place is None and out is None:
+    if reply_file is None and out is None:
         if end.error is not None and not end.shown:
             _print(end.error)
         return end.code
     reply = _as_json(Reply(__version__, command, int(end.code), end.answer, end.error))
-    if place is not None:
-        Path(place).write_text(reply, encoding="utf-8")
+    if reply_file is not None:
+        Path(reply_file).write_text(reply, encoding="utf-8")
     if out is not None:
         try:
             with out:
@@ -130,8 +130,8 @@ def _of_error(error: Exception, answer: Answer | None) -> End:
     if (lost := lost_output(error)) is not None:
         return _without_output(lost, answer)
     if isinstance(error, OSError) and error.errno in OF_DISK and (name := error.filename or _written_file(error)):
-        found = Problem(Code.DISK, f"{name}: {error.strerror}")  # a traceback would not help
-        return End(ExitCode.FAILED, answer, found)
+        problem = Problem(Code.DISK, f"{name}: {error.strerror}")  # a traceback would not help
+        return End(ExitCode.FAILED, answer, problem)
     if isinstance(error, yaml_text.Error):
         return End(ExitCode.REFUSED, answer, Problem(Code.MISTAKE, f"a config cannot be read: {_in_a_line(error)}."))
     from manyheads.runner.config.hydra_errors import ERRORS_OF_HYDRA, explain, raised_by_hydra  # imports Hydra

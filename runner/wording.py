@@ -20,16 +20,27 @@ def similar(name: str, names: Iterable[str]) -> list[str]:
 
     If only the case differs, or one name abbreviates the other, such as lr and learning_rate, no others are suggested.
     """
-    known = list(dict.fromkeys(names))
-    same = [each for each in known if each.lower() == name.lower()]
-    short = [each for each in known if _initials(name) == each.lower() or _initials(each) == name.lower()]
+    candidates = list(dict.fromkeys(names))
+    same = [candidate for candidate in candidates if candidate.lower() == name.lower()]
+    short = [
+        candidate
+        for candidate in candidates
+        if _initials(name) == candidate.lower() or _initials(candidate) == name.lower()
+    ]
     if same or short:
         return (same or short)[:3]
-    begun = [each for each in known if len(name) >= 3 and each.startswith(name)]
-    alike = dict.fromkeys([*difflib.get_close_matches(name, known, n=9, cutoff=0.55), *begun])
-    likeness = {each: difflib.SequenceMatcher(None, each, name).ratio() for each in known if each in alike}
+    begun = [candidate for candidate in candidates if len(name) >= 3 and candidate.startswith(name)]
+    alike = dict.fromkeys([*difflib.get_close_matches(name, candidates, n=9, cutoff=0.55), *begun])
+    likeness = {
+        candidate: difflib.SequenceMatcher(None, candidate, name).ratio()
+        for candidate in candidates
+        if candidate in alike
+    }
     least = max(likeness.values(), default=0) - LESS_ALIKE
-    return sorted((each for each in likeness if likeness[each] >= least), key=lambda each: -likeness[each])[:3]
+    return sorted(
+        (candidate for candidate in likeness if likeness[candidate] >= least),
+        key=lambda candidate: -likeness[candidate],
+    )[:3]
 
 
 def _initials(name: str) -> str:
@@ -67,12 +78,12 @@ def duration(seconds: float | None) -> str:
     """A duration in words, such as ``12 s``, ``3:05 min`` or ``2:03:05 h``; empty for None."""
     if seconds is None:
         return ""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02} min"
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60}:{rounded % 60:02} min"
+    return f"{rounded // 3600}:{rounded // 60 % 60:02}:{rounded % 60:02} h"
 
 
 def refused_arguments(message: str) -> ConfigurationError:
@@ -80,7 +91,7 @@ def refused_arguments(message: str) -> ConfigurationError:
     if unknown := re.match(r"unrecognized arguments: (\S+)", message):
         return UnknownName(f"{message}.", key=unknown[1])
     if wrong := re.match(r"argument (\S+): invalid [\w ]+: '(.*?)'(?: \(choose from (.*)\))?$", message):
-        allowed = [each.strip("'") for each in (wrong[3] or "").split(", ") if each]
+        allowed = [choice.strip("'") for choice in (wrong[3] or "").split(", ") if choice]
         return WrongValue(f"{message}.", key=wrong[1], value=wrong[2], allowed=allowed)
     named = re.match(r"(?:argument|the following arguments are required:) ([^\s,:]+)", message)
     return ConfigurationError(f"{message}.", key=named[1] if named else None)

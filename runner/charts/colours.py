@@ -39,9 +39,9 @@ def colours(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
 
 def _mixed(position: float) -> str:
     """The scale's colour at a position from 0 to 1."""
-    place = position * (len(SCALE) - 1)
-    first = min(int(place), len(SCALE) - 2)
+    scaled = position * (len(SCALE) - 1)
+    first = min(int(scaled), len(SCALE) - 2)
     parts: Sequence[tuple[int, int]] = [
         (int(SCALE[first][at : at + 2], 16), int(SCALE[first + 1][at : at + 2], 16)) for at in (1, 3, 5)
     ]
-    return "#" + "".join(f"{round(low + (high - low) * (place - first)):02x}" for low, high in parts)
+    return "#" + "".join(f"{round(low + (high - low) * (scaled - first)):02x}" for low, high in parts)

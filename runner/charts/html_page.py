@@ -32,15 +32,15 @@ def html_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    own = template.with_name(template.name.removesuffix(TEMPLATE) + SCRIPT)
-    scripts = [HERE / "axes.js", HERE / "chart.js", own if own.exists() else LINE_CHARTS]
+    script = template.with_name(template.name.removesuffix(TEMPLATE) + SCRIPT)
+    scripts = [HERE / "axes.js", HERE / "chart.js", script if script.exists() else LINE_CHARTS]
     return environment.get_template(template.name).render(
         heading=heading,
         kind=kind,
         charts=charts,
         data=as_script({"charts": [_plain(chart) for chart in charts], **data}),
         style=STYLE.read_text(),
-        scripts=[path.read_text() for path in scripts] if charts or own.exists() else [],
+        scripts=[path.read_text() for path in scripts] if charts or script.exists() else [],
         **{"reloads": None, **shown},
     )
 
@@ -67,5 +67,5 @@ def _plain(chart: Chart) -> dict[str, Any]:
     return {
         **vars(chart),
         **{axis: vars(getattr(chart, axis)) for axis in ("x", "y")},
-        **{marks: [vars(each) for each in getattr(chart, marks)] for marks in ("lines", "bars")},
+        **{marks: [vars(mark) for mark in getattr(chart, marks)] for marks in ("lines", "bars")},
     }

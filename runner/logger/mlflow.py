@@ -45,21 +45,21 @@ class MLflow(Tracker):
     def url(self) -> str | None:
         return self._page
 
-    def open(self, run: TrackedRun, known: str | None) -> int | None:
+    def open(self, run: TrackedRun, recorded_name: str | None) -> int | None:
         self._client = self._store.client()
         self._of = self._experiment_id()
         self._folder, self._group = run.folder, run.group
         self._parent = self._parent_of(run) if run.group else None
-        found = self._find(RUN, run.key)
-        self._run = found.info.run_id if found else self._create(run.name, run.started, _tags(run, self._parent))
+        tracked = self._find(RUN, run.key)
+        self._run = tracked.info.run_id if tracked else self._create(run.name, run.started, _tags(run, self._parent))
         base = self._client.tracking_uri
         if base.startswith("http"):
             self._page = f"{base.rstrip('/')}/#/experiments/{self._of}/runs/{self._run}"
-        if found and found.info.status != "RUNNING":
+        if tracked and tracked.info.status != "RUNNING":
             self._client.update_run(self._run, status="RUNNING")
-        if found is None or found.data.params.keys() != run.config.keys():
+        if tracked is None or tracked.data.params.keys() != run.config.keys():
             self._log_config(run)
-        return _last_step(found) if known != self._run else None
+        return _last_step(tracked) if recorded_name != self._run else None
 
     def publish(self, points: Sequence[Point]) -> None:
         from mlflow.entities import Metric
@@ -97,18 +97,18 @@ class MLflow(Tracker):
     def _experiment_id(self) -> str:
         from mlflow.exceptions import MlflowException
 
-        if found := self._client.get_experiment_by_name(self._experiment):
-            return found.experiment_id
+        if experiment := self._client.get_experiment_by_name(self._experiment):
+            return experiment.experiment_id
         try:
             return self._client.create_experiment(self._experiment)
         except MlflowException:  # another run's publisher may just have made it
-            if found := self._client.get_experiment_by_name(self._experiment):
-                return found.experiment_id
+            if experiment := self._client.get_experiment_by_name(self._experiment):
+                return experiment.experiment_id
             raise
 
     def _find(self, tag: str, value: str) -> Any:
-        found = self._client.search_runs([self._of], f"tags.`{tag}` = '{value}'", max_results=1)
-        return found[0] if found else None
+        runs = self._client.search_runs([self._of], f"tags.`{tag}` = '{value}'", max_results=1)
+        return runs[0] if runs else None
 
     def _create(self, name: str, started: float, tags: dict[str, str]) -> str:
         run = self._client.create_run(self._of, round(1000 * started), tags, name)
@@ -118,8 +118,8 @@ class MLflow(Tracker):
         """The id of the MLflow run that represents the sweep."""
         assert run.group is not None
         with in_turn(run.group.folder / LOCK):
-            found = self._find(SWEEP, run.group.key)
-            return found.info.run_id if found else self._create(run.group.name, run.started, {SWEEP: run.group.key})
+            parent = self._find(SWEEP, run.group.key)
+            return parent.info.run_id if parent else self._create(run.group.name, run.started, {SWEEP: run.group.key})
 
 
 def _tags(run: TrackedRun, parent: str | None) -> dict[str, str]:
@@ -136,9 +136,9 @@ def _tags(run: TrackedRun, parent: str | None) -> dict[str, str]:
     return tags
 
 
-def _last_step(found: Any) -> int:
+def _last_step(tracked: Any) -> int:
     """The last step for which a run has a value; -1 if it has none."""
-    return -1 if found is None else max((metric.step for metric in found.data._metric_objs), default=-1)
+    return -1 if tracked is None else max((metric.step for metric in tracked.data._metric_objs), default=-1)
 
 
 def _status_of_sweep(group: TrackedSweep, folder: Path, status: str) -> str:

@@ -66,8 +66,8 @@ class Tracker:
     def __init__(self, *, checkpoint: str = "none"):
         self.checkpoint = checkpoint
 
-    def open(self, run: TrackedRun, known: str | None) -> int | None:
-        """Find the run at the tracker, or create it. ``known``: what ``name`` returned the last time.
+    def open(self, run: TrackedRun, recorded_name: str | None) -> int | None:
+        """Find the run at the tracker, or create it. ``recorded_name``: what ``name`` returned the last time.
 
         Returns the last step that the tracker certainly has, -1 for none; None if it has everything that was sent.
         """

@@ -26,11 +26,11 @@ class Trackio(Tracker):
     def name(self) -> str:
         return self._run.key
 
-    def open(self, run: TrackedRun, known: str | None) -> int | None:
+    def open(self, run: TrackedRun, recorded_name: str | None) -> int | None:
         import trackio.sqlite_storage  # noqa: F401  # fails now if a package is missing
 
         self._run = run
-        return None if known == run.key else -1
+        return None if recorded_name == run.key else -1
 
     def publish(self, points: Sequence[Point]) -> None:
         self._write(points, [f"{self._run.key}:{point.step}:{min(point.values, default='')}" for point in points])

@@ -60,7 +60,7 @@ class WandB(Tracker):
     def url(self) -> str | None:
         return None if self._is_offline else self._run.url
 
-    def open(self, run: TrackedRun, known: str | None) -> int | None:
+    def open(self, run: TrackedRun, recorded_name: str | None) -> int | None:
         self._key, self._kept = run.key, run.folder / FOLDER
         self._scratch = self._open.enter_context(scratch.folder())  # its links would point outside the run's
         self._run = self._begin(run)
@@ -96,13 +96,13 @@ class WandB(Tracker):
         for path in matching(self._kept, f"offline-run-*-{self._key}"):
             if not _is_synced_one(path):
                 remove(path)
-        made = self._scratch / FOLDER
-        for path in made.glob(f"offline-run-*-{self._key}/**/*"):
-            place = self._kept / path.relative_to(made)
+        scratch_folder = self._scratch / FOLDER
+        for path in scratch_folder.glob(f"offline-run-*-{self._key}/**/*"):
+            target = self._kept / path.relative_to(scratch_folder)
             # The client's own logs have a link into the user's home.
-            if path.is_file() and not path.is_symlink() and "logs" not in place.relative_to(self._kept).parts:
-                make_folder(place.parent)
-                with open(path, "rb") as file, whole_file(place) as copy:
+            if path.is_file() and not path.is_symlink() and "logs" not in target.relative_to(self._kept).parts:
+                make_folder(target.parent)
+                with open(path, "rb") as file, whole_file(target) as copy:
                     shutil.copyfileobj(file, copy)
 
     def _begin(self, run: TrackedRun) -> Any:

@@ -101,8 +101,8 @@ class Collected(Metric):
 
     def over_classes(self, values: list[float | None]) -> float | None:
         """The metric from the values of all classes: the mean over those that have one."""
-        found = [value for value in values if value is not None]
-        return sum(found) / len(found) if found else None
+        defined = [value for value in values if value is not None]
+        return sum(defined) / len(defined) if defined else None
 
 
 class Share(Metric):
@@ -114,8 +114,8 @@ class Share(Metric):
         self.shapes = {part: (), whole: ()}
 
     def value(self, sums: Mapping[str, "Tensor"]) -> float | None:
-        whole = float(sums[self.whole])
-        return 100 * float(sums[self.part]) / whole if whole else None
+        total = float(sums[self.whole])
+        return 100 * float(sums[self.part]) / total if total else None
 
 
 def each_once(ranks: Sequence[tuple[np.ndarray, ...]]) -> tuple[Any, ...]:
@@ -133,17 +133,17 @@ def build_metrics(section: Mapping[str, Section], task: "Task", num_classes: int
 
     Raises ConfigurationError for a class that is not a Metric.
     """
-    found = []
+    metrics = []
     for name, entry in section.items():
         group, target = f"metrics.{name}", entry["_target_"]
         kind = locate(group, target)
         accepts = signature(kind).parameters
-        known = {"task": task, "num_classes": num_classes}
-        given = {key: value for key, value in known.items() if key in accepts}
-        made = call(group, target, kind, **{"name": name, **given, **arguments_of(group, entry, without=())})
-        if not isinstance(made, Metric):
+        offered = {"task": task, "num_classes": num_classes}
+        given = {key: value for key, value in offered.items() if key in accepts}
+        metric = call(group, target, kind, **{"name": name, **given, **arguments_of(group, entry, without=())})
+        if not isinstance(metric, Metric):
             raise ConfigurationError.at(
                 f"{group}._target_", target, f" is not a Metric. Derive the class from {Metric.__module__}.Metric."
             )
-        found.append(made)
-    return found
+        metrics.append(metric)
+    return metrics

@@ -33,13 +33,14 @@ def code_state() -> tuple[str | None, bytes]:
         return None, b""
     if not (ROOT / index).exists():
         return commit, b""
-    with scratch.folder() as own:  # whose copy of the index leaves the user's unchanged
-        variables = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, str(own))}  # its time tells git which files to read
-        found = asked(ROOT, "ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
-        if new := [os.fsdecode(path) for path in (found or b"").split(b"\0") if path]:
-            found = asked(ROOT, "--literal-pathspecs", "add", "--intent-to-add", "--", *new, variables=variables)
+    with scratch.folder() as folder:  # whose copy of the index leaves the user's unchanged
+        # The copy keeps its time, which tells git which files to read.
+        variables = {"GIT_INDEX_FILE": shutil.copy2(ROOT / index, str(folder))}
+        output = asked(ROOT, "ls-files", "--others", "--exclude-standard", "-z", "--", *CODE)
+        if new := [os.fsdecode(path) for path in (output or b"").split(b"\0") if path]:
+            output = asked(ROOT, "--literal-pathspecs", "add", "--intent-to-add", "--", *new, variables=variables)
         diff = asked(ROOT, "diff", "--binary", "HEAD", variables=variables)
-    return (None, b"") if found is None or diff is None else (commit, diff)
+    return (None, b"") if output is None or diff is None else (commit, diff)
 
 
 def _git(*arguments: str, variables: dict[str, str] | None = None) -> bytes:
@@ -58,8 +59,8 @@ def checkout(commit: str, diff: bytes) -> Iterator[Path]:
     """A context with the project at ``commit`` plus ``diff``, in a separate folder. Raises ConfigurationError."""
     if not is_known(commit):
         raise ConfigurationError(f"the recorded commit {commit} is not in {ROOT}. Fetch it: git fetch --all.")
-    with scratch.folder() as own:
-        tree = own / "code"
+    with scratch.folder() as folder:
+        tree = folder / "code"
         try:
             _git("worktree", "add", "--detach", str(tree), commit)
             applied = Program([*GIT, "apply", "-"], folder=tree).ask(given=diff)

@@ -84,8 +84,8 @@ def _below(name: str, path: str) -> Iterator[_Files]:
     here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # lookups relative to it are a fifth faster
     try:
         with os.scandir(here) as entries:
-            found = sorted(entries, key=attrgetter("name"))
-        for entry in found:
+            ordered = sorted(entries, key=attrgetter("name"))
+        for entry in ordered:
             if entry.name.startswith("."):  # locks, and what file managers leave
                 continue
             if entry.is_dir():

@@ -45,13 +45,13 @@ def blobs(folder: Path, commit: str, *names: str) -> dict[PurePosixPath, bytes]:
     return {PurePosixPath(os.fsdecode(name)): about.split()[2] for about, name in entries}
 
 
-def edited(folder: Path, known: Mapping[PurePosixPath, bytes]) -> list[PurePosixPath]:
+def edited(folder: Path, blob_of: Mapping[PurePosixPath, bytes]) -> list[PurePosixPath]:
     """The files whose bytes are no longer those of their blobs, and those that are missing.
 
     ``git status`` would pass them through the repository's filters, which are programs.
     """
-    present = [name for name in known if os.path.isfile(folder / name) and "\n" not in str(folder / name)]
+    present = [name for name in blob_of if os.path.isfile(folder / name) and "\n" not in str(folder / name)]
     paths = b"".join(os.fsencode(folder / name) + b"\n" for name in present)
     now = git(folder, "hash-object", "--no-filters", "--stdin-paths", given=paths).split()
-    same = {name for name, blob in zip(present, now, strict=False) if known[name] == blob}
-    return [name for name in known if name not in same]
+    same = {name for name, blob in zip(present, now, strict=False) if blob_of[name] == blob}
+    return [name for name in blob_of if name not in same]

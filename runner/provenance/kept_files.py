@@ -20,13 +20,13 @@ def keep_files(folder: RunFolder, config: Section) -> dict[str, bytes]:
 
     A missing file is left for the run to report.
     """
-    found = {}
+    contents = {}
     for path in own_files(config):
         copy = kept(folder, path)
         make_folder(copy.parent)
-        found[name_of(path)] = path.read_bytes()
-        write_whole(copy, found[name_of(path)])
-    return found
+        contents[name_of(path)] = path.read_bytes()
+        write_whole(copy, contents[name_of(path)])
+    return contents
 
 
 def kept(folder: RunFolder, path: Path) -> Path:

@@ -22,12 +22,12 @@ def open_place(config: Section) -> Path | None:
     """
     files = [*(file.path for file in files_named(config).values()), *own_files(config)]
     places = (
-        place
+        candidate
         for path in dict.fromkeys(files)
         if path.suffix == ".py"
-        for place in (path.parent, path, path.parent / "__pycache__")
+        for candidate in (path.parent, path, path.parent / "__pycache__")
     )
-    return next((place for place in places if place.exists() and not is_trusted_place(place)), None)
+    return next((candidate for candidate in places if candidate.exists() and not is_trusted_place(candidate)), None)
 
 
 def refuse_open_place(config: Section) -> None:

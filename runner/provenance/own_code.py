@@ -25,14 +25,14 @@ def own_code(config: Section) -> dict[str, str]:
     By top-level package, and by the path of each file of ``own_files``. Code that cannot be found is skipped here; the
     run reports it.
     """
-    found = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in own_files(config)}
+    digests = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in own_files(config)}
     for package in sorted(packages_named(config)):
         if files := _files_of(package):
             digest = hashlib.sha256()
             for path in files:
                 digest.update(f"{path.name} {path.stat().st_size}\n".encode() + path.read_bytes())
-            found[package] = digest.hexdigest()
-    return found
+            digests[package] = digest.hexdigest()
+    return digests
 
 
 def own_files(config: Any) -> list[Path]:
@@ -41,13 +41,13 @@ def own_files(config: Any) -> list[Path]:
     for _, target in targets(config):
         if source_file(target) is None and _files_of(target.partition(".")[0]):
             waiting += _module(target, own_folders())
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found[path] = None
+        if path not in files:
+            files[path] = None
             waiting += _imported_by(path)
-    return sorted({*found, *_configs()})
+    return sorted({*files, *_configs()})
 
 
 def own_origin(config: Any) -> dict[str, object] | None:
@@ -72,8 +72,8 @@ def _commit_of(folder: Path, files: tuple[Path, ...]) -> dict[str, object]:
     tracked = git(folder, "--literal-pathspecs", "ls-files", "-z", "--", *names).split(b"\0")
     if not commit or not {*map(os.fsencode, names)} & {*tracked}:
         return {"commit": None, "clean": None}
-    known = blobs(folder, commit, *names)
-    return {"commit": commit, "clean": len(known) == len({*names}) and not edited(folder, known)}
+    committed = blobs(folder, commit, *names)
+    return {"commit": commit, "clean": len(committed) == len({*names}) and not edited(folder, committed)}
 
 
 def _imported_by(path: Path) -> Iterator[Path]:
@@ -84,13 +84,13 @@ def _imported_by(path: Path) -> Iterator[Path]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for each in node.names:
-                yield from _module(each.name, [str(path.parent), *own_folders()])
+            for alias in node.names:
+                yield from _module(alias.name, [str(path.parent), *own_folders()])
         elif isinstance(node, ast.ImportFrom):
             folders = [str(path.parents[node.level - 1])] if node.level else [str(path.parent), *own_folders()]
-            for each in node.names:
+            for alias in node.names:
                 yield from _module(
-                    ".".join(filter(None, (node.module, each.name))), folders, is_relative=node.level > 0
+                    ".".join(filter(None, (node.module, alias.name))), folders, is_relative=node.level > 0
                 )
 
 
@@ -105,11 +105,11 @@ def _module(name: str, folders: list[str], *, is_relative: bool = False) -> list
             continue
         if not is_relative and _is_installed(first, folder):
             return []
-        found = []
+        files = []
         for count in range(1, len(parts) + 1):
             path = folder.joinpath(*parts[:count])
-            found += [each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()][:1]
-        return [path for path in found if _is_own(path)]
+            files += [file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()][:1]
+        return [path for path in files if _is_own(path)]
     return []
 
 
@@ -118,7 +118,7 @@ def _is_installed(name: str, folder: Path) -> bool:
     """Whether importing ``name`` imports something other than what is in the user's folder."""
     if name in sys.builtin_module_names or name in sys.stdlib_module_names:
         return True
-    spec = PathFinder.find_spec(name, [each for each in sys.path if each not in ("", str(folder))])
+    spec = PathFinder.find_spec(name, [entry for entry in sys.path if entry not in ("", str(folder))])
     return spec is not None and spec.origin is not None  # a folder without __init__.py gives way to a package
 
 
@@ -150,10 +150,10 @@ def _is_own(path: Path) -> bool:
 
 def in_words(provenance: Mapping[str, Any]) -> str:
     """Folder and state of the user's own code as recorded; empty if there was none."""
-    own = provenance.get("own")
-    if not isinstance(own, dict):
+    code = provenance.get("own")
+    if not isinstance(code, dict):
         return ""
-    if not own.get("commit"):
-        return f"{own.get('folder')}: not in git"
-    changes = "clean" if own.get("clean") else "with uncommitted changes"
-    return f"{own.get('folder')}: commit {str(own['commit'])[:10]}, {changes}"
+    if not code.get("commit"):
+        return f"{code.get('folder')}: not in git"
+    changes = "clean" if code.get("clean") else "with uncommitted changes"
+    return f"{code.get('folder')}: commit {str(code['commit'])[:10]}, {changes}"

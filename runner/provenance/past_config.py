@@ -63,7 +63,9 @@ class PastConfig:
         Raises ConfigurationError for overrides that are wrong, and for copies that are missing or not the user's.
         """
         packages, typed = split_typed(overrides)
-        line, files = offer_files(CommandLine(tuple(each for each in typed if not each.startswith(RUN_DIR))))
+        line, files = offer_files(
+            CommandLine(tuple(override for override in typed if not override.startswith(RUN_DIR)))
+        )
         find_where_started(folder)
         return cls(folder, config, packages, line, files, overrides_of(copies(folder, config, chosen=line.chosen)))
 
@@ -71,8 +73,8 @@ class PastConfig:
         """The user's trust in the config with the overrides ``first``; None for an own run."""
         if self.folder.is_own():
             return None
-        own = (*self.files, *typed_values([*first, *self.line.overrides]))
-        return Trust(trusted_packages(self.packages), own, self.folder.path)
+        typed = (*self.files, *typed_values([*first, *self.line.overrides]))
+        return Trust(trusted_packages(self.packages), typed, self.folder.path)
 
     def composed(self, *first: str) -> Recomposed:
         """The config with the overrides ``first``, over which those that were typed win.

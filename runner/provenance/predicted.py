@@ -59,12 +59,12 @@ class Outcome:
 
     def describe(self) -> str:
         """The comparison in words, without the run's name."""
-        low, high, own, best = (1000 * each for each in (self.low, self.high, self.measured, self.seconds))
+        low, high, measured, best = (1000 * seconds for seconds in (self.low, self.high, self.measured, self.seconds))
         within = "within" if self.is_within else "outside"
         other = "" if self.is_alike else "; it was predicted for another number of ranks per machine"
         return (
-            f"{best:.4g} ms per update were predicted for {self.device} over {self.network} and {own:.4g} measured, "
-            f"{within} the interval of {low:.4g} to {high:.4g}{other}"
+            f"{best:.4g} ms per update were predicted for {self.device} over {self.network} and {measured:.4g} "
+            f"measured, {within} the interval of {low:.4g} to {high:.4g}{other}"
         )
 
 
@@ -91,7 +91,7 @@ def _without(section: Any, keys: Iterable[str]) -> Any:
 def keep(predictions: Iterable[PredictedJson]) -> None:
     """Add predictions to the ledger in the working directory; nothing if no key for their seals can be created."""
     now = time.time()
-    _append([{**each, "time": now} for each in predictions])
+    _append([{**prediction, "time": now} for prediction in predictions])
 
 
 def of_run(run: RunConfig) -> PredictedJson | None:
@@ -101,43 +101,43 @@ def of_run(run: RunConfig) -> PredictedJson | None:
     with suppress(ConfigurationError):  # a strategy that cannot be predicted
         devices = run.parallel.devices(ranks=run.launcher.ranks, gpus=run.gpus_here) or run.launcher.ranks
         wanted = subject(run, devices=devices, batch=run.data.batch_size)
-        found = [each for each in _lines(of=wanted) if each.get("devices") == devices]
-        if found:
-            own = min(devices, run.launcher.nproc_per_node)
-            alike = min(found[-1].get("per_machine", 0), devices) == own
-            return right({**found[-1], "is_alike": alike}, PredictedJson)
+        predictions = [line for line in _lines(of=wanted) if line.get("devices") == devices]
+        if predictions:
+            per_machine = min(devices, run.launcher.nproc_per_node)
+            alike = min(predictions[-1].get("per_machine", 0), devices) == per_machine
+            return right({**predictions[-1], "is_alike": alike}, PredictedJson)
     return None
 
 
 def outcome(provenance: ProvenanceJson, result: ResultJson) -> Outcome | None:
     """How a completed run compares with its prediction; None if it has none."""
-    known, speed = provenance.get("predicted") or {}, result.get("samples_per_second")
+    predicted, speed = provenance.get("predicted") or {}, result.get("samples_per_second")
     names = ("seconds", "low", "high", "network", "device", "is_alike")
-    if result.get("status") != "completed" or any(known.get(name) is None for name in (*names, "batch")):
+    if result.get("status") != "completed" or any(predicted.get(name) is None for name in (*names, "batch")):
         return None
-    numbers = [speed, *(known.get(name) for name in ("batch", "seconds", "low", "high"))]
-    if not all(isinstance(each, (int, float)) and 0 < each < math.inf for each in numbers):
+    numbers = [speed, *(predicted.get(name) for name in ("batch", "seconds", "low", "high"))]
+    if not all(isinstance(number, (int, float)) and 0 < number < math.inf for number in numbers):
         return None
-    return Outcome(**{name: known[name] for name in names}, measured=known["batch"] / speed)  # type: ignore
+    return Outcome(**{name: predicted[name] for name in names}, measured=predicted["batch"] / speed)  # type: ignore
 
 
 def note(folder: RunFolder) -> None:
     """Add a run's measured time to the ledger, if it was predicted. Called when it has ended; never fails."""
     with suppress(OSError, ConfigurationError):
         provenance = right(read_json(folder.provenance), ProvenanceJson)
-        if (found := outcome(provenance, folder.read_result() or {})) is not None:
-            _append([{"run": str(folder.path), **asdict(found), "time": time.time()}])
+        if (compared := outcome(provenance, folder.read_result() or {})) is not None:
+            _append([{"run": str(folder.path), **asdict(compared), "time": time.time()}])
 
 
 def record() -> Record | None:
     """How good the predictions in the working directory's ledger were; None without any run."""
-    last = {each["run"]: each for each in _lines() if "run" in each and each.get("is_alike")}  # a run may be resumed
+    last = {line["run"]: line for line in _lines() if "run" in line and line.get("is_alike")}  # a run may be resumed
     names = [*Outcome.__dataclass_fields__]
-    runs = [Outcome(**{name: each[name] for name in names}) for each in last.values()]
+    runs = [Outcome(**{name: line[name] for name in names}) for line in last.values()]
     if not runs:
         return None
-    error = sum(abs(each.error) for each in runs) / len(runs)
-    return Record(len(runs), error, sum(each.is_within for each in runs))
+    error = sum(abs(run.error) for run in runs) / len(runs)
+    return Record(len(runs), error, sum(run.is_within for run in runs))
 
 
 def _append(contents: Iterable[Mapping[str, Any]]) -> None:
@@ -158,9 +158,11 @@ def _lines(*, of: str = "") -> Iterator[Mapping[str, Any]]:
         lines = read_text(LEDGER, most=MOST_BYTES).splitlines()
     except (OSError, ConfigurationError):
         return
-    for line in (each for each in lines if of in each):
+    for line in lines:
+        if of not in line:
+            continue
         with suppress(ValueError, TypeError, LookupError, RecursionError):
-            found = parse_json(line)
-            code = seal.keyed(PURPOSE, found["content"])
-            if code is not None and found["seal"] == code:
-                yield found["content"]
+            parsed = parse_json(line)
+            code = seal.keyed(PURPOSE, parsed["content"])
+            if code is not None and parsed["seal"] == code:
+                yield parsed["content"]

@@ -47,9 +47,9 @@ WITHOUT_EFFECT = frozenset(
 @cache
 def without_effect() -> frozenset[str]:
     """All keys that cannot change a run's results, with those that any of this project's options declares."""
-    known = ((group, declared_class(group, section)) for group in GROUPS for section in own_sections(group))
-    found = (f"{group}.{key}" for group, option in known for key in option.every("without_effect"))
-    return WITHOUT_EFFECT.union(found)
+    options = ((group, declared_class(group, section)) for group in GROUPS for section in own_sections(group))
+    keys = (f"{group}.{key}" for group, option in options for key in option.every("without_effect"))
+    return WITHOUT_EFFECT.union(keys)
 
 
 def record(folder: RunFolder, run: RunConfig, *, composed_from: str | None = None) -> None:
@@ -64,8 +64,8 @@ def record(folder: RunFolder, run: RunConfig, *, composed_from: str | None = Non
     described: ProvenanceJson = {"id": secrets.token_hex(8), **describe(run, composed_from=composed_from)}
     recorded = {name: str(described.get(name)) for name in ("id", "commit", "directory")}
     seal.record(folder.path, {**recorded, folder.code_diff.name: diff, **copies})
-    if (found := predicted.of_run(run)) is not None:
-        described["predicted"] = found
+    if (prediction := predicted.of_run(run)) is not None:
+        described["predicted"] = prediction
     folder.write_json(folder.provenance, described)
 
 
@@ -109,8 +109,8 @@ def describe(run: RunConfig, *, composed_from: str | None = None) -> ProvenanceJ
 
 def _libraries() -> dict[str, str | None]:
     """The versions of the libraries that this project's strategies are built on, by name."""
-    known = (declared("parallel", section).versions() for section in own_sections("parallel"))
-    return {name: version for libraries in known for name, version in libraries.items()}
+    versions = (declared("parallel", section).versions() for section in own_sections("parallel"))
+    return {name: version for libraries in versions for name, version in libraries.items()}
 
 
 def continued_from(checkpoint: str | None) -> str | None:
@@ -127,13 +127,13 @@ def installed_packages() -> dict[str, str]:
 
     Of each package's metadata only the fields are read: parsing it, with the description, takes ten times as long.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for package in metadata.distributions():
         text = package.read_text("METADATA") or package.read_text("PKG-INFO") or ""
         fields = dict(_FIELD.findall(text.partition("\n\n")[0]))
         if {"Name", "Version"} <= fields.keys():
-            found.setdefault(fields["Name"], fields["Version"])  # the first on the path is the one that is imported
-    return found
+            versions.setdefault(fields["Name"], fields["Version"])  # the first on the path is the one that is imported
+    return versions
 
 
 def recorded_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -51,7 +51,7 @@ def _started_in(folder: RunFolder) -> str:
         if not folder.owns(directory=directory):
             return ""
     except FileNotFoundError:  # it was planned, and never started
-        directory = next((each for above in folder.path.parents if (each := directory_of(Ledger(above)))), "")
+        directory = next((recorded for above in folder.path.parents if (recorded := directory_of(Ledger(above)))), "")
     except (OSError, ConfigurationError):
         return ""
     if not directory:

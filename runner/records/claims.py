@@ -14,16 +14,16 @@ MACHINE = ("commit", "clean", "versions", "devices", "host")  # of provenance.js
 
 def differences_of(expected: Any, claimed: Any, where: str = "") -> list[str]:
     """Sentences on claims that are not what is expected, key by key. ``where``: the key of both."""
-    found: list[str] = []
+    differences: list[str] = []
     if isinstance(expected, dict) and isinstance(claimed, dict):
         for key in [*expected, *(key for key in claimed if key not in expected)]:
-            found += differences_of(expected.get(key), claimed.get(key), f"{where}.{key}".lstrip("."))
+            differences += differences_of(expected.get(key), claimed.get(key), f"{where}.{key}".lstrip("."))
     elif isinstance(expected, (list, tuple)) and isinstance(claimed, list) and len(expected) == len(claimed):
         for number, (one, other) in enumerate(zip(expected, claimed, strict=True)):
-            found += differences_of(one, other, f"{where}.{number}")
+            differences += differences_of(one, other, f"{where}.{number}")
     elif not _are_same(expected, claimed):
-        found.append(f"{where}: the file claims {claimed!r}, correct is {expected!r}")
-    return found
+        differences.append(f"{where}: the file claims {claimed!r}, correct is {expected!r}")
+    return differences
 
 
 def _are_same(one: Any, other: Any) -> bool:
@@ -47,9 +47,9 @@ def machine_of(provenance: Mapping[str, Any]) -> str:
 def direction(result: Mapping[str, Any], metric: str) -> str:
     """Whether a metric is better at its "max" or "min", by a run's result.json. Raises ConfigurationError."""
     if metric not in result.get("metrics", {}):
-        known = [name for name in result.get("metrics", {}) if not name.endswith("samples")]
-        message = f"{metric}: the runs did not measure that. Allowed: {', '.join(known) or 'nothing'}."
-        raise ConfigurationError(message, key=metric, allowed=known)
+        measured = [name for name in result.get("metrics", {}) if not name.endswith("samples")]
+        message = f"{metric}: the runs did not measure that. Allowed: {', '.join(measured) or 'nothing'}."
+        raise ConfigurationError(message, key=metric, allowed=measured)
     name = metric.partition("_")[2]
     if name == "loss":
         return "min"

@@ -27,17 +27,17 @@ def swept_keys(run_set: RunSet) -> list[str]:
 
 def repeating_keys(jobs: Sequence[SweepJob]) -> list[str]:
     """The seed or the fold, or both, if jobs of one row differ in them."""
-    found: dict[str, list[SweepJob]] = {}
+    rows: dict[str, list[SweepJob]] = {}
     for job in jobs:
-        found.setdefault(job.row or job.number, []).append(job)
-    return [key for key in REPEATING if any(len({value_of(job, key) for job in same}) > 1 for same in found.values())]
+        rows.setdefault(job.row or job.number, []).append(job)
+    return [key for key in REPEATING if any(len({value_of(job, key) for job in same}) > 1 for same in rows.values())]
 
 
 def parsed(overrides: Sequence[str]) -> dict[str, str]:
     """Overrides by key, without + and ~. Hydra's own are left out."""
     pairs = (override.partition("=") for override in overrides)
-    found = {key.lstrip("+~").partition("@")[0]: value.strip("'\"") for key, _, value in pairs}
-    return {key: value for key, value in found.items() if not key.startswith("hydra.") and key != "hydra"}
+    values = {key.lstrip("+~").partition("@")[0]: value.strip("'\"") for key, _, value in pairs}
+    return {key: value for key, value in values.items() if not key.startswith("hydra.") and key != "hydra"}
 
 
 def value_of(job: SweepJob, key: str) -> str:
@@ -78,14 +78,14 @@ def differing_keys(jobs: Sequence[SweepJob]) -> list[str]:
         or not follows(configs, f"{leader}.name", f"{group}.name")
     ]
     derived = _derived(jobs)
-    found = [
+    keys = [
         key
         for key in dict.fromkeys(key for config in configs for key in config)
         if not key.endswith(("._target_", ".name"))
         and varies(configs, key)
         and (key in typed or not (key in ABOUT or key in derived or _follows_option(configs, key)))
     ]
-    order = [*sorted(groups, key=lambda group: group != "parallel"), *found]
+    order = [*sorted(groups, key=lambda group: group != "parallel"), *keys]
     return sorted(order, key=lambda key: key not in typed)  # sorted() is stable: typed ones first
 
 
@@ -135,12 +135,12 @@ WIDE = 8  # ratio of the largest to the smallest value from which a scale is log
 def as_numbers(texts: Sequence[str]) -> list[float] | None:
     """The texts as numbers; None if one of them is not a number."""
     with suppress(ValueError):
-        found = [float(text) for text in texts]
-        return found if all(map(math.isfinite, found)) else None
+        numbers = [float(text) for text in texts]
+        return numbers if all(map(math.isfinite, numbers)) else None
     return None
 
 
 def is_wide(values: Iterable[float]) -> bool:
     """Whether positive values are so far apart that the small ones would overlap on a linear scale."""
-    known = [value for value in values if math.isfinite(value)]
-    return bool(known) and min(known) > 0 and max(known) / min(known) >= WIDE
+    finite = [value for value in values if math.isfinite(value)]
+    return bool(finite) and min(finite) > 0 and max(finite) / min(finite) >= WIDE

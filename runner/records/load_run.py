@@ -97,12 +97,12 @@ def _texts(folder: RunFolder) -> dict[Path, str]:
     """The run's small files and tables; without those that are missing or unreadable."""
     tables = dict.fromkeys((folder.steps, folder.epochs, folder.gpu), MOST_TABLE_BYTES)
     limits = {folder.config: MOST_CONFIG_BYTES, folder.result: MOST_BYTES, folder.provenance: MOST_BYTES, **tables}
-    found = {}
+    texts = {}
     with suppress(OSError, ConfigurationError), Folder(folder.path) as held:
         for path, most in limits.items():
             with suppress(OSError, ConfigurationError):
-                found[path] = held.read(path.name, most=most).decode(errors="replace")
-    return found
+                texts[path] = held.read(path.name, most=most).decode(errors="replace")
+    return texts
 
 
 def read_columns(path: Path, names: Collection[str] | None = None) -> Columns:
@@ -160,7 +160,7 @@ def read_overrides(path: Path) -> list[str] | None:
 
 def _mapping(text: str | None) -> dict[str, Any]:
     try:
-        found = parse_json(text or "")
+        content = parse_json(text or "")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

@@ -44,14 +44,14 @@ class Result(Answer):
         """The result of the run in a folder. Raises ConfigurationError if there is no run, or if it has not ended."""
         run = RunFolder(folder)
         run.read_config()  # or there is no run
-        found = run.read_result()
-        if found is None:
+        recorded = run.read_result()
+        if recorded is None:
             raise ConfigurationError(f"{run} has not finished: it has no {run.result.name}.")
-        result = right(found, ResultJson)
-        known: dict[str, Any] = {name: result.get(name) or 0 for name in ("epochs", "steps", "samples_seen")}
-        known |= {name: result.get(name) or "" for name in ("device", "parallel", "precision", "launcher")}
+        result = right(recorded, ResultJson)
+        fields: dict[str, Any] = {name: result.get(name) or 0 for name in ("epochs", "steps", "samples_seen")}
+        fields |= {name: result.get(name) or "" for name in ("device", "parallel", "precision", "launcher")}
         same = ("best", "test", "objective", "train_seconds", "wall_seconds", "samples_per_second", "peak_memory_mb")
-        known |= {name: result.get(name) for name in same}
+        fields |= {name: result.get(name) for name in same}
         return cls(
             folder=run.path,
             status=str(result.get("status")),
@@ -59,7 +59,7 @@ class Result(Answer):
             ranks=result.get("world_size", 0),
             weights_sha256=result.get("weights_sha256"),
             error=Failure.from_json(result.get("error")),
-            **known,
+            **fields,
         )
 
     @property

@@ -58,16 +58,16 @@ def gather(paths: list[str]) -> RunSet:
     """Gather the jobs of all these folders. Raises ConfigurationError for one that holds neither a run nor a sweep."""
     if not paths:
         raise ConfigurationError("Name the folder of a sweep, or of runs, such as outputs/sweeps/<date>/<time>.")
-    found = [_one(Path(path)) for path in dict.fromkeys(paths)]
-    if len(found) == 1:
-        return averaged(found[0])
+    run_sets = [_one(Path(path)) for path in dict.fromkeys(paths)]
+    if len(run_sets) == 1:
+        return averaged(run_sets[0])
     several = [
         replace(job, number=f"{run_set.title}/{job.number}" if run_set.folder else job.number)
-        for run_set in found
+        for run_set in run_sets
         for job in run_set.jobs
     ]
-    notes = tuple(f"{run_set.title}: {note}" for run_set in found for note in run_set.notes)
-    return averaged(RunSet("several folders", None, tuple(several), any(run_set.active for run_set in found), notes))
+    notes = tuple(f"{run_set.title}: {note}" for run_set in run_sets for note in run_set.notes)
+    return averaged(RunSet("several folders", None, tuple(several), any(run_set.active for run_set in run_sets), notes))
 
 
 def averaged(run_set: RunSet) -> RunSet:
@@ -78,7 +78,7 @@ def averaged(run_set: RunSet) -> RunSet:
     first: dict[tuple[object, ...], str] = {}
     jobs = []
     for job in run_set.jobs:
-        kept = [each for each in job.overrides if each.lstrip("+").partition("=")[0] not in REPEATING]
+        kept = [override for override in job.overrides if override.lstrip("+").partition("=")[0] not in REPEATING]
         if len(kept) == len(job.overrides) and job.run.config.get(FOLD) is None:
             jobs.append(job)
             continue

@@ -44,11 +44,11 @@ def _kinds(group: str, section: Section, trust: Trust) -> Mapping[str, Kind]:
     The project's own options declare it, whatever class the config names; of another class only what is dangerous,
     while the rest is up to that class, if the user trusts its declaration.
     """
-    own = own_kinds(group)
+    kind_of = own_kinds(group)
     if group not in (*GROUPS, *ENTRIES):
-        return own
+        return kind_of
     is_own = is_own_class(group, section.get(TARGET))
-    kinds = {name: kind for name, kind in own.items() if is_own or kind > Kind.OBJECT or name == "name"}
+    kinds = {name: kind for name, kind in kind_of.items() if is_own or kind > Kind.OBJECT or name == "name"}
     is_declared = may_declare(group, section.get(OPTION), trust)
     _add(kinds, declared_class(group, section if is_declared else {}).all_rules())
     return kinds
@@ -133,18 +133,18 @@ def _names_nothing(value: Any, *, is_argument: bool) -> bool:
     return is_argument or not isinstance(value, str)
 
 
-def _is_inside(value: Any, place: Path | None) -> bool:
+def _is_inside(value: Any, root: Path | None) -> bool:
     """Whether a path leads into the received folder, where nobody else could put a link after this check.
 
     Not into one that holds the user's home.
     """
-    if place is None or not isinstance(value, str) or is_address(value):
+    if root is None or not isinstance(value, str) or is_address(value):
         return False
-    folder = Path(os.path.realpath(place))
+    folder = Path(os.path.realpath(root))
     path = Path(os.path.realpath(_absolute(value)))
     if Path.home().is_relative_to(folder) or not path.is_relative_to(folder):
         return False
-    return is_mine(next(each for each in (path, *path.parents) if each.exists()))
+    return is_mine(next(existing for existing in (path, *path.parents) if existing.exists()))
 
 
 def _absolute(path: str) -> str:

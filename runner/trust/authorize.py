@@ -101,7 +101,7 @@ def _refuse_ways_out(line: CommandLine, *, saved: bool) -> None:
             value=line.config_name,
         )
     folders = [CONF, *(source.folder for source in line.sources() if source.folder)]
-    for override in parsed(each for each in line.overrides if "/" in each or "@" in each):
+    for override in parsed(word for word in line.overrides if "/" in word or "@" in word):
         group = override.key_or_group
         names = [name for value in choices(override) for name in (value if isinstance(value, list) else [value])]
         is_group = "/" in group or any((folder / group).is_dir() for folder in folders)

@@ -30,14 +30,14 @@ def refuse_untrusted(config: Section, trust: Trust | None) -> None:
             f"line, or {_shown_file()}. Remove it from the config.",
             key="trust",
         )
-    if found := untrusted(config, trust):
-        raise ConfigurationError(complaint(found, trust))
+    if refused := untrusted(config, trust):
+        raise ConfigurationError(complaint(refused, trust))
 
 
 def untrusted(config: Section, trust: Trust) -> list[tuple[str, Any]]:
     """The keys whose values could run any code, or name what only the user may, with these values."""
-    found = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
-    return [*found, *refused_keys(config, trust)]
+    refused = [(key, value) for key, value in targets(config) if not _is_allowed(key, value, trust)]
+    return [*refused, *refused_keys(config, trust)]
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
@@ -57,10 +57,10 @@ def _plain(composed: DictConfig, key: Any, *, resolve: bool) -> Any:
     return OmegaConf.to_container(node, resolve=resolve) if OmegaConf.is_config(node) else node._value()
 
 
-def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
-    """The error message; each of ``found`` is a key with a value that names code or controls a program."""
-    code = {key: value for key, value in found if _names_code(key)}
-    others = {key: value for key, value in found if key not in code}
+def complaint(refused: list[tuple[str, Any]], trust: Trust | None = None) -> str:
+    """The error message; each of ``refused`` is a key with a value that names code or controls a program."""
+    code = {key: value for key, value in refused if _names_code(key)}
+    others = {key: value for key, value in refused if key not in code}
     what = "it names code outside the allowed classes, which could run anything"
     may = (
         "it sets what only you may: a path outside its folder, or where others may write, an address, a host, a "
@@ -71,8 +71,8 @@ def complaint(found: list[tuple[str, Any]], trust: Trust | None = None) -> str:
         for says, values in ((what, code), (may, others))
         if values
     ]
-    files = [(key, value) for key, value in found if source_file(value)]
-    needed = dict.fromkeys(_to_trust(key, value) for key, value in found if (key, value) not in files)
+    files = [(key, value) for key, value in refused if source_file(value)]
+    needed = dict.fromkeys(_to_trust(key, value) for key, value in refused if (key, value) not in files)
     names = ",".join(name for name in needed if trust_store.NAME.fullmatch(name))
     ways = f" If you trust it, set trust=[{names}] on the command line, or trust: [{names}] in {_shown_file()}."
     typed = " ".join(f"{key}={shown(value)}" for key, value in files)

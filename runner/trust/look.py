@@ -65,17 +65,18 @@ class Look:
 def screen(looks: Sequence[Look]) -> list[str]:
     """What was found, as lines for one screen, the most dangerous last; nothing in them can forge another line."""
     where: dict[tuple[Danger, str], list[str]] = {}
-    for finding in (each for look in looks for each in look.findings):
-        where.setdefault((finding.danger, finding.what), []).append(finding.where)
-    found = sorted(where.items(), key=lambda each: each[0][0])
+    for look in looks:
+        for finding in look.findings:
+            where.setdefault((finding.danger, finding.what), []).append(finding.where)
+    ordered = sorted(where.items(), key=lambda pair: pair[0][0])
     width = shutil.get_terminal_size().columns
     lines, rows = list[str](), 0
-    for (_, what), places in reversed(found):
+    for (_, what), places in reversed(ordered):
         others = f" and {len(places) - 1} others" if places[1:] else ""
         line = f"{_escaped(places[0], WHERE, keeps_end=True)}{others}: {_escaped(what, WHAT)}"
         rows += -(-len(line) // width)
         if lines and rows > ROWS:
-            left = len(found) - len(lines)
+            left = len(ordered) - len(lines)
             lines.append(f"{left} lines, none of them more dangerous than the others, are not shown")
             break
         lines.append(line)
@@ -85,7 +86,7 @@ def screen(looks: Sequence[Look]) -> list[str]:
 def _escaped(text: str, most: int, *, keeps_end: bool = False) -> str:
     """A text as a part of one line, with line breaks and all that steers a terminal escaped."""
     kept = text[-most:] if keeps_end else text[:most]
-    kept = "".join(each if each.isprintable() else repr(each)[1:-1] for each in kept)
+    kept = "".join(character if character.isprintable() else repr(character)[1:-1] for character in kept)
     if len(kept) <= most and len(text) <= most:
         return kept
     return f"...{kept[-most:]}" if keeps_end else f"{kept[:most]}... ({len(text):,} characters)"
@@ -93,7 +94,7 @@ def _escaped(text: str, most: int, *, keeps_end: bool = False) -> str:
 
 def digest(looks: Sequence[Look]) -> str:
     """The digest of all that was shown, which the user names to trust exactly that."""
-    return seal.digest_of([[str(each.folder), each.findings, each.covers] for each in looks])
+    return seal.digest_of([[str(look.folder), look.findings, look.covers] for look in looks])
 
 
 def look(path: Path) -> list[Look]:
@@ -113,39 +114,39 @@ def look(path: Path) -> list[Look]:
 def _look_at_run(run: RunFolder, folder: Folder) -> Look:
     with folder:
         parts: dict[str, bytes | str] = {}
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for name, what in ((run.config.name, str(run)), (RunFolder.COMPOSED, f"{run}, as composed")):
             with suppress(FileNotFoundError):
                 content = parts[name] = folder.read(name)
-                found += _in_config(what, _mapping(parse_config(content, run.path / name)), run.path / name)
+                findings += _in_config(what, _mapping(parse_config(content, run.path / name)), run.path / name)
         for name, content in run.copied_code().items():
             parts[name] = content
             may = f"reproduce would use {run.path / name}, which may differ from what it was copied from"
-            found.append(Finding(Danger.RECORDED, str(run), may))
+            findings.append(Finding(Danger.RECORDED, str(run), may))
         provenance = _provenance(folder)
         parts |= {name: str(provenance.get(name)) for name in ("id", "commit", "directory")}
         if (key := provenance.get("id")) is not None:
-            found.append(Finding(Danger.KEY, str(run), f"publish would write into your trackers' run {key}"))
+            findings.append(Finding(Danger.KEY, str(run), f"publish would write into your trackers' run {key}"))
         if (directory := provenance.get("directory")) is not None:
             may = f"packages that it names would also be looked up in {directory}"
-            found.append(Finding(Danger.FOLDER, str(run), may))
+            findings.append(Finding(Danger.FOLDER, str(run), may))
         parts[run.code_diff.name] = b""
         with suppress(FileNotFoundError):
             diff = parts[run.code_diff.name] = folder.read(run.code_diff.name, most=MOST_TABLE_BYTES)
             files = [line[6:].decode(errors="replace") for line in diff.splitlines() if line.startswith(b"+++ b/")]
             may = f"reproduce --code would apply {run.code_diff}, which changes {', '.join(files)}"
-            found.append(Finding(Danger.RECORDED, str(run), may))
+            findings.append(Finding(Danger.RECORDED, str(run), may))
         if (commit := provenance.get("commit")) is not None:
-            found.append(Finding(Danger.RECORDED, str(run), f"reproduce --code would run commit {commit}"))
-        return Look(run.path, tuple(found), seal.digests(parts))
+            findings.append(Finding(Danger.RECORDED, str(run), f"reproduce --code would run commit {commit}"))
+        return Look(run.path, tuple(findings), seal.digests(parts))
 
 
 def _in_config(where: str, content: dict[str, Any], path: Path) -> Iterator[Finding]:
     """What a complete config names that is not this project's own code, or plain. Raises ConfigurationError."""
     kept = {key: value for key, value in content.items() if not leads_to_hydra(key)}
-    found = [Finding(Danger.ANYTHING, where, f"changes Hydra's own settings: {key}") for key in {*content} - {*kept}]
-    found += _named(where, content, _resolved(kept, path))
-    yield from found or [Finding(Danger.NOTHING, where, "names only this project's own code")]
+    findings = [Finding(Danger.ANYTHING, where, f"changes Hydra's own settings: {key}") for key in {*content} - {*kept}]
+    findings += _named(where, content, _resolved(kept, path))
+    yield from findings or [Finding(Danger.NOTHING, where, "names only this project's own code")]
 
 
 def _named(where: str, content: dict[str, Any], resolved: dict[str, Any]) -> Iterator[Finding]:
@@ -161,16 +162,16 @@ def _look_at_sweep(ledger: Ledger) -> Look:
     sealed = ledger.sealed_part()
     arguments = ledger.arguments(sealed)
     may = f"resume would run: train {' '.join(arguments)}"
-    found = [Finding(Danger.ANYTHING, str(ledger.sweep), may)] if arguments else []
-    return Look(ledger.sweep, tuple(found), seal.digests(sealed))
+    findings = [Finding(Danger.ANYTHING, str(ledger.sweep), may)] if arguments else []
+    return Look(ledger.sweep, tuple(findings), seal.digests(sealed))
 
 
 def _look_at_configs(project: Path) -> Look:
     path = own_project(project)
     with Folder(path) as folder:
-        found = list(_of_configs(folder))
+        findings = list(_of_configs(folder))
     may = "every config in this folder may run any code and change Hydra's own settings"
-    return Look(path, (*found, Finding(Danger.ANYTHING, str(path), may)), None, None if path == project else project)
+    return Look(path, (*findings, Finding(Danger.ANYTHING, str(path), may)), None, None if path == project else project)
 
 
 def _of_configs(folder: Folder) -> Iterator[Finding]:

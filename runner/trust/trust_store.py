@@ -53,7 +53,7 @@ def split_typed(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
     typed, others = [], []
     for argument in arguments:
         if match := _TYPED.fullmatch(argument):
-            typed += names(match[1].strip().removeprefix("[").removesuffix("]"), said=argument)
+            typed += names(match[1].strip().removeprefix("[").removesuffix("]"), argument=argument)
         else:
             others.append(argument)
     return typed, others
@@ -98,14 +98,14 @@ def of_file() -> list[str]:
     return listed
 
 
-def names(text: str, *, said: str) -> list[str]:
-    """Parse package names separated by commas. Raises ConfigurationError, which quotes ``said``."""
-    found = [name.strip().strip("'\"") for name in text.split(",")]
-    found = [name for name in found if name]
-    if not all(map(NAME.fullmatch, found)):
-        message = f"{said} is not the name of a package. {_ALLOWED}, separated by commas."
+def names(text: str, *, argument: str) -> list[str]:
+    """Parse package names separated by commas. Raises ConfigurationError, which quotes ``argument``."""
+    packages = [name.strip().strip("'\"") for name in text.split(",")]
+    packages = [name for name in packages if name]
+    if not all(map(NAME.fullmatch, packages)):
+        message = f"{argument} is not the name of a package. {_ALLOWED}, separated by commas."
         raise ConfigurationError(message, key="trust", value=text)
-    return found
+    return packages
 
 
 def own_project(folder: Path) -> Path:
@@ -125,10 +125,10 @@ def conf_of(folder: Path) -> Path | None:
         except (OSError, ValueError, AttributeError, RecursionError, ConfigurationError):  # its other readers report it
             named = None
         try:
-            with project.child(named if isinstance(named, str) else "conf") as found:
-                if found.inode == project.inode:
+            with project.child(named if isinstance(named, str) else "conf") as conf:
+                if conf.inode == project.inode:
                     raise ValueError("not a folder in it")
-                return found.path
+                return conf.path
         except (OSError, ValueError, ConfigurationError):
             if named is None:
                 return None

@@ -24,11 +24,11 @@ class Kept(Tracker):
         super().__init__(checkpoint=checkpoint)
         self.place, self.remembers = Path(place), remembers
 
-    def open(self, run, known):
+    def open(self, run, recorded_name):
         self.answer()
         self.path = self.place / run.key
         group = run.group and [run.group.key, *run.group.overrides]
-        self.note("open", pid=os.getpid(), run=run.name, tags=list(run.tags), group=group, known=known)
+        self.note("open", pid=os.getpid(), run=run.name, tags=list(run.tags), group=group, known=recorded_name)
         steps = [each["step"] for each in lines(self.path) if each["what"] == "point"]
         return max(steps, default=-1) if self.remembers else None
 

@@ -39,12 +39,12 @@ class ConfusionMatrix(Callback):
                 "callbacks.confusion_matrix needs a task with one class for each sample, pixel or token. Leave it out.",
                 key="callbacks.confusion_matrix",
             )
-        found = confusion(scores.argmax(1), targets, scores.shape[1])
-        self._sum = found if self._sum is None else self._sum + found
+        matrix = confusion(scores.argmax(1), targets, scores.shape[1])
+        self._sum = matrix if self._sum is None else self._sum + matrix
 
     def on_evaluation(self, split: str, samples: Any) -> None:
-        own, self._sum = None if self._sum is None else self._sum.cpu().numpy(), None
-        ranks = [each for each in self.run.gather(own) if each is not None]
+        counts, self._sum = None if self._sum is None else self._sum.cpu().numpy(), None
+        ranks = [part for part in self.run.gather(counts) if part is not None]
         if self.run.rank or not ranks:
             return
         matrix = sum(ranks[1:], ranks[0]).tolist()
@@ -54,7 +54,7 @@ class ConfusionMatrix(Callback):
         with open(self.run.folder / f"{name}.csv", "w", newline="", opener=no_link) as file:
             table = csv.writer(file)
             table.writerow(["is \\ taken for", *map(cell, names)])
-            table.writerows([cell(each), *row] for each, row in zip(names, matrix, strict=True))
+            table.writerows([cell(name), *row] for name, row in zip(names, matrix, strict=True))
         with rc_context({"text.parse_math": False}):  # names are anybody's
             self.run.picture(name, drawn(matrix, names), self._step)
 

@@ -25,7 +25,7 @@ def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Col
     the mean of their binary cross-entropies, with each label's probability; for values it is the squared error.
     Raises ConfigurationError for tasks that score parts of samples, such as pixels.
     """
-    scores, targets = (each.detach().double() for each in task.scored(outputs, batch))
+    scores, targets = (output.detach().double() for output in task.scored(outputs, batch))
     if len(scores) != len(ids):
         raise ConfigurationError(
             f"callbacks: this task scores {len(scores) // max(1, len(ids))} parts of each sample, but a row of "
@@ -39,9 +39,9 @@ def judged(task: Any, outputs: Any, batch: Any, ids: Sequence[int]) -> tuple[Col
         counts = targets >= 0
         losses = binary_cross_entropy_with_logits(scores, targets.clamp(min=0), reduction="none") * counts
         loss = losses.sum(1) / counts.sum(1)
-        each = {f"target_{number}": column for number, column in enumerate(targets.unbind(1))}
-        each |= {f"probability_{number}": column for number, column in enumerate(scores.sigmoid().unbind(1))}
-        return _rows(kept, loss=loss, **each)
+        columns = {f"target_{number}": column for number, column in enumerate(targets.unbind(1))}
+        columns |= {f"probability_{number}": column for number, column in enumerate(scores.sigmoid().unbind(1))}
+        return _rows(kept, loss=loss, **columns)
     kept, scores, targets = _kept(targets >= 0, ids, scores, targets)
     loss = cross_entropy(scores, targets.long(), reduction="none")
     probability, prediction = scores.softmax(1).max(1)
@@ -62,18 +62,18 @@ def in_windows(
 
     Every rank must consume the iterator, since each part is gathered from all ranks.
     """
-    own = np.asarray(ids, np.int64)
-    last = max(gather(int(own.max()) if len(own) else -1))
+    sample_ids = np.asarray(ids, np.int64)
+    last = max(gather(int(sample_ids.max()) if len(sample_ids) else -1))
     for first in range(0, last + 1, WINDOW):
-        chosen = (own >= first) & (own < first + WINDOW)
-        ranks = [rank for rank in gather((own[chosen], rows[chosen])) if len(rank[0])]
+        chosen = (sample_ids >= first) & (sample_ids < first + WINDOW)
+        ranks = [rank for rank in gather((sample_ids[chosen], rows[chosen])) if len(rank[0])]
         if ranks:
-            found, together = each_once(ranks)
-            yield found, together
+            ordered, together = each_once(ranks)
+            yield ordered, together
 
 
 def _rows(ids: Sequence[int], **columns: Tensor) -> tuple[Columns, list[int], np.ndarray]:
-    return tuple(columns), [*ids], torch.stack([each.double() for each in columns.values()], 1).cpu().numpy()
+    return tuple(columns), [*ids], torch.stack([column.double() for column in columns.values()], 1).cpu().numpy()
 
 
 def write_table(

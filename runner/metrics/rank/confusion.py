@@ -103,16 +103,16 @@ class Precision(OfConfusion):
     """Precision, mean over classes that occur or are predicted (macro); 0 for a class that is never predicted."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        known = (rows + columns) > 0
-        return _mean(hits[known], columns[known].clamp(min=1))
+        occurs = (rows + columns) > 0
+        return _mean(hits[occurs], columns[occurs].clamp(min=1))
 
 
 class Recall(OfConfusion):
     """Recall, mean over classes that occur or are predicted (macro); 0 for a class that never occurs."""
 
     def of(self, hits: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        known = (rows + columns) > 0
-        return _mean(hits[known], rows[known].clamp(min=1))
+        occurs = (rows + columns) > 0
+        return _mean(hits[occurs], rows[occurs].clamp(min=1))
 
 
 class BalancedAccuracy(OfConfusion):
@@ -129,6 +129,6 @@ class PixelAccuracy(OfConfusion):
         return hits.sum() / rows.sum()
 
 
-def _mean(part: Tensor, whole: Tensor) -> Tensor:
-    known = whole > 0
-    return (part[known] / whole[known]).mean()
+def _mean(part: Tensor, totals: Tensor) -> Tensor:
+    is_positive = totals > 0
+    return (part[is_positive] / totals[is_positive]).mean()

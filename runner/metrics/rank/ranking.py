@@ -22,8 +22,8 @@ class AUROC(Collected):
         negatives = len(is_it) - positives
         if not positives or not negatives:
             return None
-        _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
-        ranks = (np.cumsum(count) - (count - 1) / 2)[place]  # of equal scores the mean of their ranks
+        _, index, count = np.unique(scores, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(count) - (count - 1) / 2)[index]  # of equal scores the mean of their ranks
         return 100 * float((ranks[is_it].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 

@@ -61,15 +61,15 @@ def compared(writer: Writer, file: Path, served: Served) -> float:
     If the model's inputs are unknown, it is 0 for equal weights, and otherwise inf.
     """
     if served.shape is None:
-        one, other = (weights_sha256(each.model.state_dict()) for each in (served, writer.again(file, served)))
+        one, other = (weights_sha256(source.model.state_dict()) for source in (served, writer.again(file, served)))
         return 0.0 if one == other else float("inf")
     largest = 0.0
     for count in CHECKED:
         images = served.examples(count)
-        expected, found = served(images), writer.outputs(file, served, images)
-        if expected.shape != found.shape:
+        expected, outputs = served(images), writer.outputs(file, served, images)
+        if expected.shape != outputs.shape:
             return float("inf")
-        relative = (expected - found).abs().max() / expected.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
+        relative = (expected - outputs).abs().max() / expected.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
         largest = max(largest, float(relative.nan_to_num(nan=float("inf"))))
     return largest
 
@@ -78,7 +78,7 @@ def facts(trained: Trained, served: Served) -> dict[str, str]:
     """Metadata for users of the file, each value as JSON."""
     about = trained.description
     shape = None if served.shape is None else ["batch", *served.shape]
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "producer": "manyheads",
         "model": trained.config["model"]["name"],
         "input": shape and {"name": "images", "dtype": "float32", "shape": shape, "range": served.range},
@@ -91,4 +91,4 @@ def facts(trained: Trained, served: Served) -> dict[str, str]:
         "weights_sha256": weights_sha256(trained.model.state_dict()),
         "metrics": trained.metrics,
     }
-    return {name: json.dumps(value) for name, value in found.items()}
+    return {name: json.dumps(value) for name, value in metadata.items()}

@@ -46,10 +46,10 @@ class Served(nn.Module):
                 f"{trained.folder}: its model takes more than one tensor, or tensors of unknown shape. Set --format "
                 "safetensors, which holds the weights alone, or export it yourself: manyheads.load(...).model."
             )
-        known = about.mean is not None and about.std is not None and about.is_images
-        mean, std = (about.mean, about.std) if known else ((0.0,), (1.0,))
+        normalizes = about.mean is not None and about.std is not None and about.is_images
+        mean, std = (about.mean, about.std) if normalizes else ((0.0,), (1.0,))
         self.model, self.shape = trained.model.cpu(), shape
-        self.range = [0, 1] if known else None
+        self.range = [0, 1] if normalizes else None
         side = (-1, 1, 1) if about.is_images else (1,) * len(shape or ())
         self.register_buffer("input_mean", torch.tensor(mean, dtype=torch.float32).view(side))
         self.register_buffer("input_std", torch.tensor(std, dtype=torch.float32).view(side))

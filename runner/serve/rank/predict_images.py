@@ -56,7 +56,7 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
 
 def images_in(paths: Sequence[str]) -> list[str]:
     """The files that are named, and the images below the folders that are. Raises ConfigurationError for none."""
-    found: list[str] = []
+    files: list[str] = []
     for path in paths:
         if os.path.isdir(path):
             below = [
@@ -65,14 +65,14 @@ def images_in(paths: Sequence[str]) -> list[str]:
                 for name in names
                 if name.lower().endswith(EXTENSIONS)
             ]
-            found += sorted(below)
+            files += sorted(below)
         elif os.path.exists(path):
-            found.append(path)
+            files.append(path)
         else:
             raise ConfigurationError(f"{path} does not exist. Name image files, or folders of them.")
-    if not found:
+    if not files:
         raise ConfigurationError(f"there are no images in {', '.join(paths)}. Allowed: {', '.join(EXTENSIONS)}.")
-    return found
+    return files
 
 
 def answers(trained: Trained, files: Sequence[str]) -> Iterator[tuple[str, Answer]]:
@@ -81,15 +81,15 @@ def answers(trained: Trained, files: Sequence[str]) -> Iterator[tuple[str, Answe
         for start in range(0, len(files), trained.at_once):
             part = files[start : start + trained.at_once]
             read = list(threads.map(lambda path: _read(trained, path), part))
-            good = [each for each in read if not isinstance(each, str)]
+            good = [image for image in read if not isinstance(image, str)]
             predictions = iter(trained.predict(torch.stack(good)) if good else ())
-            for path, each in zip(part, read, strict=True):
-                yield path, each if isinstance(each, str) else next(predictions)
+            for path, image in zip(part, read, strict=True):
+                yield path, image if isinstance(image, str) else next(predictions)
 
 
 def header(classes: int) -> list[str]:
     """The columns' names: the likeliest class, and up to four more."""
-    more = [(f"class_{place}", f"probability_{place}") for place in range(2, classes + 1)]
+    more = [(f"class_{position}", f"probability_{position}") for position in range(2, classes + 1)]
     return ["file", "class", "probability", *(name for pair in more for name in pair)]
 
 

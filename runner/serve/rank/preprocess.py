@@ -67,8 +67,8 @@ class Preprocess:
     def batch(self, images: Sequence[Any]) -> Tensor:
         """Several images: (N, C, H, W) float32. Raises ConfigurationError if their sizes then differ."""
         inputs = [self(image) for image in images]
-        if len({each.shape for each in inputs}) > 1:
-            sizes = ", ".join(sorted({"x".join(map(str, each.shape)) for each in inputs}))
+        if len({image.shape for image in inputs}) > 1:
+            sizes = ", ".join(sorted({"x".join(map(str, image.shape)) for image in inputs}))
             raise ConfigurationError(f"these images end up with different sizes ({sizes}). Pass them one by one.")
         return torch.stack(inputs)
 

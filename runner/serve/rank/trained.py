@@ -86,7 +86,7 @@ class Trained:
             return self._classes(batch if batch.is_floating_point() else self.preprocess.normalized(batch.cpu()))
         if isinstance(images, Sequence) and not isinstance(images, str):
             parts = [images[start : start + self.at_once] for start in range(0, len(images), self.at_once)]
-            return [found for part in parts for found in self._classes(self.preprocess.batch(part))]
+            return [prediction for part in parts for prediction in self._classes(self.preprocess.batch(part))]
         return self._classes(self.preprocess(images)[None])[0]
 
     @torch.inference_mode()
@@ -125,7 +125,7 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
 
 
 def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained:
-    packages = names(",".join([trust] if isinstance(trust, str) else trust), said=f"trust={trust}")
+    packages = names(",".join([trust] if isinstance(trust, str) else trust), argument=f"trust={trust}")
     refuse_untrusted_run(folder, packages)
     frozen = RunConfig.read(folder)
     which, path = chosen(folder, which)
