@@ -97,8 +97,8 @@ def origin_rows(before: Run, after: Run, changes: tuple[bytes, bytes]) -> Iterat
 
     ``changes``: the uncommitted changes of each run's code, as diffs.
     """
-    for each in differences(_whole(before), _whole(after), chosen=[], diffs=changes):
-        yield DifferenceRow(each.what, each.recorded, each.now)
+    for difference in differences(_whole(before), _whole(after), chosen=[], diffs=changes):
+        yield DifferenceRow(difference.what, difference.recorded, difference.now)
 
 
 def result_rows(before: Run, after: Run) -> Iterator[DifferenceRow]:
@@ -137,8 +137,8 @@ def _text(value: Any) -> str:
 
 def _whole(run: Run) -> ProvenanceJson:
     """A run's provenance.json, which an earlier version may have written, with the keys that a comparison needs."""
-    known = {key: value for key, value in run.provenance.items() if value is not None}
-    return right({**_EMPTY, **known}, ProvenanceJson)
+    recorded = {key: value for key, value in run.provenance.items() if value is not None}
+    return right({**_EMPTY, **recorded}, ProvenanceJson)
 
 
 def _changes(folder: RunFolder) -> bytes:
@@ -152,5 +152,5 @@ def _table(name: str, rows: list[DifferenceRow], folders: tuple[str, str]) -> Ta
     for title in ("what", *folders):
         table.add_column(printable(title), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable_text(each)) for each in (row.what, row.first, row.second)))
+        table.add_row(*(Text(printable_text(text)) for text in (row.what, row.first, row.second)))
     return table

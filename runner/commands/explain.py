@@ -34,7 +34,7 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
     subject = subject_of(words, config_dir=config_dir)
     tries = [*candidates(subject.run)]
     folder, result = measure(subject.run)
-    found = Explanation.of(
+    explanation = Explanation.of(
         folder,
         result["floors"],
         result["time"],
@@ -43,6 +43,6 @@ def explain(words: Sequence[str], *, config_dir: str | None = None, picture: str
         base=subject.overrides,
     )
     if image is not None:
-        image.write(found.picture(form=image.form))
+        image.write(explanation.picture(form=image.form))
         print(f"wrote {image.path}", file=sys.stderr)
-    return found
+    return explanation

@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> Exported:
 
         trained = load(arguments.run_folder, which=arguments.weights, trust=packages)
         run, suffix = arguments.run_folder, FORMATS[arguments.format].suffix
-        place = Path(f"{trained.folder.name}{suffix}") if is_address(run) else trained.folder / f"model{suffix}"
-        out = Path(arguments.out) if arguments.out else place
+        default = Path(f"{trained.folder.name}{suffix}") if is_address(run) else trained.folder / f"model{suffix}"
+        out = Path(arguments.out) if arguments.out else default
         about = (run if is_address(run) else str(trained.folder), trained.which, arguments.format)
         try:
             difference = export(trained, arguments.format, out)

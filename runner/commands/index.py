@@ -55,12 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Indexed:
     """Write the index. Raises ConfigurationError for shards that are damaged."""
-    place = place_of(arguments.folder, key="folder")
-    if isinstance(place, Address):
-        return _index_address(place)
-    if not place.is_dir():
-        raise ConfigurationError.at("folder", place, ": there is no such folder.")
-    return write_index(place, contents=arguments.contents)
+    shards = place_of(arguments.folder, key="folder")
+    if isinstance(shards, Address):
+        return _index_address(shards)
+    if not shards.is_dir():
+        raise ConfigurationError.at("folder", shards, ": there is no such folder.")
+    return write_index(shards, contents=arguments.contents)
 
 
 def write_index(root: Path, *, contents: bool) -> Indexed:
@@ -87,17 +87,17 @@ def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> Index
     kind = kind_of(names, root)
     if kind is TAR:
         return table.build(root, list_shards(root), work.advance, contents=contents)
-    own = [name for name in names if name.endswith(kind.suffixes)]
-    return index_blocks(root, own, kind, work.advance)
+    shards = [name for name in names if name.endswith(kind.suffixes)]
+    return index_blocks(root, shards, kind, work.advance)
 
 
 def _index_address(address: Address) -> Indexed:
     with (
         working("reading shards", kept="no index was written") as work,
         Shards(address, own_reading(), key="folder") as shards,
-        scratch.folder() as own,
+        scratch.folder() as folder,
     ):
-        index, path = index_stored(shards, work.advance), own.resolve() / NAME
+        index, path = index_stored(shards, work.advance), folder.resolve() / NAME
         index_file.write(index, path)
         with open(path, "rb") as written:
             shards.store(NAME, written)

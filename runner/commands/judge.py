@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
 
     if arguments.check is not None:
         return check(arguments.check)
-    terms = JudgementTerms(**{each.name: getattr(arguments, each.name) for each in fields(JudgementTerms)})
+    terms = JudgementTerms(**{field.name: getattr(arguments, field.name) for field in fields(JudgementTerms)})
     if arguments.again is not None:
         return again(arguments.again, arguments.overrides, terms)
     chosen = {name: getattr(arguments, name) for name in ("change", "code", "config_dir")}

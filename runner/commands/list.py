@@ -63,14 +63,14 @@ def list_runs(words: Sequence[str], *, sort: str | None = None) -> RunList:
     ``sort``: a metric, a column or a key.
     """
     filters, folders = divided(words)
-    found = {}
+    runs_by_path = {}
     with working("reading runs") as work:
         for run in (run for folder in folders for run in summaries(folder)):
-            found[run.folder.path] = run
+            runs_by_path[run.folder.path] = run
             work.advance()
-    runs = ordered(selected([*found.values()], filters), sort)
+    runs = ordered(selected([*runs_by_path.values()], filters), sort)
     notes = unlike_metrics(runs, sort)
-    return RunList([*map(ListedRun.of, runs)], len(found), filters, [*map(str, folders)], notes)
+    return RunList([*map(ListedRun.of, runs)], len(runs_by_path), filters, [*map(str, folders)], notes)
 
 
 def divided(words: Iterable[str]) -> tuple[list[str], list[Path]]:

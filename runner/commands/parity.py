@@ -81,8 +81,8 @@ def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -
         try:
             findings = _run_baseline(baseline, task)
             others = replace(task, baseline=str(baseline.path))
-            own = judged(first, findings, tolerance=task.tolerance, run=frozen[first])
-            outcomes = [own] if own.differs else []
+            noise = judged(first, findings, tolerance=task.tolerance, run=frozen[first])
+            outcomes = [noise] if noise.differs else []
             for one in planned[1:]:
                 work.advance(one.strategy)
                 outcomes.append(_outcome(one, path, frozen.get(one.strategy), others))
@@ -99,8 +99,8 @@ def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: Pari
     try:
         findings = _run(folder, task)
     except RunFailed as error:
-        known: ParityFindings = {"ranks": run.launcher.ranks}
-        return ParityOutcome(planned.strategy, FAILED, task.tolerance, known, error=str(error), run=run)
+        ranks: ParityFindings = {"ranks": run.launcher.ranks}
+        return ParityOutcome(planned.strategy, FAILED, task.tolerance, ranks, error=str(error), run=run)
     return judged(planned.strategy, findings, tolerance=task.tolerance, run=run)
 
 

@@ -86,9 +86,9 @@ def publish(paths: Sequence[str], *, to: Sequence[str], overrides: Sequence[str]
     for folder in _runs(paths):
         with Folder(folder.path) as held:
             held.refuse_links()
-        found = _trackers_of(folder, to, typed)
-        planned += [(folder, name, tracker_of(name, option.section)) for name, option in found.items()]
-        trackers += found.values()
+        options_of = _trackers_of(folder, to, typed)
+        planned += [(folder, name, tracker_of(name, option.section)) for name, option in options_of.items()]
+        trackers += options_of.values()
     tell_unread(trackers)
     runs = []
     kept = "what has been sent is recorded and not sent again"
@@ -126,46 +126,46 @@ def _runs(paths: Sequence[str]) -> Iterator[RunFolder]:
 def _trackers_of(folder: RunFolder, to: Sequence[str], typed: dict[tuple[str, str], Any]) -> dict[str, LoggerOption]:
     """The trackers to publish a run to, by name: ``to`` or, if the user recorded it, its config's; with typed keys."""
     config = folder.read_config()
-    own = {
+    recorded = {
         name: entry
         for name, entry in (config.get("logger") or {}).items()
         if folder.is_own() and declared("logger", entry).publishes
     }
-    if not (names := to or list(own)):
+    if not (names := to or list(recorded)):
         message = f"{folder} names no tracker. Choose one: --to {{{','.join(_trackers())}}}."
         raise ConfigurationError(message, key="--to", allowed=_trackers())
-    known = list(dict.fromkeys([*own, *_trackers()]))
-    found = {}
+    available = list(dict.fromkeys([*recorded, *_trackers()]))
+    trackers = {}
     for name in names:
-        if name not in known:
+        if name not in available:
             raise ConfigurationError.at(
-                "--to", name, f": there is no such tracker. Allowed: {', '.join(known)}.", allowed=known
+                "--to", name, f": there is no such tracker. Allowed: {', '.join(available)}.", allowed=available
             )
-        entry = dict(own.get(name) or read_option("logger", name)[name])
+        entry = dict(recorded.get(name) or read_option("logger", name)[name])
         entry |= {key: value for (tracker, key), value in typed.items() if tracker == name}
         check_entry("logger", name, entry)
-        found[name] = declared("logger", entry, name=name)
-        if reason := found[name].unavailable():
+        trackers[name] = declared("logger", entry, name=name)
+        if reason := trackers[name].unavailable():
             raise Unavailable.at("--to", name, f": {reason}.")
-    if unused := [f"logger.{name}.{key}" for name, key in typed if name not in found]:
-        message = f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(found)}."
-        raise ConfigurationError(message, key=unused[0], allowed=[*found])
-    return found
+    if unused := [f"logger.{name}.{key}" for name, key in typed if name not in trackers]:
+        message = f"{unused[0]}: nothing is published to this tracker. Allowed: {', '.join(trackers)}."
+        raise ConfigurationError(message, key=unused[0], allowed=[*trackers])
+    return trackers
 
 
 def _trackers() -> list[str]:
     """The names of the project's own trackers."""
-    known = {name: entry for option in options("logger") for name, entry in read_option("logger", option).items()}
-    return [name for name, entry in known.items() if declared("logger", entry).publishes]
+    entries = {name: entry for option in options("logger") for name, entry in read_option("logger", option).items()}
+    return [name for name, entry in entries.items() if declared("logger", entry).publishes]
 
 
 def _typed(override: str) -> tuple[tuple[str, str], Any]:
     key, value = next(iter(typed_values([override]).items()), ("", None))
-    group, name, own = [*key.split(".", 2), "", ""][:3]
-    if group != "logger" or not own:
+    group, name, setting = [*key.split(".", 2), "", ""][:3]
+    if group != "logger" or not setting:
         raise ConfigurationError(
             f"{override} is not allowed. Allowed: the keys of a tracker, such as logger.mlflow.experiment=x.",
             key=key or override,
             value=value,
         )
-    return (name, own), value
+    return (name, setting), value

@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> Trusted:
     if arguments.yes is None and not is_confirmed("Trust it as your own?"):
         return Trusted(name, False, shown, lines)
     try:
-        for each in looks:
-            each.trust()
+        for seen in looks:
+            seen.trust()
     except OSError as error:
         raise ConfigurationError(f"the list of what you trust cannot be written: {error}.") from None
     return Trusted(name, True, shown, lines)

@@ -27,5 +27,5 @@ def run(arguments: argparse.Namespace) -> Tuned:
     """Tune. Raises ConfigurationError, RunFailed."""
     from manyheads.runner.answers.tune.tune import TuningTerms, tune
 
-    terms = TuningTerms(**{each.name: getattr(arguments, each.name) for each in fields(TuningTerms)})
+    terms = TuningTerms(**{field.name: getattr(arguments, field.name) for field in fields(TuningTerms)})
     return tune(arguments.overrides, terms, config_dir=arguments.config_dir)

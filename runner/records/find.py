@@ -75,7 +75,7 @@ def states(sweep: Path) -> dict[Path, str]:
 def disk_use(path: Path) -> int:
     """Bytes of a file, or of all files below a folder. A file with several names counts once, symbolic links do not."""
     with Folder(path.parent) as above:
-        found = [above.status(path.name)]
+        statuses = [above.status(path.name)]
         with suppress(ConfigurationError, NotADirectoryError), above.child(path.name) as folder:
-            found = [status for _, status in folder.walk()]
-    return sum({Inode.of(each): each.st_size for each in found if S_ISREG(each.st_mode)}.values())
+            statuses = [status for _, status in folder.walk()]
+    return sum({Inode.of(status): status.st_size for status in statuses if S_ISREG(status.st_mode)}.values())

@@ -57,8 +57,8 @@ class Summary:
     @cached_property
     def typed(self) -> dict[str, str]:
         """The overrides that were typed for the run, by key, except those that have their own columns."""
-        found = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
-        return {key: value for key, value in found.items() if key not in ("name", "notes", "trust")}
+        overrides = parsed(read_typed(self.folder.composed.with_name("overrides.yaml")))
+        return {key: value for key, value in overrides.items() if key not in ("name", "notes", "trust")}
 
     @cached_property
     def metric(self) -> ShownMetric:
@@ -126,13 +126,13 @@ class ListedRun:
 
 def summaries(folder: Path) -> Iterator[Summary]:
     """All runs below a folder, in the order of their names. Raises ConfigurationError if the folder does not exist."""
-    known: dict[Path, dict[Path, str]] = {}
+    states_of: dict[Path, dict[Path, str]] = {}
     answers: dict[str, Any] = {}
     for path, sweep in find_runs(folder):
         run = RunFolder(path)
-        if sweep is not None and sweep not in known:
-            known[sweep] = states(sweep)
-        yield summary(run, sweep, known[sweep].get(run.path) if sweep is not None else None, answers)
+        if sweep is not None and sweep not in states_of:
+            states_of[sweep] = states(sweep)
+        yield summary(run, sweep, states_of[sweep].get(run.path) if sweep is not None else None, answers)
 
 
 def summary(
@@ -145,11 +145,11 @@ def summary(
     result: ResultJson = {}
     with suppress(OSError, ConfigurationError):
         result = right(read_json(folder.result), ResultJson)
-    known = result.get("status") in STATUSES
-    status, job = result["status"] if known else _status(folder, planned), ""
+    is_recorded = result.get("status") in STATUSES
+    status, job = result["status"] if is_recorded else _status(folder, planned), ""
     if status == "interrupted":
         standing = _launcher(folder).standing(folder, {} if answers is None else answers)
-        if standing is not None and (not known or standing.status in ("queued", "running")):
+        if standing is not None and (not is_recorded or standing.status in ("queued", "running")):
             status, job = standing
     return Summary(folder=folder, sweep=sweep, status=status, started=_time(folder), result=result, job=job)
 

@@ -68,7 +68,7 @@ def unlike_metrics(runs: Sequence[Summary], by: str | None) -> list[str]:
     """A sentence on each metric that these runs are judged or ordered ``by``, and measured by several definitions."""
     scores = {str(run.folder): run.result.get("scores") for run in runs if run.result.get("metrics")}
     columns = dict.fromkeys([*(run.metric.column for run in runs), *([by] if by else [])])
-    return [said for column in columns if (said := unlike(column, scores)) is not None]
+    return [sentence for column in columns if (sentence := unlike(column, scores)) is not None]
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -84,7 +84,7 @@ def _has(run: Summary, key: str) -> bool:
 
 def _fits(value: Any, wanted: str) -> bool:
     if isinstance(value, list) and not wanted.startswith("["):
-        return any(_fits(each, wanted) for each in value)
+        return any(_fits(element, wanted) for element in value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             return float(wanted) == value

@@ -33,14 +33,14 @@ class Difference(NamedTuple):
 def overridden(config: Section, overrides: list[str]) -> list[Difference]:
     """The differences between a run config and what overrides set."""
     flat = flatten(config)
-    found = []
+    changed = []
     for override in overrides:
         key, _, value = override.partition("=")
         name = key.lstrip("+~")
         if not key.startswith(("hydra.", "trust")):
             matters = without_effect().isdisjoint({name, name.partition(".")[0]})
-            found.append(Difference(key, text_of(config_value(flat, name)), value, matters))
-    return found
+            changed.append(Difference(key, text_of(config_value(flat, name)), value, matters))
+    return changed
 
 
 def differences(
@@ -55,20 +55,20 @@ def differences(
     diffs: the uncommitted changes of the code then and now; None if the recorded code runs. What was not recorded, or
     is unknown now, does not count as a difference.
     """
-    found = list(chosen)
+    differing = list(chosen)
     if diffs is not None:
-        found += _code(recorded, now, *diffs)
+        differing += _code(recorded, now, *diffs)
     told = {"CPU threads per rank"} if any(d.what == "launcher.threads_per_rank" for d in chosen) else set()
-    found += [Difference(*row) for row in _rows(recorded, now) if row[0] not in told and _differ(row[1], row[2])]
+    differing += [Difference(*row) for row in _rows(recorded, now) if row[0] not in told and _differ(row[1], row[2])]
     return sorted(
-        (d._replace(recorded=_text(d.recorded), now=_text(d.now)) for d in found), key=lambda d: not d.matters
+        (d._replace(recorded=_text(d.recorded), now=_text(d.now)) for d in differing), key=lambda d: not d.matters
     )
 
 
-def show(found: list[Difference]) -> None:
+def show(differing: list[Difference]) -> None:
     """Print the differences as a table."""
     console = Console()
-    if not found:
+    if not differing:
         console.print(
             "before     nothing differs: configuration, code, environment, data and devices are the recorded ones"
         )
@@ -76,7 +76,7 @@ def show(found: list[Difference]) -> None:
     table = Table(box=box.SIMPLE, title="what differs", title_justify="left", title_style="bold", padding=(0, 1))
     for name in ("what", "recorded", "now", "changes numbers"):
         table.add_column(name, overflow="fold", no_wrap=name == "what")
-    for row in found:
+    for row in differing:
         style = "" if row.matters else "dim"
         table.add_row(*map(Text, (row.what, row.recorded, row.now, MAY[row.matters])), style=style)
     console.print(table)
@@ -130,7 +130,9 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
 
 def _libraries(*contents: ProvenanceJson) -> list[str]:
     """The names of recorded versions that can change numbers."""
-    return list(dict.fromkeys(name for each in contents for name in each.get("versions", {}) if name not in HARMLESS))
+    return list(
+        dict.fromkeys(name for content in contents for name in content.get("versions", {}) if name not in HARMLESS)
+    )
 
 
 def _other_packages(

@@ -47,17 +47,17 @@ def _compared(row: ReportRow, reference: ReportRow) -> tuple[str, list[str]]:
     run, other = row.first.run, reference.first.run
     tolerance = run.declared("precision").tolerance
     pairs = paired("loss", other.steps, run.steps)
-    found = departure(pairs, tolerance=tolerance)
+    departed = departure(pairs, tolerance=tolerance)
     if not pairs:
         return f"no logged step in common with job {reference.number}", []
-    if found is None:
+    if departed is None:
         return f"same as job {reference.number} in all {len(pairs)} logged steps", []
     if (weights := run.result.get("weights_sha256")) and weights == other.result.get("weights_sha256"):
         return f"ended with the same weights as job {reference.number}", []
-    where = f"step {found.step} ({found.percent})"
-    if not is_early(found, tolerance=tolerance):
+    where = f"step {departed.step} ({departed.percent})"
+    if not is_early(departed, tolerance=tolerance):
         return f"{LATE} job {reference.number} at {where}", []
-    if not is_early(found, tolerance=tolerance, exact=run.repeats_exactly and other.repeats_exactly):
+    if not is_early(departed, tolerance=tolerance, exact=run.repeats_exactly and other.repeats_exactly):
         return f"{UNCLEAR} job {reference.number}, at {where}", []
     text = f"differs from job {reference.number} from {where} on"
     if _layout(row) == _layout(reference) or run.declared("model").treats_samples_alone:

@@ -144,7 +144,7 @@ def _dispensable(comparison: Comparison) -> tuple[str, ...]:
 
 def _without(columns: list[Column], name: str) -> list[Column]:
     if name == SPREAD:
-        return [replace(each, text=median) if each.name == "seconds_per_epoch" else each for each in columns]
+        return [replace(column, text=median) if column.name == "seconds_per_epoch" else column for column in columns]
     return [column for column in columns if column.name != name]
 
 

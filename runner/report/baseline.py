@@ -53,17 +53,17 @@ def _joined(names: Sequence[str]) -> str:
 
 def _parse(named: str, rows: Sequence[ReportRow]) -> tuple[str | None, dict[str, str]]:
     number = next(
-        (row.number for row in rows for own in row.numbers if named in (own, own.rpartition("/")[2])),
+        (row.number for row in rows for job in row.numbers if named in (job, job.rpartition("/")[2])),
         None,
     )
     wanted = {} if number is not None else parsed(named.split(","))
-    found = [row for row in rows if (row.number == number if number is not None else is_chosen(row, wanted))]
-    if not found or (number is None and "=" not in named):
+    matches = [row for row in rows if (row.number == number if number is not None else is_chosen(row, wanted))]
+    if not matches or (number is None and "=" not in named):
         raise ConfigurationError.at(
             "--baseline", named, ": there is no such job. Give the number of a job, or values such as parallel=single."
         )
-    if all(row.state != "completed" for row in found):
-        raise ConfigurationError.at("--baseline", named, f": that job is {found[0].state}. Name one that completed.")
+    if all(row.state != "completed" for row in matches):
+        raise ConfigurationError.at("--baseline", named, f": that job is {matches[0].state}. Name one that completed.")
     return number, wanted
 
 
@@ -109,12 +109,12 @@ def _is_plain(row: ReportRow) -> bool:
 
 
 def _against(row: ReportRow, baseline: ReportRow | None) -> ReportRow:
-    own = row.measures
-    if baseline is None or row.state != "completed" or not own.seconds:
+    measured = row.measures
+    if baseline is None or row.state != "completed" or not measured.seconds:
         return row
     base = baseline.measures
     efficiency = None
-    if own.throughput and base.throughput and own.devices and base.devices:
-        efficiency = own.throughput / own.devices / (base.throughput / base.devices)
+    if measured.throughput and base.throughput and measured.devices and base.devices:
+        efficiency = measured.throughput / measured.devices / (base.throughput / base.devices)
     assert base.seconds is not None
-    return replace(row, baseline=baseline.number, speed_up=base.seconds / own.seconds, efficiency=efficiency)
+    return replace(row, baseline=baseline.number, speed_up=base.seconds / measured.seconds, efficiency=efficiency)

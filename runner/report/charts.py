@@ -89,9 +89,9 @@ def _gpu_load(series: Series) -> Chart:
 
 def _top(losses: list[Sequence[float]]) -> float | None:
     """The end of the axis if a run has diverged: a multiple of the first losses; else None."""
-    first = [each[0] for each in losses if each and math.isfinite(each[0]) and each[0] > 0]
+    first = [curve[0] for curve in losses if curve and math.isfinite(curve[0]) and curve[0] > 0]
     top = DIVERGED * statistics.median(first) if first else math.inf
-    return top if any(value > top for each in losses for value in each if math.isfinite(value)) else None
+    return top if any(value > top for curve in losses for value in curve if math.isfinite(value)) else None
 
 
 def _thinned(lines: list[Line]) -> list[Line]:
@@ -155,7 +155,7 @@ def _axis(rows: list[ReportRow], key: str) -> tuple[Axis, dict[str, float]]:
     numbers = as_numbers(texts)
     if numbers is None:
         return Axis(key, "category", list(map(float, range(len(texts)))), texts), {
-            text: float(place) for place, text in enumerate(texts)
+            text: float(position) for position, text in enumerate(texts)
         }
     places = dict(zip(texts, numbers, strict=True))
     few = sorted(texts, key=places.__getitem__) if len(texts) <= MOST_TICKS else []

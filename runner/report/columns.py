@@ -36,7 +36,7 @@ def numbers(
     text: Callable[[float], str] = number,
 ) -> Column:
     """A column of numbers, formatted by ``text``."""
-    return Column(name, title, value, lambda row: NONE if (own := value(row)) is None else text(own), about)
+    return Column(name, title, value, lambda row: NONE if (cell := value(row)) is None else text(cell), about)
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:
@@ -63,8 +63,8 @@ def file_columns(comparison: Comparison) -> list[Column]:
     """The columns of comparison.csv: everything."""
     keys = [_of_key(key, key) for key in comparison.swept]
     metric, *details = _metric(comparison)
-    known = [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS, HELD]
-    return [*known, *_objective(comparison), JOBS]
+    columns = [JOB, *keys, STATE, *SPEED, metric, *RESULT, *EXTREMES, *details, *DETAILS, OBJECTIVE, MARKS, HELD]
+    return [*columns, *_objective(comparison), JOBS]
 
 
 def seconds(row: ReportRow) -> str:
@@ -93,9 +93,9 @@ def _range(values: tuple[float, ...]) -> str:
 def _metric(comparison: Comparison) -> list[Column]:
     """The columns of the task's metric: mean and standard deviation over repeats, and the best epoch's value."""
     metric = comparison.metric
-    own, deviation = (lambda row: row.measures.metric), (lambda row: row.measures.metric_spread)
+    mean, deviation = (lambda row: row.measures.metric), (lambda row: row.measures.metric_spread)
     return [
-        _mean(metric, metric.column, metric.label, own, deviation, "on validation data, after the last epoch"),
+        _mean(metric, metric.column, metric.label, mean, deviation, "on validation data, after the last epoch"),
         numbers(f"{metric.column}_std", f"± {metric.label}", deviation),
         numbers(f"best_{metric.column}", f"best {metric.label}", lambda r: r.measures.best_metric),
     ]
@@ -104,10 +104,10 @@ def _metric(comparison: Comparison) -> list[Column]:
 def _objective(comparison: Comparison) -> list[Column]:
     """The columns of the objective, which rows are sorted by: mean and standard deviation over seeds and folds."""
     objective = comparison.objective
-    own, deviation = (lambda row: row.measures.objective), (lambda row: row.measures.objective_spread)
+    mean, deviation = (lambda row: row.measures.objective), (lambda row: row.measures.objective_spread)
     about = "the objective on validation data, in each run's best epoch"
     return [
-        _mean(objective, "objective_mean", f"best {objective.label}", own, deviation, about),
+        _mean(objective, "objective_mean", f"best {objective.label}", mean, deviation, about),
         numbers("objective_std", f"± best {objective.label}", deviation),
         RUNS,
     ]
@@ -136,8 +136,8 @@ def _of_key(key: str, title: str) -> Column:
 
 def _numbers_of(row: ReportRow) -> str:
     """``0, 4, 8``: the jobs that the row averages."""
-    own = row.numbers
-    return ", ".join(own if len(own) <= MOST_JOBS else [*own[: MOST_JOBS - 1], f"… {own[-1]}"])
+    jobs = row.numbers
+    return ", ".join(jobs if len(jobs) <= MOST_JOBS else [*jobs[: MOST_JOBS - 1], f"… {jobs[-1]}"])
 
 
 def _of_runs(row: ReportRow) -> str:

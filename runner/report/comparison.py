@@ -122,30 +122,30 @@ def headline(run_set: RunSet) -> str:
 
 def _reasons(jobs: Iterable[SweepJob]) -> list[str]:
     """Each reason once, with the jobs that did not complete because of it."""
-    found: dict[tuple[str, str], list[str]] = {}
+    jobs_of: dict[tuple[str, str], list[str]] = {}
     for job in jobs:
         text = " ".join((job.reason or "no reason was recorded").split())
         repeat = f" (repeat {job.repeat})" if job.repeat > 1 else ""
-        found.setdefault((job.state, text), []).append(f"{job.number}{repeat}")
-    return [f"{shortened(numbers)} {state}: {text}" for (state, text), numbers in found.items()]
+        jobs_of.setdefault((job.state, text), []).append(f"{job.number}{repeat}")
+    return [f"{shortened(numbers)} {state}: {text}" for (state, text), numbers in jobs_of.items()]
 
 
 def _loose(run_set: RunSet, rows: list[ReportRow], swept: list[str]) -> list[str]:
     """A sentence on the keys in which runs that are not from a sweep may differ by accident."""
     if run_set.folder is not None:
         return []
-    known = [row for row in rows if row.first.run.config]
-    found = [key for key in differing(known) if is_swept(key, swept)]
+    readable = [row for row in rows if row.first.run.config]
+    settings = [key for key in differing(readable) if is_swept(key, swept)]
     keys = [f"{key}.name" if key in GROUPS else key for key in swept]
-    fair = {key for row in known for key in fair_values(row)}
+    fair = {key for row in readable for key in fair_values(row)}
     besides = [key for key in keys if key not in fair and not key.startswith(NOTED_ELSEWHERE)]
-    return [f"The runs differ in {', '.join([*found, *besides])}."] if found or besides else []
+    return [f"The runs differ in {', '.join([*settings, *besides])}."] if settings or besides else []
 
 
 def _too_fast(rows: list[ReportRow]) -> list[str]:
     """A sentence on rows whose ranks, though more, were each clearly faster than the baseline's at the same work."""
     by_number = {row.number: row for row in rows}
-    found = []
+    suspicious = []
     for row in rows:
         base = by_number.get(row.baseline or "")
         if base is None or (row.efficiency or 0) <= SUSPICIOUS:
@@ -153,26 +153,26 @@ def _too_fast(rows: list[ReportRow]) -> list[str]:
         devices = [one.first.run.config.get("trainer.device") for one in (row, base)]
         alike = fair_values(row) == fair_values(base) and devices[0] == devices[1]
         if alike and (row.measures.devices or 0) > (base.measures.devices or 0):
-            found.append(row.number)
-    if not found:
+            suspicious.append(row.number)
+    if not suspicious:
         return []
-    scale = "scales" if len(found) == 1 else "scale"
-    return [f"J{shortened(found)[1:]} {scale} better than linearly. Was the machine busy while the baseline ran?"]
+    scale = "scales" if len(suspicious) == 1 else "scale"
+    return [f"J{shortened(suspicious)[1:]} {scale} better than linearly. Was the machine busy while the baseline ran?"]
 
 
 def _predicted(rows: list[ReportRow]) -> list[str]:
     """A sentence on each row whose time `scale` had predicted."""
     return [
-        f"Job {row.number} ({row.label}): {found.describe()} (prediction {100 * found.error:+.1f} %)."
+        f"Job {row.number} ({row.label}): {prediction.describe()} (prediction {100 * prediction.error:+.1f} %)."
         for row in rows
-        if (found := row.predicted) is not None
+        if (prediction := row.predicted) is not None
     ]
 
 
 def _slow(rows: list[ReportRow]) -> list[str]:
     """A sentence on each job in which some rank held up the others."""
-    known = [(job, job.run.result.get("slow_ranks")) for row in rows for job in row.jobs]
-    return [f"Job {job.number}: the other ranks waited for {slow_in_words(slow)}." for job, slow in known if slow]
+    slow_ranks = [(job, job.run.result.get("slow_ranks")) for row in rows for job in row.jobs]
+    return [f"Job {job.number}: the other ranks waited for {slow_in_words(slow)}." for job, slow in slow_ranks if slow]
 
 
 def _unequal_weights(rows: list[ReportRow]) -> list[str]:

@@ -54,22 +54,25 @@ def configs(comparison: Comparison) -> dict[str, Any]:
     for config in flat:
         shared = shared & config.items()
     common = {key for key, _ in shared}
-    own = [{key: value for key, value in config.items() if key not in common} for config in flat]
-    return {"common": dict(sorted(shared)), "own": own}
+    rest = [{key: value for key, value in config.items() if key not in common} for config in flat]
+    return {"common": dict(sorted(shared)), "own": rest}
 
 
 def _describe(row: ReportRow) -> dict[str, str]:
     run = row.first.run
-    found = {key: "null" if value is None else text_of(value) for key, value in run.config.items()}
-    known = {key: value for key, value in run.provenance.items() if key in PROVENANCE}
-    found |= {f"provenance.{key}": text_of(value) for key, value in known.items()}
+    texts = {key: "null" if value is None else text_of(value) for key, value in run.config.items()}
+    origin = {key: value for key, value in run.provenance.items() if key in PROVENANCE}
+    texts |= {f"provenance.{key}": text_of(value) for key, value in origin.items()}
     versions = run.provenance.get("versions") or {}
-    return found | {f"provenance.versions.{key}": text_of(value) for key, value in versions.items()}
+    return texts | {f"provenance.versions.{key}": text_of(value) for key, value in versions.items()}
 
 
 def _packed(cells: list[dict[str, Any]]) -> list[Any]:
     """The text of each cell, with the value to sort by if that differs."""
-    return [each["text"] if each["text"] == str(each["order"]) else [each["text"], each["order"]] for each in cells]
+    return [
+        column["text"] if column["text"] == str(column["order"]) else [column["text"], column["order"]]
+        for column in cells
+    ]
 
 
 def _row(row: ReportRow, columns: list[Column], folder: Path) -> dict[str, Any]:

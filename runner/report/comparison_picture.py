@@ -38,8 +38,8 @@ def draw(comparison: Comparison, drawn: list[Chart] | None = None) -> bytes | No
         FigureCanvasAgg(figure)
         grid = figure.add_gridspec(len(lines), 2, height_ratios=heights)
         for index, line in enumerate(lines):
-            for place, chart in enumerate(line):
-                axes = figure.add_subplot(grid[index, place] if len(line) > 1 else grid[index, :])
+            for column, chart in enumerate(line):
+                axes = figure.add_subplot(grid[index, column] if len(line) > 1 else grid[index, :])
                 (draw_bars if chart.bars else draw_lines)(axes, chart)
         figure.suptitle(short(f"{heading(comparison)}: {comparison.headline}", 110), x=0.01, ha="left", fontsize=11)
         image = io.BytesIO()
@@ -58,8 +58,8 @@ def draw_bars(axes: "Axes", chart: Chart) -> None:
     gaps = [1.0 if before.group == bar.group else 1.5 for before, bar in pairwise(shown)]
     places = list(accumulate([0.0, *gaps]))
     longest = max(bar.high for bar in shown)
-    for place, bar in zip(places, shown, strict=True):
-        _draw_bar(axes, place, bar, longest)
+    for position, bar in zip(places, shown, strict=True):
+        _draw_bar(axes, position, bar, longest)
     axes.set_yticks(places, [short(bar.name, NAME_ROOM) + ("" if bar.is_complete else " *") for bar in shown])
     axes.set_ylim(places[-1] + 0.7, -0.7)
     axes.set_xlim(0, longest * (1.35 if any(bar.remark for bar in shown) else 1.2))
@@ -69,12 +69,12 @@ def draw_bars(axes: "Axes", chart: Chart) -> None:
     axes.set_xlabel(chart.x.title + ("" if all(bar.is_complete for bar in shown) else "; * not completed"))
 
 
-def _draw_bar(axes: "Axes", place: float, bar: Bar, longest: float) -> None:
+def _draw_bar(axes: "Axes", position: float, bar: Bar, longest: float) -> None:
     whiskers = [[bar.value - bar.low], [bar.high - bar.value]] if bar.high > bar.low else None
     marks: Any = {"color": bar.colour, "hatch": None if bar.is_complete else "///", "ecolor": "#333333"}
-    axes.barh(place, bar.value, xerr=whiskers, height=0.75, capsize=2.5, **marks)
+    axes.barh(position, bar.value, xerr=whiskers, height=0.75, capsize=2.5, **marks)
     text = f"{bar.text}  {bar.remark}".rstrip()
-    axes.text(bar.high + 0.02 * longest, place, text, va="center", fontsize=9)
+    axes.text(bar.high + 0.02 * longest, position, text, va="center", fontsize=9)
 
 
 def draw_lines(axes: "Axes", chart: Chart) -> None:
@@ -104,18 +104,18 @@ def _set(axes: "Axes", which: str, axis: Axis) -> None:
     """Set an axis's title, scale and ticks."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    own = axes.xaxis if which == "x" else axes.yaxis
-    own.set_label_text(axis.title)
+    drawn_axis = axes.xaxis if which == "x" else axes.yaxis
+    drawn_axis.set_label_text(axis.title)
     if axis.scale == "log":
         axes.set(**{f"{which}scale": "log"})
-        own.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
-        own.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        own.set_minor_formatter(NullFormatter())
+        drawn_axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+        drawn_axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        drawn_axis.set_minor_formatter(NullFormatter())
     if axis.ticks:
-        own.set_ticks(axis.ticks, [short(each, NAME_ROOM) for each in axis.labels])
-        own.set_ticks([], minor=True)
+        drawn_axis.set_ticks(axis.ticks, [short(label, NAME_ROOM) for label in axis.labels])
+        drawn_axis.set_ticks([], minor=True)
     elif axis.is_whole:
-        own.set_major_locator(MaxNLocator(integer=True))
+        drawn_axis.set_major_locator(MaxNLocator(integer=True))
     if axis.scale == "category":
         axes.set_xlim(-0.5, len(axis.ticks) - 0.5)
     if axis.from_zero:
@@ -144,7 +144,7 @@ def _legend(axes: "Axes", lines: list[Line]) -> None:
     from matplotlib.lines import Line2D
 
     if named := _named(lines):
-        handles = [Line2D([], [], color=each.colour, linestyle=DASHES[each.dash], label=each.name) for each in named]
-        columns = max(1, min(5, NAME_ROOM // (8 + max(len(each.name) for each in named)), len(named)))
-        place: Any = {"loc": "upper center", "bbox_to_anchor": (0.45, -0.16), "ncols": columns}
-        axes.legend(handles=handles, fontsize=9, frameon=False, columnspacing=1.2, **place)
+        handles = [Line2D([], [], color=line.colour, linestyle=DASHES[line.dash], label=line.name) for line in named]
+        columns = max(1, min(5, NAME_ROOM // (8 + max(len(line.name) for line in named)), len(named)))
+        layout: Any = {"loc": "upper center", "bbox_to_anchor": (0.45, -0.16), "ncols": columns}
+        axes.legend(handles=handles, fontsize=9, frameon=False, columnspacing=1.2, **layout)

@@ -46,16 +46,16 @@ def fair_values(row: ReportRow) -> dict[str, str]:
 @cache
 def changes_gradients() -> dict[str, Any]:
     """Keys of this project's strategies that are meant to change gradients, with the values that do not."""
-    known = (declared_class("parallel", section) for section in own_sections("parallel"))
-    return {f"parallel.{key}": exact for kind in known for key, exact in kind.changes_gradients.items()}
+    strategies = (declared_class("parallel", section) for section in own_sections("parallel"))
+    return {f"parallel.{key}": exact for kind in strategies for key, exact in kind.changes_gradients.items()}
 
 
 def differing(rows: Sequence[ReportRow]) -> list[str]:
     """Keys of fair_values that are not the same in all rows; a group's option represents the keys that it sets."""
     values = [fair_values(row) for row in rows]
     repeating = repeating_keys([job for row in rows for job in row.jobs])
-    found = dict.fromkeys(key for v in values for key in v if key not in repeating)
-    keys = [key for key in found if varies(values, key)]
+    all_keys = dict.fromkeys(key for v in values for key in v if key not in repeating)
+    keys = [key for key in all_keys if varies(values, key)]
     return [
         key
         for key in keys
@@ -73,23 +73,25 @@ def is_swept(key: str, swept: Iterable[str]) -> bool:
 def divide(rows: Sequence[ReportRow], keys: Sequence[str]) -> dict[str, int]:
     """Each row's group, by its number: rows are compared where they agree in ``keys``."""
     groups: dict[tuple[str | None, ...], int] = {}
-    found = {}
+    group_of = {}
     for row in rows:
         values = fair_values(row)
-        found[row.number] = groups.setdefault(tuple(values.get(key) for key in keys), len(groups))
-    return found
+        group_of[row.number] = groups.setdefault(tuple(values.get(key) for key in keys), len(groups))
+    return group_of
 
 
 def differences(rows: Sequence[ReportRow], swept: Sequence[str]) -> list[str]:
     """One sentence for each difference that was not swept."""
-    known = [row for row in rows if row.first.run.config]
-    unfair = [key for key in differing(known) if not is_swept(key, swept)]
+    readable = [row for row in rows if row.first.run.config]
+    unfair = [key for key in differing(readable) if not is_swept(key, swept)]
     notes = [
-        f"Not compared with each other: {key} differs, though it was not swept ({_who(known, _at(key))})."
+        f"Not compared with each other: {key} differs, though it was not swept ({_who(readable, _at(key))})."
         for key in unfair
     ]
     for name, value in ENVIRONMENT.items():
-        if name not in swept and (who := _who([row for row in known if value(row) not in (None, "")], value, few=True)):
+        if name not in swept and (
+            who := _who([row for row in readable if value(row) not in (None, "")], value, few=True)
+        ):
             notes.append(f"Different {name}: {who}.")
     return notes
 
@@ -100,13 +102,13 @@ def _at(key: str) -> Callable[[ReportRow], Any]:
 
 def _who(rows: Sequence[ReportRow], value: Callable[[ReportRow], Any], *, few: bool = False) -> str:
     """``1: jobs 0, 2; 2: job 1``, or empty if all agree. ``few``: the most common value does not list its jobs."""
-    found: dict[str, list[str]] = {}
+    rows_of: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(text_of(value(row)) or "none", []).append(row.number)
-    if len(found) < 2:
+        rows_of.setdefault(text_of(value(row)) or "none", []).append(row.number)
+    if len(rows_of) < 2:
         return ""
-    usual = max(found, key=lambda text: len(found[text])) if few else None
-    return "; ".join(f"{text}: {'the others' if text == usual else shortened(found[text])}" for text in found)
+    usual = max(rows_of, key=lambda text: len(rows_of[text])) if few else None
+    return "; ".join(f"{text}: {'the others' if text == usual else shortened(rows_of[text])}" for text in rows_of)
 
 
 def shortened(numbers: Sequence[str], most: int = 8) -> str:
@@ -121,6 +123,8 @@ def _threads(row: ReportRow) -> int | None:
 
 def _throttling(row: ReportRow) -> str | None:
     """Why a row's GPUs lowered their clocks for more than a tenth of its time; None if that was not recorded."""
-    bits = [int(each) for job in row.jobs for each in job.run.gpu.get("throttled_by", ()) if not math.isnan(each)]
-    found = [why for bit, why in THROTTLED.items() if sum(bool(each & bit) for each in bits) > len(bits) / 10]
-    return (" and ".join(found) or "none") if bits else None
+    bits = [
+        int(reading) for job in row.jobs for reading in job.run.gpu.get("throttled_by", ()) if not math.isnan(reading)
+    ]
+    reasons = [why for bit, why in THROTTLED.items() if sum(bool(reading & bit) for reading in bits) > len(bits) / 10]
+    return (" and ".join(reasons) or "none") if bits else None

@@ -16,25 +16,25 @@ def heading(comparison: Comparison) -> str:
 def facts(comparison: Comparison) -> dict[str, str]:
     """Date, command, machine, software and commit of the first run that has them; notes report differences."""
     runs = [job.run for row in comparison.rows for job in row.jobs]
-    known = next((run for run in runs if run.provenance), None)
-    if known is None:
+    documented = next((run for run in runs if run.provenance), None)
+    if documented is None:
         return {}
-    about = known.provenance
+    about = documented.provenance
     commands = {str(run.provenance["command"]) for run in runs if run.provenance.get("command")}
-    found = {
+    lines = {
         "folder": comparison.title if heading(comparison) != comparison.title else "",
         "date": _date(runs),
         "command": commands.pop() if len(commands) == 1 else "",
-        "machine": _machine(known),
+        "machine": _machine(documented),
         "software": ", ".join(
             f"{name} {version}"
             for name, key in (("Python", "python"), ("torch", "torch"), ("CUDA", "cuda"))
             if (version := (about.get("versions") or {}).get(key)) and (key != "cuda" or about.get("devices"))
         ),
-        "manyheads": _commit(known),
+        "manyheads": _commit(documented),
         "own code": in_words(about),
     }
-    return {name: text for name, text in found.items() if text}
+    return {name: text for name, text in lines.items() if text}
 
 
 def _date(runs: list[Run]) -> str:
@@ -55,8 +55,8 @@ def _machine(run: Run) -> str:
     devices, cpu = about.get("devices") or [], about.get("cpu") or {}
     kinds = [f"{devices.count(name)} x {name}" for name in dict.fromkeys(devices)]
     cores = f"{cpu.get('cores')} cores" if cpu.get("cores") else ""
-    what = ", ".join(kinds) or ", ".join(str(each) for each in (cpu.get("model"), cores) if each)
-    return ": ".join(str(each) for each in (about.get("host"), what) if each)
+    what = ", ".join(kinds) or ", ".join(str(part) for part in (cpu.get("model"), cores) if part)
+    return ": ".join(str(part) for part in (about.get("host"), what) if part)
 
 
 def _commit(run: Run) -> str:

@@ -72,9 +72,9 @@ def timed_epochs(run: Run) -> tuple[list[int], bool]:
     """Rows of epochs.csv that count, and whether they include the first epoch because there are no others."""
     steps, seconds = run.epochs.get("step", []), run.epochs.get("train_seconds", [])
     updates = [now - before for before, now in zip([0, *steps], steps, strict=False)]
-    whole = [i for i, count in enumerate(updates) if count == max(updates) and math.isfinite(seconds[i])]
-    later = [index for index in whole if run.epochs["epoch"][index] > 1]
-    return (later, False) if later else (whole, bool(whole))
+    complete = [i for i, count in enumerate(updates) if count == max(updates) and math.isfinite(seconds[i])]
+    later = [index for index in complete if run.epochs["epoch"][index] > 1]
+    return (later, False) if later else (complete, bool(complete))
 
 
 def _throughput(run: Run, epochs: Sequence[int], seconds: Sequence[float]) -> float | None:
@@ -86,8 +86,8 @@ def _throughput(run: Run, epochs: Sequence[int], seconds: Sequence[float]) -> fl
 
 def _objective(run: Run, objective: ShownMetric) -> float | None:
     """The objective in the best epoch so far, also of a run in progress."""
-    known = (run.result.get("best") or {}, run.result.get("metrics") or {})
-    values = [*(each.get(objective.column) for each in known), _best(run, objective)]
+    results = (run.result.get("best") or {}, run.result.get("metrics") or {})
+    values = [*(result.get(objective.column) for result in results), _best(run, objective)]
     return next((value for value in values if value is not None), None)
 
 
@@ -188,16 +188,16 @@ def average(measured: Sequence[Measures]) -> Measures:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 def _mean(values: Iterable[float | None]) -> tuple[float | None, float | None]:
     """The mean, and the standard deviation (n - 1) of several values. NaN if a value is not finite."""
-    known = [value for value in values if value is not None]
-    if not all(map(math.isfinite, known)):
+    numbers = [value for value in values if value is not None]
+    if not all(map(math.isfinite, numbers)):
         return math.nan, None
-    return (statistics.fmean(known) if known else None), (statistics.stdev(known) if len(known) > 1 else None)
+    return (statistics.fmean(numbers) if numbers else None), (statistics.stdev(numbers) if len(numbers) > 1 else None)
 
 
 def _ratio(value: float | None, of: float | None) -> float | None:

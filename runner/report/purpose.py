@@ -20,7 +20,7 @@ def unlike_columns(rows: Sequence[ReportRow], objective: ShownMetric) -> dict[st
     """The columns, objective or loss, that were not measured by one definition in all runs, each with a sentence."""
     runs = {f"job {job.number}": job.run.result.get("scores") for row in rows for job in row.jobs}
     columns = dict.fromkeys((objective.column, LOSS.column))
-    return {column: said for column in columns if (said := unlike(column, runs)) is not None}
+    return {column: sentence for column in columns if (sentence := unlike(column, runs)) is not None}
 
 
 def unmeasured(rows: Sequence[ReportRow], objective: ShownMetric) -> list[str]:
@@ -42,8 +42,8 @@ def rank(rows: Sequence[ReportRow], objective: ShownMetric, *, alike: bool = Tru
 
     def key(row: ReportRow) -> tuple[bool, bool, float]:
         value = row.measures.objective
-        known = value is not None and math.isfinite(value)
-        return (row.state != "completed", not known, sign * value if value is not None and known else 0.0)
+        is_finite = value is not None and math.isfinite(value)
+        return (row.state != "completed", not is_finite, sign * value if value is not None and is_finite else 0.0)
 
     ranked = sorted(rows, key=key)
     values = {key(row) for row in ranked if not any(key(row)[:2])}
@@ -67,7 +67,7 @@ def doubts(rows: Sequence[ReportRow], objective: ShownMetric) -> list[str]:
     first, second, *_ = [*(row.measures for row in rows if row.state == "completed"), None, None]
     if first is None or second is None or first.objective is None or second.objective is None:
         return []
-    spreads = [each.objective_spread for each in (first, second) if each.objective_spread is not None]
+    spreads = [measures.objective_spread for measures in (first, second) if measures.objective_spread is not None]
     gap = abs(first.objective - second.objective)
     if not spreads or not gap <= max(spreads) or not any(row.is_best for row in rows):
         return []
@@ -93,8 +93,8 @@ def is_layout(key: str) -> bool:
 @cache
 def _tunable() -> frozenset[str]:
     """Keys that change how updates are computed, but not their results."""
-    known = ((group, declared_class(group, section)) for group in GROUPS for section in own_sections(group))
-    return frozenset(TUNABLE).union(f"{group}.{key}" for group, kind in known for key in kind.all_tunable())
+    options = ((group, declared_class(group, section)) for group in GROUPS for section in own_sections(group))
+    return frozenset(TUNABLE).union(f"{group}.{key}" for group, kind in options for key in kind.all_tunable())
 
 
 def compares_speed(rows: Sequence[ReportRow], swept: Iterable[str]) -> bool:

@@ -58,28 +58,28 @@ class ReportRow:
     @property
     def marks(self) -> list[str]:
         """Remarks that are needed to interpret the row's numbers."""
-        found = ["best"] if self.is_best else []
+        remarks = ["best"] if self.is_best else []
         if any(job.out_of_memory for job in self.jobs):
-            found.append("out of memory")
+            remarks.append("out of memory")
         if (parts := max(job.split for job in self.jobs)) > 1:
-            found.append(f"ran with {'half' if parts == 2 else f'1/{parts} of'} the micro-batch")
+            remarks.append(f"ran with {'half' if parts == 2 else f'1/{parts} of'} the micro-batch")
         if len(self.jobs) > 1 and self.completed and len(self.completed) < len(self.jobs):
             words = {SEED: "seeds", FOLD: "folds"} if len(self.numbers) > 1 else {}
             what = [words[key] for key in repeating_keys(self.jobs) if key in words]
-            found.append(f"{len(self.completed)} of {len(self.jobs)} {what[0] if len(what) == 1 else 'repeats'}")
+            remarks.append(f"{len(self.completed)} of {len(self.jobs)} {what[0] if len(what) == 1 else 'repeats'}")
         if self.measures.with_first and self.state == "completed":
-            found.append("first epoch included")
-        return found
+            remarks.append("first epoch included")
+        return remarks
 
 
 def make_rows(run_set: RunSet, keys: Sequence[str]) -> list[ReportRow]:
     """The set's jobs as rows, in their order."""
-    found: dict[str, list[SweepJob]] = {}
+    jobs_of: dict[str, list[SweepJob]] = {}
     for job in run_set.jobs:
-        found.setdefault(job.row or job.number, []).append(job)
+        jobs_of.setdefault(job.row or job.number, []).append(job)
     runs = [job.run for job in run_set.jobs]
     shown = (shown_metric(runs), shown_objective(runs))
-    return [_row(number, jobs, keys, *shown) for number, jobs in found.items()]
+    return [_row(number, jobs, keys, *shown) for number, jobs in jobs_of.items()]
 
 
 def _row(
@@ -100,25 +100,25 @@ def _row(
 
 def _averaged(jobs: list[SweepJob], metric: ShownMetric, objective: ShownMetric) -> Measures:
     """The jobs' measurements, combined, without values of several definitions."""
-    found = average([measure(job.run, metric, objective) for job in jobs])
+    measures = average([measure(job.run, metric, objective) for job in jobs])
     scores = {job.number: job.run.result.get("scores") for job in jobs}
     if unlike(objective.column, scores):
-        found = replace(found, objective=None, objective_spread=None)
+        measures = replace(measures, objective=None, objective_spread=None)
     if unlike(metric.column, scores):
-        found = replace(found, metric=None, metric_spread=None, best_metric=None)
-    return found
+        measures = replace(measures, metric=None, metric_spread=None, best_metric=None)
+    return measures
 
 
 def _digest(completed: list[SweepJob]) -> str | None:
-    found: dict[tuple[object, object], set[str]] = {}
+    digests_of: dict[tuple[object, object], set[str]] = {}
     for job in completed:
         if digest := job.run.result.get("weights_sha256"):
-            found.setdefault((job.run.config.get("seed"), job.run.config.get(FOLD)), set()).add(str(digest))
-    if any(len(digests) > 1 for digests in found.values()):
+            digests_of.setdefault((job.run.config.get("seed"), job.run.config.get(FOLD)), set()).add(str(digest))
+    if any(len(digests) > 1 for digests in digests_of.values()):
         return "differs"
-    if len(found) > 1:
-        return f"one for each of {len(found)} {'seeds' if len({fold for _, fold in found}) == 1 else 'folds'}"
-    return next((digest for digests in found.values() for digest in digests), None)
+    if len(digests_of) > 1:
+        return f"one for each of {len(digests_of)} {'seeds' if len({fold for _, fold in digests_of}) == 1 else 'folds'}"
+    return next((digest for digests in digests_of.values() for digest in digests), None)
 
 
 def is_chosen(row: ReportRow, wanted: dict[str, str]) -> bool:

@@ -31,16 +31,16 @@ class Series:
     def epoch_times(self) -> list[Bar]:
         """Seconds per epoch of each row that has completed one."""
         timed = [
-            (index, own.seconds, own.low, own.high)
-            for index, own in enumerate(row.measures for row in self._rows)
-            if own.seconds and own.low and own.high
+            (index, measures.seconds, measures.low, measures.high)
+            for index, measures in enumerate(row.measures for row in self._rows)
+            if measures.seconds and measures.low and measures.high
         ]
-        return [self._bar(*each, unit="s", has_speed=True) for each in timed]
+        return [self._bar(*bar, unit="s", has_speed=True) for bar in timed]
 
     def memory(self) -> list[Bar]:
         """Peak memory of each row in MB: that of the device with the highest peak, down to that with the lowest."""
         peaks = [(index, row.measures.memory) for index, row in enumerate(self._rows) if row.measures.memory]
-        return [self._bar(index, max(each), min(each), max(each), unit="MB") for index, each in peaks]
+        return [self._bar(index, max(peak), min(peak), max(peak), unit="MB") for index, peak in peaks]
 
     def metrics(self, *, against_time: bool) -> list[Line]:
         """The metric on validation data against seconds of training or epochs, at each evaluation."""
@@ -64,11 +64,11 @@ class Series:
             if row.measures.throughput and _batch(row):
                 key = tuple(value for name, value in row.values.items() if name != BATCH)
                 lines.setdefault(key, []).append(row)
-        found = []
+        curves = []
         for rows in (sorted(rows, key=_batch) for rows in lines.values()):
             rates = [row.measures.throughput or math.nan for row in rows]
-            found.append(self.through(rows, BATCH, [*map(float, map(_batch, rows))], rates))
-        return self.dashed(found, [rows[0] for rows in lines.values()], BATCH)
+            curves.append(self.through(rows, BATCH, [*map(float, map(_batch, rows))], rates))
+        return self.dashed(curves, [rows[0] for rows in lines.values()], BATCH)
 
     def through(self, rows: list[ReportRow], key: str, x: list[float], y: list[float], **more: list[float]) -> Line:
         """A line through rows that differ in one key, named by the others."""
@@ -81,8 +81,8 @@ class Series:
         """Lines through rows, each with a dash or another colour for the values that its colour does not represent."""
         rests = [self.palette.rest(row, key) for row in firsts]
         if key == self.palette.key:
-            own = colours((rest, None) for rest in rests) if len({*rests}) > 1 else dict.fromkeys(rests, ALONE)
-            return [replace(line, colour=own[rest]) for line, rest in zip(lines, rests, strict=True)]
+            colour_of = colours((rest, None) for rest in rests) if len({*rests}) > 1 else dict.fromkeys(rests, ALONE)
+            return [replace(line, colour=colour_of[rest]) for line, rest in zip(lines, rests, strict=True)]
         meaning = dashes(rests)
         return [replace(line, dash=meaning[rest]) for line, rest in zip(lines, rests, strict=True)]
 
@@ -102,8 +102,8 @@ class Series:
             samples = list(zip(gpu.get("device", []), *_points(gpu, "time", "utilisation_percent"), strict=False))
             start = min((time for _, time, _ in samples), default=0.0)
             for device in sorted({device for device, *_ in samples}):
-                own = [(time - start, load) for each, time, load in samples if each == device]
-                points = [time for time, _ in own], [load for _, load in own]
+                points_of_device = [(time - start, load) for owner, time, load in samples if owner == device]
+                points = [time for time, _ in points_of_device], [load for _, load in points_of_device]
                 lines.append(self._line(index, points, f", GPU {device:.0f}", "line"))
         return lines
 
@@ -115,8 +115,8 @@ class Series:
 
     def _lines(self, points_of: Callable[[Run], Points], suffix: str = "", mark: str = "line") -> list[Line]:
         """A line for each run that has points: runs of a row differ only in the seed or the fold."""
-        found = [(index, points_of(job.run)) for index, row in enumerate(self._rows) for job in row.jobs]
-        return [self._line(index, points, suffix, mark) for index, points in found if points[0]]
+        points_of_runs = [(index, points_of(job.run)) for index, row in enumerate(self._rows) for job in row.jobs]
+        return [self._line(index, points, suffix, mark) for index, points in points_of_runs if points[0]]
 
     def _line(self, index: int, points: Points, suffix: str, mark: str) -> Line:
         colour, dash = self.palette.of(self._rows[index])

@@ -79,21 +79,21 @@ def clean(folder: Path, rules: Rules, *, yes: bool) -> Cleaned:
     """List what would be removed from ``folder``, ask unless ``yes``, and remove it. Raises ConfigurationError."""
     top = folder.resolve()
     with working("examining runs"):
-        found, staying = find_removable(top, rules)
+        removable, staying = find_removable(top, rules)
     for sentence in staying:
         print(printable_text(sentence))
-    if not found:
+    if not removable:
         print("nothing to remove")
         return Cleaned([], staying, is_confirmed=True)
-    lines = [(size_in_words(one.size), _name(one), printable(one.why)) for one in found]
+    lines = [(size_in_words(one.size), _name(one), printable(one.why)) for one in removable]
     print_columns([("frees", "folder", "why"), *lines])
     what = "runs whose checkpoints are removed" if rules.checkpoints else "folders, with everything in them"
-    print(f"{size_in_words(sum(one.size for one in found))} in total: {len(found)} {what}")
+    print(f"{size_in_words(sum(one.size for one in removable))} in total: {len(removable)} {what}")
     if not yes and not is_confirmed("Remove them?"):
-        return Cleaned([_removal(one) for one in found], staying, is_confirmed=False)
+        return Cleaned([_removal(one) for one in removable], staying, is_confirmed=False)
     removals = []
-    with working("removing", len(found), kept="what was removed is gone; run clean again for the rest") as work:
-        for one in found:
+    with working("removing", len(removable), kept="what was removed is gone; run clean again for the rest") as work:
+        for one in removable:
             reason = ""
             try:
                 remove(one, top=top)

@@ -93,7 +93,7 @@ def find_removable(folder: Path, rules: Rules) -> tuple[list[Removable], list[st
     runs = list(summaries(folder))
     best = _best(runs, rules.keep_best or 0)
     fit = {run.folder.path: why for run in runs if run.folder.path not in best and (why := _why(run, rules))}
-    found, staying = [], []
+    removable, staying = [], []
     for sweep, group in groupby(runs, key=lambda run: run.sweep):
         members = list(group)
         for runs_of_one in [[run] for run in members] if sweep is None or rules.checkpoints else [members]:
@@ -107,12 +107,12 @@ def find_removable(folder: Path, rules: Rules) -> tuple[list[Removable], list[st
                 staying.append(f"{RunFolder(path)} stays: {reason}")
                 continue
             files = tuple(removable_checkpoints(chosen[0])) if rules.checkpoints else ()
-            kept = [each for each in _checkpoint_files(chosen[0].folder) if each not in files]
+            kept = [file for file in _checkpoint_files(chosen[0].folder) if file not in files]
             size = _freed(files, kept) if rules.checkpoints else disk_use(path)
             if files or not rules.checkpoints:
                 why = ", ".join(dict.fromkeys(fit[run.folder.path] for run in chosen))
-                found.append(Removable(path, inode, why, tuple(chosen), size, files))
-    return found, staying
+                removable.append(Removable(path, inode, why, tuple(chosen), size, files))
+    return removable, staying
 
 
 def removable_checkpoints(run: Summary) -> Iterator[Path]:
@@ -143,7 +143,7 @@ def _freed(files: Sequence[Path], kept: Sequence[Path]) -> int:
 
 def _inside(path: Path) -> list[os.stat_result]:
     """The status of a file, or of all files in a checkpoint's folder."""
-    return [each.lstat() for each in (matching(path, "*") if path.is_dir() else [path])]
+    return [file.lstat() for file in (matching(path, "*") if path.is_dir() else [path])]
 
 
 def _why(run: Summary, rules: Rules) -> str:
@@ -165,12 +165,12 @@ def _why(run: Summary, rules: Rules) -> str:
 
 def _best(runs: Sequence[Summary], count: int) -> set[Path]:
     """The folders of the ``count`` best runs by each metric that runs are judged by."""
-    found: set[Path] = set()
+    folders: set[Path] = set()
     for metric in {run.metric.column for run in runs}:
         measured = [run for run in runs if run.metric.column == metric and run.measured is not None]
         if measured:
-            found |= {run.folder.path for run in ordered(measured, metric)[:count]}
-    return found
+            folders |= {run.folder.path for run in ordered(measured, metric)[:count]}
+    return folders
 
 
 def _must_stay(path: Path, runs: Sequence[Summary], chosen: Sequence[Summary], rules: Rules) -> str:
@@ -216,8 +216,8 @@ def _foreign(folder: Path, runs: set[Path]) -> str | None:
         entries = held.list()
     for path, status in ((folder / name, status) for name, status in entries.items()):
         if path in runs or (path in above and not stat.S_ISLNK(status.st_mode)):
-            if (found := _foreign(path, runs)) is not None:
-                return found
+            if (name := _foreign(path, runs)) is not None:
+                return name
         elif path.name not in names and not _ASIDE.fullmatch(path.name):
             return path.name
     return None
@@ -226,8 +226,8 @@ def _foreign(folder: Path, runs: set[Path]) -> str | None:
 @cache
 def of_options() -> frozenset[str]:
     """The names of files that this project's options leave in a run's folder, in addition to those of every run."""
-    known = ((group, section) for group in (*GROUPS, *ENTRIES) for section in own_sections(group))
-    return frozenset(name for group, section in known for name in declared_class(group, section).every("leaves"))
+    sections = ((group, section) for group in (*GROUPS, *ENTRIES) for section in own_sections(group))
+    return frozenset(name for group, section in sections for name in declared_class(group, section).every("leaves"))
 
 
 def _is_held(path: Path) -> bool:

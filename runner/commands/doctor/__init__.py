@@ -55,9 +55,9 @@ def examine_hosts(arguments: argparse.Namespace) -> ExaminedHosts:
     hosts = [name.strip() for name in arguments.hosts.split(",") if name.strip()]
     options = {"shell": arguments.remote_shell, "interface": arguments.network_interface}
     with working(f"examining {', '.join(hosts)}"):
-        found = several_machines().examine(hosts, say=together.append, **options)
-    failed = any(each.faults for each in found) or any("failed" in line for line in together)
-    return ExaminedHosts([ExaminedHost(*each) for each in found], together, can_run=not failed)
+        examined = several_machines().examine(hosts, say=together.append, **options)
+    failed = any(host.faults for host in examined) or any("failed" in line for line in together)
+    return ExaminedHosts([ExaminedHost(*host) for host in examined], together, can_run=not failed)
 
 
 def model_names() -> ModelNames:

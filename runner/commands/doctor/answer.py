@@ -44,15 +44,15 @@ class ExaminedMachine(Answer):
         table = Table(title="What it can run", title_justify="left")
         for title in ("", "runs here", "not here"):
             table.add_column(title)
-        for group in dict.fromkeys(each.group for each in self.options):
-            own = [each for each in self.options if each.group == group]
-            here, missing = ([each.name for each in own if each.runs_here is runs] for runs in (True, False))
+        for group in dict.fromkeys(option.group for option in self.options):
+            members = [option for option in self.options if option.group == group]
+            here, missing = ([option.name for option in members if option.runs_here is runs] for runs in (True, False))
             table.add_row(group, ", ".join(here), ", ".join(missing))
         console.print(table)
-        for package in dict.fromkeys(each.package for each in self.options if each.package):
-            found = ", ".join(each.words for each in self.options if each.package == package)
-            console.print(f"Installed with {package}, and not imported until you choose it: {found}")
-        if absent := [each.words for each in self.options if each.runs_here is False]:
+        for package in dict.fromkeys(option.package for option in self.options if option.package):
+            installed = ", ".join(option.words for option in self.options if option.package == package)
+            console.print(f"Installed with {package}, and not imported until you choose it: {installed}")
+        if absent := [option.words for option in self.options if option.runs_here is False]:
             console.print(f"Why, and how to get it: {invocation.command('doctor', absent[0])}", soft_wrap=True)
 
 
@@ -64,13 +64,13 @@ class ExplainedOptions(Answer):
 
     def show(self) -> None:
         console = Console()
-        for each in self.options:
-            if each.package is not None:
-                text = f"{each.words} is installed with {each.package}, and not imported until you choose it"
-            elif each.runs_here:
-                text = f"{each.words} runs here{f': {each.note}' if each.note else ''}"
+        for option in self.options:
+            if option.package is not None:
+                text = f"{option.words} is installed with {option.package}, and not imported until you choose it"
+            elif option.runs_here:
+                text = f"{option.words} runs here{f': {option.note}' if option.note else ''}"
             else:
-                text = f"{each.words} does not run here: {each.reason}"
+                text = f"{option.words} does not run here: {option.reason}"
             console.print(f"{text}.", soft_wrap=True)
 
 
@@ -98,9 +98,9 @@ class ExaminedHosts(Answer):
     def show(self) -> None:
         console = Console()
         lines = [
-            f"{each.name}: {', '.join(f'{key} {value}' for key, value in each.found.items())}" for each in self.hosts
+            f"{host.name}: {', '.join(f'{key} {value}' for key, value in host.found.items())}" for host in self.hosts
         ]
-        faults = [f"error: {each.name}: {fault}." for each in self.hosts for fault in each.faults]
+        faults = [f"error: {host.name}: {fault}." for host in self.hosts for fault in host.faults]
         for line in [*lines, *faults, *self.together]:
             console.print(line, soft_wrap=True)
 

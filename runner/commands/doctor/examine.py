@@ -31,8 +31,8 @@ def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust =
     folders: where options are looked up; trust: what the user trusts of them, None if all are the user's own; trusted:
     the installed packages whose options may be imported without being chosen.
     """
-    found = [(group, name) for group, names in listed(folders).items() for name in names]
-    examined = each(found, "examining options")
+    pairs = [(group, name) for group, names in listed(folders).items() for name in names]
+    examined = each(pairs, "examining options")
     options_here = [_examined(*one, folders, trust, trusted) for one in examined]
     return ExaminedMachine(describe_machine(), _each_reason_once(options_here))
 
@@ -44,16 +44,16 @@ def explain(
 
     asked: ``option``, ``group=option`` or ``group``. Raises UnknownName for anything else.
     """
-    known = [(group, name) for group in sorted((*GROUPS, *ENTRIES)) for name in options(group, folders)]
+    listing = [(group, name) for group in sorted((*GROUPS, *ENTRIES)) for name in options(group, folders)]
     explained = []
     for words in asked:
-        found = [(group, name) for group, name in known if words in (group, name, f"{group}={name}")]
-        if not found:
-            names = [words for group, name in known for words in (name, f"{group}={name}")]
+        matches = [(group, name) for group, name in listing if words in (group, name, f"{group}={name}")]
+        if not matches:
+            names = [words for group, name in listing for words in (name, f"{group}={name}")]
             allowed = "Allowed: a group, an option, group=option, or nothing for a table of all"
             message = f"{words} is not an option.{nearest(words, dict.fromkeys(names))} {allowed}."
             raise UnknownName(message, key="doctor", value=words)
-        for group, name in found:
+        for group, name in matches:
             if words == group:
                 explained.append(_examined(group, name, folders, trust, trusted))
             else:  # the user named the option itself
@@ -61,14 +61,14 @@ def explain(
     return ExplainedOptions(_each_reason_once(explained))
 
 
-def _each_reason_once(found: Sequence[ExaminedOption]) -> list[ExaminedOption]:
+def _each_reason_once(options_here: Sequence[ExaminedOption]) -> list[ExaminedOption]:
     """The options; one with the reason of an earlier option names that instead, since reasons may be long."""
     first: dict[str, str] = {}
     once = []
-    for option in found:
-        known = first.setdefault(option.reason, option.words)
-        is_repeated = option.reason and known != option.words
-        once.append(replace(option, reason=f"as {known}") if is_repeated else option)
+    for option in options_here:
+        original = first.setdefault(option.reason, option.words)
+        is_repeated = option.reason and original != option.words
+        once.append(replace(option, reason=f"as {original}") if is_repeated else option)
     return once
 
 
@@ -87,10 +87,10 @@ def _asked(group: str, name: str, folders: Folders, trust: Trust | None) -> Exam
 def listed(folders: Folders) -> dict[str, list[str]]:
     """The options in the table, by group: all options of the groups in LISTED, the user's own of other groups."""
     groups = sorted((*GROUPS, *ENTRIES), key=lambda group: (*LISTED, group).index(group))
-    found = {
+    names_of = {
         group: sorted({*options(group, folders)} - {*(() if group in LISTED else options(group))}) for group in groups
     }
-    return {group: names for group, names in found.items() if names}
+    return {group: names for group, names in names_of.items() if names}
 
 
 def why_not(group: str, option: str, folders: Folders = OWN, trust: Trust | None = None) -> str | None:
@@ -141,8 +141,8 @@ def _shared_memory() -> str:
 
 def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -> str | None:
     """Why somebody else's option may not be imported; None if it may."""
-    found = [] if trust is None else untrusted({group: read_option(group, option, folders)}, trust)
-    return complaint(found).rstrip(".") if found else None
+    refused = [] if trust is None else untrusted({group: read_option(group, option, folders)}, trust)
+    return complaint(refused).rstrip(".") if refused else None
 
 
 def note(group: str, option: str, folders: Folders = OWN) -> str:
@@ -152,8 +152,8 @@ def note(group: str, option: str, folders: Folders = OWN) -> str:
 
 def _installed() -> dict[str, str]:
     """The versions of libraries that this project's strategies use, by name."""
-    known = (declared("parallel", section).installed() for section in own_sections("parallel"))
-    return {name: text for libraries in known for name, text in libraries.items()}
+    installed = (declared("parallel", section).installed() for section in own_sections("parallel"))
+    return {name: text for libraries in installed for name, text in libraries.items()}
 
 
 def _version(package: str) -> str:

@@ -60,11 +60,11 @@ def run(arguments: argparse.Namespace) -> Initialized:
     folder = Path(arguments.folder).resolve()
     if not folder.is_dir():
         raise ConfigurationError(f"{arguments.folder} is not a folder. Name the folder of a repository.")
-    found = find(folder)
-    scripts = [str(path.relative_to(folder)) for path in found.scripts]
-    answer = Initialized([*named(found.models, folder)], [*named(found.data_sets, folder)], scripts)
+    repository = find(folder)
+    scripts = [str(path.relative_to(folder)) for path in repository.scripts]
+    answer = Initialized([*named(repository.models, folder)], [*named(repository.data_sets, folder)], scripts)
     try:
-        drafted = draft(folder, found, model=arguments.model, data=arguments.data)
+        drafted = draft(folder, repository, model=arguments.model, data=arguments.data)
         _show(drafted, folder)
         files = {str(path): text for path, text in drafted.files.items()}
         texts = {path: text for path, text in files.items() if not path.endswith(SCHEMA)}
@@ -104,8 +104,8 @@ def _trust(folder: Path, *, may_ask: bool) -> list[str]:
     for line in screen(looks):
         tell(line)
     if may_ask and is_confirmed("Trust it as your own?"):
-        for each in looks:
-            each.trust()
+        for seen in looks:
+            seen.trust()
         return []
     tell("Configs that you do not trust are not read. To trust them:")
     command = invocation.command("trust", folder)

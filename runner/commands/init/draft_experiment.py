@@ -42,43 +42,47 @@ class Draft:
 def find(folder: Path) -> Repository:
     """The models, data sets and scripts of the repository. Raises ConfigurationError if there is no model."""
     with working("reading the repository"):
-        found = explore(folder)
-    if not found.models:
+        repository = explore(folder)
+    if not repository.models:
         raise ConfigurationError(f"{folder}: no file below it defines a torch.nn.Module. Name the folder of your code.")
-    for path in found.scripts:
+    for path in repository.scripts:
         print(f"training script: {printable(path.relative_to(folder))}")
-    return found
+    return repository
 
 
-def named(found: list[FoundClass], folder: Path) -> dict[str, FoundClass]:
+def named(classes: list[FoundClass], folder: Path) -> dict[str, FoundClass]:
     """The classes by file.py:Class, as --model and --data take them."""
-    return {f"{each.path.relative_to(folder)}:{each.name}": each for each in found}
+    return {f"{cls.path.relative_to(folder)}:{cls.name}": cls for cls in classes}
 
 
-def draft(folder: Path, found: Repository, *, model: str | None = None, data: str | None = None) -> Draft:
+def draft(folder: Path, repository: Repository, *, model: str | None = None, data: str | None = None) -> Draft:
     """Draft an experiment for a model and a data set; ask on the terminal which, if there are several.
 
     folder: of the repository. model, data: as typed, file.py:Class; data may be "none". Raises ConfigurationError if a
     class or a file does not fit, or if there is no terminal to ask on.
     """
-    net = _choose("model", found.models, folder, typed=model)
+    net = _choose("model", repository.models, folder, typed=model)
     assert net is not None
-    samples = None if data == "none" or not found.data_sets else _choose("data", found.data_sets, folder, typed=data)
-    return _draft(folder, found, net, samples)
+    samples = (
+        None
+        if data == "none" or not repository.data_sets
+        else _choose("data", repository.data_sets, folder, typed=data)
+    )
+    return _draft(folder, repository, net, samples)
 
 
-def _choose(what: str, found: list[FoundClass], folder: Path, *, typed: str | None) -> FoundClass | None:
-    names = named(found, folder)
+def _choose(what: str, classes: list[FoundClass], folder: Path, *, typed: str | None) -> FoundClass | None:
+    names = named(classes, folder)
     if typed is not None:
         if typed not in names:
             rest = f": there is no such class.{nearest(typed, names)}"
             raise ConfigurationError.at(f"--{what}", typed, rest, allowed=[*names])
         return names[typed]
-    if len(found) == 1:
-        return found[0]
+    if len(classes) == 1:
+        return classes[0]
     print(f"\n{what}:")
-    for number, (name, each) in enumerate([*names.items()][:MOST_SHOWN], 1):
-        print(f"  {number}  {printable(name)}({', '.join(map(printable, each.arguments))})")
+    for number, (name, cls) in enumerate([*names.items()][:MOST_SHOWN], 1):
+        print(f"  {number}  {printable(name)}({', '.join(map(printable, cls.arguments))})")
     if len(names) > MOST_SHOWN:
         print(f"  ... and {len(names) - MOST_SHOWN} more: --{what} file.py:Class")
     if what == "data":
@@ -86,9 +90,9 @@ def _choose(what: str, found: list[FoundClass], folder: Path, *, typed: str | No
     answer = _answer(f"Which {what}? [1] ", what, names)
     if answer == "0" and what == "data":
         return None
-    if not answer.isdecimal() or not 1 <= int(answer) <= len(found):
+    if not answer.isdecimal() or not 1 <= int(answer) <= len(classes):
         raise ConfigurationError(f"{answer} is not one of the numbers above.")
-    return found[int(answer) - 1]
+    return classes[int(answer) - 1]
 
 
 def _answer(question: str, what: str, names: Iterable[str]) -> str:
@@ -103,10 +107,10 @@ def _answer(question: str, what: str, names: Iterable[str]) -> str:
     raise ConfigurationError(f"{why}. Choose with --{what} file.py:Class.", key=f"--{what}", allowed=[*names])
 
 
-def _draft(folder: Path, found: Repository, net: FoundClass, samples: FoundClass | None) -> Draft:
+def _draft(folder: Path, repository: Repository, net: FoundClass, samples: FoundClass | None) -> Draft:
     conf, name = conf_of(folder) or folder / "conf", net.name.lower()
-    notes = [SETTINGS] if found.scripts else []
-    groups: Values = {"model": _section(net, folder, found, without=AUTOMATIC)}
+    notes = [SETTINGS] if repository.scripts else []
+    groups: Values = {"model": _section(net, folder, repository, without=AUTOMATIC)}
     files: dict[Path, str] = {}
     if samples is not None:
         target, written = _data(samples, folder)
@@ -114,29 +118,29 @@ def _draft(folder: Path, found: Repository, net: FoundClass, samples: FoundClass
         if (content := written.get(folder / SPLIT)) and TODO in content:
             notes.append(f"Every split has all samples: let data() in {SPLIT} return those of its argument split.")
         groups["data"] = {
-            **_section(samples, folder, found, without=("split", "train")),
+            **_section(samples, folder, repository, without=("split", "train")),
             "_target_": target,
             "batch_size": 64,
         }
     overrides: list[Values] = [{f"override /{group}": OWN} for group in groups]
     if net.has_own_loss:
         overrides.append({"override /task": "own_loss"})
-    option, keys, note = _optimizer(found.optimizers)
+    option, keys, note = _optimizer(repository.optimizers)
     if option is not None:
         overrides.append({"override /optimizer": option})
         groups |= {"optimizer": keys} if keys else {}
-    notes += [note] if note is not None and found.scripts else []
+    notes += [note] if note is not None and repository.scripts else []
     config = {"defaults": overrides, **groups, "trainer": {"epochs": 10}}
-    remarks = "".join(f"# {line}\n" for line in textwrap.wrap(SETTINGS, 118)) if found.scripts else ""
+    remarks = "".join(f"# {line}\n" for line in textwrap.wrap(SETTINGS, 118)) if repository.scripts else ""
     text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{remarks}{yaml_text.dump(config)}"
     path = conf / "experiment" / f"{name}.yaml"
-    for each in (path, *files):
-        if each.exists():
-            raise ConfigurationError(f"{each} already exists. Edit it, or remove it first.")
+    for file in (path, *files):
+        if file.exists():
+            raise ConfigurationError(f"{file} already exists. Edit it, or remove it first.")
     notes += [
-        f"Importing {each.path.relative_to(folder)} runs its script: move {each.name} to another file, and name that."
-        for each in (net, samples)
-        if each is not None and not each.is_importable
+        f"Importing {cls.path.relative_to(folder)} runs its script: move {cls.name} to another file, and name that."
+        for cls in (net, samples)
+        if cls is not None and not cls.is_importable
     ]
     if missing := _missing(groups):
         notes.append(f"Replace ??? above: {', '.join(missing)}.")
@@ -147,37 +151,39 @@ def _draft(folder: Path, found: Repository, net: FoundClass, samples: FoundClass
     return Draft(name, {path: text, **files}, tuple(notes))
 
 
-def _section(found: FoundClass, folder: Path, repository: Repository, *, without: tuple[str, ...]) -> Values:
+def _section(cls: FoundClass, folder: Path, repository: Repository, *, without: tuple[str, ...]) -> Values:
     """The config section of a class: its required arguments, and the values that a training script passes."""
-    section: Values = {"_target_": f"{found.path.relative_to(folder)}:{found.name}"}
-    for argument in found.arguments:
+    section: Values = {"_target_": f"{cls.path.relative_to(folder)}:{cls.name}"}
+    for argument in cls.arguments:
         if argument in without:
             continue
-        if argument in found.given:
-            section[argument] = found.given[argument]
-        elif argument in found.required:
-            config = next((each for each in repository.configs if each.path == found.path), None)
+        if argument in cls.given:
+            section[argument] = cls.given[argument]
+        elif argument in cls.required:
+            config = next((candidate for candidate in repository.configs if candidate.path == cls.path), None)
             takes_config = config is not None and "conf" in argument.lower()
             section[argument] = _section(config, folder, repository, without=()) if takes_config and config else "???"
     return section
 
 
-def _optimizer(found: list[FoundOptimizer]) -> tuple[str | None, Values, str | None]:
+def _optimizer(optimizers: list[FoundOptimizer]) -> tuple[str | None, Values, str | None]:
     """The option of the script's optimizer, its keys as the script sets them, and what is left to say."""
-    names = sorted({each.name for each in found})
+    names = sorted({optimizer.name for optimizer in optimizers})
     if len(names) != 1:
-        said = (
+        reason = (
             f"The scripts create several optimizers ({', '.join(names)})"
             if names
             else "No optimizer of torch was found"
         )
-        return None, {}, f"{said}: set optimizer=, which is sgd by default, and its keys."
+        return None, {}, f"{reason}: set optimizer=, which is sgd by default, and its keys."
     target = f"torch.optim.{names[0]}"
-    option = next((each for each in options("optimizer") if read_option("optimizer", each)["_target_"] == target), None)
+    option = next(
+        (option for option in options("optimizer") if read_option("optimizer", option)["_target_"] == target), None
+    )
     keys: Values = {**TORCHS_OWN.get(names[0], {})} if option else {"_target_": target}
     option = option or OWN
-    first = found[0]
-    if any(each != first for each in found):
+    first = optimizers[0]
+    if any(optimizer != first for optimizer in optimizers):
         return option, keys, f"The scripts create {names[0]} with different arguments: set optimizer.lr, ..."
     keys |= {key: value for key, value in first.given.items() if key != "params"}
     computed = [f"{key} ({printable(text)})" for key, text in first.others.items() if key != "params"]

@@ -108,8 +108,8 @@ def build(features: Features, folder: Path, work: Work) -> Path:
 
     ``work``: shows the progress, in percent. Raises RunFailed.
     """
-    with scratch.folder() as own:
-        tools, toolchain, wheels = (own / name for name in ("tools", "cxx20.cmake", "wheels"))
+    with scratch.folder() as scratch_folder:
+        tools, toolchain, wheels = (scratch_folder / name for name in ("tools", "cxx20.cmake", "wheels"))
         needed = [*BUILD_REQUIREMENTS, *([] if shutil.which("cmake") else ["cmake"])]
         # In a separate folder, so that the user's environment keeps its setuptools.
         _run([*_pip("install"), "--target", str(tools), *needed], folder / "build.log")
@@ -139,7 +139,7 @@ def _compile(command: list[str], environment: dict[str, str], log: Path, work: W
 
         def note(line: str) -> None:
             file.write(line)
-            if (found := _PERCENT.match(line)) and (percent := int(found[1])) != work.done:
+            if (progress := _PERCENT.match(line)) and (percent := int(progress[1])) != work.done:
                 work.reach(percent)
 
         # Not in the user's folder, whose modules Python would import.

@@ -65,16 +65,16 @@ def missing_for_mpi() -> str | None:
     for tool, package in (("mpicxx", "libopenmpi-dev"), ("mpirun", "openmpi-bin")):
         if shutil.which(tool) is None:
             return f"{tool} is not on PATH (Debian: {package})"
-    with scratch.folder() as own:
-        program = own / "program.cc"
+    with scratch.folder() as folder:
+        program = folder / "program.cc"
         program.write_text(MPI_PROGRAM)
         command = ["mpicxx", str(program), "-o", str(program.with_suffix(""))]
         answer = Program(command, folder="/").ask()  # run as horovod_installation.open_mpi runs its command
     if answer.code == 0:
         return None
     lines = (answer.errors or answer.text).strip().splitlines() or [f"exit code {answer.code}"]
-    said = next((line.rpartition("error: ")[2] for line in lines if "error: " in line), lines[0])
-    return f"mpicxx cannot compile a program that uses MPI: {said} (Debian: libopenmpi-dev)"
+    reason = next((line.rpartition("error: ")[2] for line in lines if "error: " in line), lines[0])
+    return f"mpicxx cannot compile a program that uses MPI: {reason} (Debian: libopenmpi-dev)"
 
 
 def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, str]:
@@ -106,7 +106,7 @@ def environment(features: Features, tools: Path, toolchain: Path) -> dict[str, s
 def cuda_toolkit() -> Path | None:
     """The folder of the CUDA toolkit, searched for as torch does; None if there is none."""
     places = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    return next((Path(place) for place in places if place and (Path(place) / "bin" / "nvcc").exists()), None)
+    return next((Path(path) for path in places if path and (Path(path) / "bin" / "nvcc").exists()), None)
 
 
 def _nccl(links: Path) -> dict[str, str]:
@@ -123,9 +123,9 @@ def _nccl(links: Path) -> dict[str, str]:
 
 
 def _nccl_wheel() -> metadata.Distribution:
-    found = [d for d in metadata.distributions() if (d.metadata["Name"] or "").startswith("nvidia-nccl")]
-    if not found:
+    packages = [d for d in metadata.distributions() if (d.metadata["Name"] or "").startswith("nvidia-nccl")]
+    if not packages:
         raise ConfigurationError(
             "--nccl: there is no nvidia-nccl package beside torch. Install a CUDA build of torch.", key="--nccl"
         )
-    return found[0]
+    return packages[0]

@@ -92,18 +92,18 @@ def write(
     ``engine``: a key of ENGINES; the other arguments: as the flags of the command. Raises ConfigurationError.
     """
     line, origin = resolve_origin(
-        CommandLine.of([each for each in overrides if not each.startswith(RUN_DIR)], config_dir)
+        CommandLine.of([override for override in overrides if not override.startswith(RUN_DIR)], config_dir)
     )
-    words = [str(each) for each in line.overrides]
+    words = [str(override) for override in line.overrides]
     _refuse_own(words)
     if machines.gpus and engine == "skypilot" and not machines.accelerator:
         message = "--gpus: SkyPilot also needs the GPU model: set --accelerator, such as --accelerator H100."
         raise ConfigurationError(message, key="--gpus")
     folder = RunFolder(named_folder(overrides) or new_folder(overrides))
     folder.refuse_second_run()
-    place = Path(shared).resolve() if shared else folder.path.parent
-    if not folder.path.is_relative_to(place):
-        raise ConfigurationError.at("--shared", place, f": {folder.path} is not inside it. Set hydra.run.dir.")
+    storage = Path(shared).resolve() if shared else folder.path.parent
+    if not folder.path.is_relative_to(storage):
+        raise ConfigurationError.at("--shared", storage, f": {folder.path} is not inside it. Set hydra.run.dir.")
     written = ENGINES[engine]
     with hardware.elsewhere(gpus=machines.gpus, cores=machines.cpus):
         name = name_of(folder.path, _typed_name(words))
@@ -112,7 +112,7 @@ def write(
     folder.write_config(run.written)
     record(folder, run)
     digest = hashlib.sha256(folder.config_content()).hexdigest()
-    subject = ManifestSubject(name, folder.path, f"{digest} {folder.path}", machines, place, volume, image, python)
+    subject = ManifestSubject(name, folder.path, f"{digest} {folder.path}", machines, storage, volume, image, python)
     path = folder.path / f"{engine}.yaml"
     write_whole(path, written.manifest(subject))
     return path

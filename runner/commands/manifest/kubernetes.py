@@ -56,8 +56,8 @@ def pod(subject: ManifestSubject) -> dict[str, Any]:
     machines = subject.machines
     host = rendezvous(subject.name).partition(":")[0]
     resources = {"cpu": str(machines.cpus), **({"nvidia.com/gpu": str(machines.gpus)} if machines.gpus else {})}
-    own = '[ "$JOB_COMPLETION_INDEX" != 0 ] || own="$POD_IP "'
-    wait = f'{own}; until getent hosts {host} | grep -q "^$own"; do sleep 1; done'
+    first_host = '[ "$JOB_COMPLETION_INDEX" != 0 ] || own="$POD_IP "'
+    wait = f'{first_host}; until getent hosts {host} | grep -q "^$own"; do sleep 1; done'
     container = {
         "name": "manyheads",
         "image": subject.image,

@@ -66,7 +66,7 @@ def name_of(folder: Path, name: str | None) -> str:
 
 def text(engine: str, subject: ManifestSubject, content: dict[str, Any]) -> str:
     """The text of a manifest, with a comment at its top. ``engine``: what it is, as a noun."""
-    folder, shared = (printable(each) for each in (subject.folder, subject.shared))
+    folder, shared = (printable(path) for path in (subject.folder, subject.shared))
     return (
         f"# {engine} for {folder}, written by the command manifest.\n"
         "# NOT TESTED ON A CLUSTER, only validated against the engine's schema. It expects\n"

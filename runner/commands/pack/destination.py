@@ -51,17 +51,17 @@ class StoredDestination(Destination):
 
 def refuse_existing(shards: str) -> None:
     """Raises ConfigurationError for a folder that exists, and an invalid address."""
-    place = place_of(shards, key="shards")
-    if isinstance(place, Path) and os.path.lexists(place):
+    target = place_of(shards, key="shards")
+    if isinstance(target, Path) and os.path.lexists(target):
         raise ConfigurationError.at("shards", shards, " already exists. Name a new folder.")
 
 
 @contextmanager
 def destination(shards: str) -> Iterator[Destination]:
     """A context for writing to a folder or address. If it fails, nothing is left. Raises ConfigurationError."""
-    place = place_of(shards, key="shards")
-    with _stored(place) if isinstance(place, Address) else _folder(place.absolute()) as found:
-        yield found
+    target = place_of(shards, key="shards")
+    with _stored(target) if isinstance(target, Address) else _folder(target.absolute()) as opened:
+        yield opened
 
 
 @contextmanager
@@ -78,13 +78,13 @@ def _folder(folder: Path) -> Iterator[Destination]:
 
 @contextmanager
 def _stored(address: Address) -> Iterator[Destination]:
-    with Shards(address, Reading.of(read_option("data", "tar")), key="shards") as shards, scratch.folder() as own:
+    with Shards(address, Reading.of(read_option("data", "tar")), key="shards") as shards, scratch.folder() as folder:
         if shards.objects:
             first = next(iter(shards.objects))
             raise ConfigurationError.at("shards", address, f" already has objects, such as {first}. Name a new one.")
-        found = StoredDestination(own.resolve(), shards)
+        stored = StoredDestination(folder.resolve(), shards)
         try:
-            yield found
+            yield stored
         except BaseException:
-            found.remove()
+            stored.remove()
             raise

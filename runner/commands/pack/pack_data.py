@@ -109,14 +109,14 @@ def _splits(option: DataOption) -> tuple[Data, Mapping[str, Samples]]:
     from manyheads.runner.data.rank.build_data import build_data  # imports torch, which takes a second
 
     data = build_data(option)
-    found: dict[str, Samples | None] = {"train": data.split(train=True)}
+    splits: dict[str, Samples | None] = {"train": data.split(train=True)}
     for split in ("val", "test"):
         try:
-            found[split] = data.split(train=False) if split == "val" else data.test()
+            splits[split] = data.split(train=False) if split == "val" else data.test()
         except FileNotFoundError:
             if split == "val" and option.partition is None:
                 raise
-    return data, {split: samples for split, samples in found.items() if samples is not None}
+    return data, {split: samples for split, samples in splits.items() if samples is not None}
 
 
 def _writer(option: DataOption, samples: Samples, to: str | None) -> tuple[str, Write]:

@@ -36,8 +36,8 @@ def write_tar(splits: Mapping[str, ImageFiles], out: Destination, settings: Sett
     with working("packing", sum(sizes.values())) as work:
         for split in sorted(splits):  # as an index lists shards
             for name, resized in _shards(split, splits[split], out.folder, settings, work):
-                found = Found(name, (out.folder / name).stat().st_size, ())
-                growing.add_shard(out.folder, found, members)  # reads back everything that was written
+                shard = Found(name, (out.folder / name).stat().st_size, ())
+                growing.add_shard(out.folder, shard, members)  # reads back everything that was written
                 out.finish(name)
                 all_resized += resized
     if classes := splits["train"].classes:
@@ -80,9 +80,9 @@ def _order(size: int, seed: int | None) -> Sequence[int]:
 
 def _images(samples: ImageFiles, order: Sequence[int]) -> Iterator[Sample]:
     """Name, content and class number of each image. Raises ConfigurationError."""
-    for number, place in enumerate(order):
-        image, name = samples.paths[place], f"{number:08d}"
-        yield f"{name}{_called(image)}", _content(image, samples.within), int(samples.targets[place])
+    for number, index in enumerate(order):
+        image, name = samples.paths[index], f"{number:08d}"
+        yield f"{name}{_called(image)}", _content(image, samples.within), int(samples.targets[index])
 
 
 def _called(image: str | bytes) -> str:
@@ -105,9 +105,9 @@ def _key(name: str) -> str:
 
 def _format(content: bytes, name: str) -> str:
     """The field of an image: by its first bytes, otherwise by its suffix; a damaged image remains a sample."""
-    found = next((field for begin, field in FORMATS.items() if content.startswith(begin)), None)
+    field = next((field for begin, field in FORMATS.items() if content.startswith(begin)), None)
     called = PurePath(name).suffix[1:].lower()
-    return found or (called if called in IMAGES else IMAGES[0])
+    return field or (called if called in IMAGES else IMAGES[0])
 
 
 def _size(content: bytes) -> int:

@@ -88,15 +88,15 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     changed = PastConfig.of(past.folder, past.config, overrides)
     end = last_step(past, steps)
     with recorded_program(past, overrides) if code else nullcontext(Rerun(past.folder.config)) as program:
-        found = _differences(past, overrides, None if code else _checked(changed), changed.trust())
-        show(found)
+        differing = _differences(past, overrides, None if code else _checked(changed), changed.trust())
+        show(differing)
         folder = RunFolder(new_folder(overrides))
         plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *changed.replaced]
         with keeping("reproduce", f"{past.folder} is unchanged; there is no verdict. The same command starts over"):
             program.train(folder, *plain, *([f"trainer.stop_after={end}"] if end else []))
             result = _verdict(past, folder, program, plain)
-    _write(past, folder, result, overrides, found)
-    return Reproduced(past.folder.path, folder.path, result.kind, result.reason, result.rests_on, overrides, found)
+    _write(past, folder, result, overrides, differing)
+    return Reproduced(past.folder.path, folder.path, result.kind, result.reason, result.rests_on, overrides, differing)
 
 
 def last_step(past: Past, steps: str | None) -> int | None:
@@ -143,10 +143,10 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
         with working("comparing the weights"):
             from manyheads.runner.commands.reproduce.rank import farthest_weight
 
-            found = farthest_weight(past.folder, folder)
-        if found is None:
+            compared = farthest_weight(past.folder, folder)
+        if compared is None:
             return None
-        name, before, after, relative = found
+        name, before, after, relative = compared
         return ComparedValue(f"weights {name}", past.result["steps"], before, after, relative)
 
     def second(until: int) -> SecondRepetition:
@@ -164,7 +164,7 @@ def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]
 
 
 def _write(
-    past: Past, folder: RunFolder, result: ReproductionVerdict, overrides: list[str], found: list[Difference]
+    past: Past, folder: RunFolder, result: ReproductionVerdict, overrides: list[str], differing: list[Difference]
 ) -> None:
     """Write the verdict into the new run's result.json."""
     reproduction = {
@@ -173,6 +173,6 @@ def _write(
         "reason": result.reason,
         "rests_on": result.rests_on,
         "overrides": overrides,
-        "differences": [difference._asdict() for difference in found],
+        "differences": [difference._asdict() for difference in differing],
     }
     folder.write_json(folder.result, {**(folder.read_result() or {}), "reproduction": reproduction})

@@ -24,10 +24,10 @@ def farthest_weight(recorded: RunFolder, now: RunFolder) -> tuple[str, float, fl
     if unlike := sorted(name for name, _ in set.symmetric_difference(*shapes)):
         return f"{unlike[0]}, which are only in one or of a different shape,", 0.0, 0.0, math.inf
     floor = FLOOR * max(map(largest_entry, before.values()), default=0.0)
-    found = (
+    compared = (
         (name, *_compared(as_real(before[name]).double(), as_real(after[name]).double(), floor)) for name in before
     )
-    return max(found, key=lambda one: one[-1], default=None)
+    return max(compared, key=lambda one: one[-1], default=None)
 
 
 def _compared(before: Tensor, after: Tensor, floor: float) -> tuple[float, float, float]:

@@ -109,28 +109,28 @@ def pairs(recorded: Past, now: Run, *, resumed: bool = False) -> list[ComparedVa
     resumed: whether the new run resumed from a checkpoint of the recorded one, so that its first row may cover fewer
     updates.
     """
-    found = [*_of_steps(recorded, now, resumed), *_of_epochs(recorded, now)]
-    measured = [pair for pair in found if not (math.isnan(pair.recorded) and math.isnan(pair.now))]
+    compared = [*_of_steps(recorded, now, resumed), *_of_epochs(recorded, now)]
+    measured = [pair for pair in compared if not (math.isnan(pair.recorded) and math.isnan(pair.now))]
     return sorted(measured, key=lambda pair: pair.step)
 
 
 def evaluated(recorded: ResultJson, now: ResultJson) -> list[ComparedValue]:
     """The evaluation metrics in two runs' result.json."""
-    found, samples = [], float(recorded["metrics"].get("val_samples") or math.nan)
+    compared, samples = [], float(recorded["metrics"].get("val_samples") or math.nan)
     others = unlike_scores(recorded, now)
     for name in (name for name in recorded["metrics"] if is_score(name) and name not in others):
         a, b = (content["metrics"].get(name) for content in (recorded, now))
         if a is not None and b is not None:
             compare = _comparison(samples if is_share(name, recorded) else None)
-            found.append(ComparedValue(name, recorded["steps"], a, b, compare(a, b, 0.0)))
-    return found
+            compared.append(ComparedValue(name, recorded["steps"], a, b, compare(a, b, 0.0)))
+    return compared
 
 
 def unlike_scores(recorded: ResultJson, now: ResultJson) -> dict[str, str]:
     """The losses and metrics that the two runs measured by different definitions, each with a sentence."""
     runs = {"the recorded run": recorded.get("scores") or {"version": 1}, "the repetition": now.get("scores")}
     columns = [name for name in recorded.get("metrics") or {} if is_score(name) or name == "train_loss"]
-    return {name: said for name in columns if (said := unlike(name, runs)) is not None}
+    return {name: sentence for name in columns if (sentence := unlike(name, runs)) is not None}
 
 
 def is_score(column: str) -> bool:
@@ -138,9 +138,9 @@ def is_score(column: str) -> bool:
     return column.startswith("val_") and column not in NO_SCORES
 
 
-def farthest(found: Iterable[ComparedValue]) -> ComparedValue | None:
+def farthest(compared: Iterable[ComparedValue]) -> ComparedValue | None:
     """The pair of values with the largest relative difference, the first of several; None if there are none."""
-    return max(found, key=lambda pair: pair.relative, default=None)
+    return max(compared, key=lambda pair: pair.relative, default=None)
 
 
 def _of_steps(past: Past, run: Run, resumed: bool) -> list[ComparedValue]:

@@ -66,7 +66,7 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
 
     ``folder``: for these runs. Raises RunFailed if one of them fails.
     """
-    made = []
+    replayed = []
     starts = _starts(past)
     print("the curves alone cannot decide this: replaying from the recorded weights", flush=True)
     for number, (step, checkpoint) in each([*enumerate(starts, 1)], "replaying"):
@@ -75,14 +75,14 @@ def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> l
         print(f"  from step {step} to {end} ({number} of {len(starts)})", flush=True)
         start = ("checkpoint.load=null", f"checkpoint.resume={quoted(checkpoint)}", "checkpoint.every=0")
         _run(program, path, *overrides, *start, f"trainer.stop_after={end}")
-        made.append(ReplayWindow(step, pairs(past, load_run(path), resumed=True)))
+        replayed.append(ReplayWindow(step, pairs(past, load_run(path), resumed=True)))
     if past.result["metrics"].get("val_loss") is not None and past.folder.last_checkpoint.exists():
         path = folder / "evaluation"
         print("  evaluating the final weights", flush=True)
         weights = f"checkpoint.load={quoted(past.folder.last_checkpoint)}"
         _run(program, path, *overrides, "checkpoint.resume=null", weights, "trainer.evaluate_only=true")
-        made.append(ReplayWindow(past.result["steps"], evaluated(past.result, load_run(path).result)))
-    return made
+        replayed.append(ReplayWindow(past.result["steps"], evaluated(past.result, load_run(path).result)))
+    return replayed
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ def second_repetition(
         "GPU kernels may differ from run to run: repeating the first updates once more to see by how much", flush=True
     )
     _run(program, folder, *overrides, "checkpoint.every=0", f"trainer.stop_after={until}")
-    made = load_run(folder)
+    repeated = load_run(folder)
     of_first = replace(past, steps=now.steps, epochs=now.epochs)
-    return SecondRepetition(pairs(past, made), pairs(of_first, made))
+    return SecondRepetition(pairs(past, repeated), pairs(of_first, repeated))
 
 
 def _run(program: Rerun, path: Path, *overrides: str) -> None:
@@ -115,10 +115,10 @@ def _run(program: Rerun, path: Path, *overrides: str) -> None:
 def _starts(past: Past) -> list[tuple[int, Path]]:
     """Checkpoints after which the recorded run logged something, spread over the run: steps and files."""
     last = max(past.steps.get("step", []), default=0)
-    found = by_step(past.folder.checkpoints)
-    steps = sorted(step for step in found if step < last)
+    checkpoints = by_step(past.folder.checkpoints)
+    steps = sorted(step for step in checkpoints if step < last)
     chosen = steps if len(steps) <= MOST else [steps[0], steps[len(steps) // 2], steps[-1]]
-    return [(step, found[step]) for step in chosen]
+    return [(step, checkpoints[step]) for step in chosen]
 
 
 def _end(logged: Sequence[float], since: int) -> int:

@@ -39,8 +39,8 @@ def decide(
     """
     if past.config["trainer"]["evaluate_only"]:
         return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
-    whole = now.result["steps"] == past.result["steps"]
-    if whole and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:
+    has_all_steps = now.result["steps"] == past.result["steps"]
+    if has_all_steps and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:
         return ReproductionVerdict(
             IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...)."
         )
@@ -50,16 +50,16 @@ def decide(
             DIFFERENT, "the two runs have no logged step in common that covers the same updates."
         )
     rests_on: dict[str, Any] = {"values": len(curves), "until_step": curves[-1].step}
-    if not whole and all(pair.exact for pair in curves):
+    if not has_all_steps and all(pair.exact for pair in curves):
         return ReproductionVerdict(IDENTICAL, f"all {_told(curves)} are the same to the last digit.", rests_on)
-    last = weights() if whole else None
-    found = curves if last is None else [*curves, last]
-    rests_on["largest"] = _as_dict(farthest(found))
-    departed = departure(found, tolerance=tolerance)
+    last = weights() if has_all_steps else None
+    compared = curves if last is None else [*curves, last]
+    rests_on["largest"] = _as_dict(farthest(compared))
+    departed = departure(compared, tolerance=tolerance)
     rests_on["departure"] = _as_dict(departed)
     other_ranks = now.result["world_size"] != past.result["world_size"]
-    if departed is None and not (whole and other_ranks):
-        return ReproductionVerdict(EQUAL, f"of {_told(found)} {_apart(farthest(found))}.", rests_on)
+    if departed is None and not (has_all_steps and other_ranks):
+        return ReproductionVerdict(EQUAL, f"of {_told(compared)} {_apart(farthest(compared))}.", rests_on)
     if departed is None or not is_early(departed, tolerance=tolerance):
         verdict = _by_windows(departed, windows(), tolerance=tolerance, exact=second is None)
     elif second is not None and departed is not last:
@@ -84,9 +84,9 @@ def _by_noise(
     logged = [pair for pair in curves if pair.what in STEP_VALUES]
     first = [pair.step for pair in logged if pair.row < FIRST_ROWS or pair.step <= STEADY_STEPS]
     until = max([departed.step, *first])
-    made = second(until)
-    noise = _largest(made.from_first)
-    nearest = min(_largest([pair for pair in curves if pair.step <= until]), _largest(made.from_recorded))
+    repetition = second(until)
+    noise = _largest(repetition.from_first)
+    nearest = min(_largest([pair for pair in curves if pair.step <= until]), _largest(repetition.from_recorded))
     rests_on = {"second_repetition": {"noise": noise, "nearest": nearest}}
     told = f"{_departs(departed)}; up to step {until}, two repetitions differ from each other by up to {noise:.2g}"
     if nearest > max(tolerance, NOISE * noise):
@@ -94,13 +94,13 @@ def _by_noise(
     return ReproductionVerdict(EQUAL, f"{told}, since some GPU kernels are not deterministic.", rests_on)
 
 
-def _largest(found: list[ComparedValue]) -> float:
-    pair = farthest(found)
+def _largest(compared: list[ComparedValue]) -> float:
+    pair = farthest(compared)
     return pair.relative if pair else 0.0
 
 
 def _by_windows(
-    departed: ComparedValue | None, made: list[ReplayWindow], *, tolerance: float, exact: bool
+    departed: ComparedValue | None, replayed: list[ReplayWindow], *, tolerance: float, exact: bool
 ) -> ReproductionVerdict:
     """The verdict from replayed updates, if the complete curves cannot decide because training amplifies rounding."""
     curve = (
@@ -108,32 +108,34 @@ def _by_windows(
         if departed
         else "the curves stay together"
     )
-    rests_on = {"windows": [{"since": window.since, "largest": _as_dict(farthest(window.found))} for window in made]}
-    for window in made:
+    rests_on = {
+        "windows": [{"since": window.since, "largest": _as_dict(farthest(window.found))} for window in replayed]
+    }
+    for window in replayed:
         first = departure(window.found, tolerance=tolerance)
         if first and is_early(first, tolerance=tolerance, since=window.since, exact=exact):
             reason = f"from the recorded weights of step {window.since} on, {_departs(first)}; {curve}."
             return ReproductionVerdict(DIFFERENT, reason, rests_on)
-    checked = [pair for window in made for pair in window.found]
+    checked = [pair for window in replayed for pair in window.found]
     if not checked:
         kind = DIFFERENT if departed else EQUAL
         return ReproductionVerdict(
             kind, f"{curve}, and the recorded run has no checkpoint left to start from.", rests_on
         )
-    starts = ", ".join(str(window.since) for window in made)
+    starts = ", ".join(str(window.since) for window in replayed)
     return ReproductionVerdict(
         EQUAL, f"from the recorded weights of step {starts} on {_apart(farthest(checked))}; {curve}.", rests_on
     )
 
 
-def _of_evaluation(found: list[ComparedValue], *, tolerance: float) -> ReproductionVerdict:
+def _of_evaluation(compared: list[ComparedValue], *, tolerance: float) -> ReproductionVerdict:
     """The verdict on runs that only evaluated weights."""
-    rests_on = {"largest": _as_dict(farthest(found))}
-    if departed := departure(found, tolerance=tolerance):
+    rests_on = {"largest": _as_dict(farthest(compared))}
+    if departed := departure(compared, tolerance=tolerance):
         return ReproductionVerdict(DIFFERENT, f"{_departs(departed)}.", rests_on)
-    if all(pair.exact for pair in found):
+    if all(pair.exact for pair in compared):
         return ReproductionVerdict(IDENTICAL, "all evaluation metrics are the same to the last digit.", rests_on)
-    return ReproductionVerdict(EQUAL, f"{_apart(farthest(found))}.", rests_on)
+    return ReproductionVerdict(EQUAL, f"{_apart(farthest(compared))}.", rests_on)
 
 
 def _departs(pair: ComparedValue) -> str:
@@ -144,8 +146,8 @@ def _apart(pair: ComparedValue | None) -> str:
     return f"the largest relative difference is {pair.relative:.2g} ({pair})" if pair else "nothing differs"
 
 
-def _told(found: list[ComparedValue]) -> str:
-    return f"{len(found)} values up to step {max(pair.step for pair in found)}"
+def _told(compared: list[ComparedValue]) -> str:
+    return f"{len(compared)} values up to step {max(pair.step for pair in compared)}"
 
 
 def _as_dict(pair: ComparedValue | None) -> dict[str, Any] | None:

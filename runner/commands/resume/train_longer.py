@@ -25,7 +25,7 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
     """
     typed = split_typed(overrides)[1]
     config = folder.read_config()
-    if other := next((each for each in typed if each.lstrip("+").startswith(START)), None):
+    if other := next((override for override in typed if override.lstrip("+").startswith(START)), None):
         key, _, value = other.partition("=")
         message = f"{other}: `resume` continues from the run's own last checkpoint. Leave it out."
         raise ConfigurationError(message, key=key.lstrip("+"), value=value)
@@ -46,7 +46,7 @@ def continue_run(folder: RunFolder, overrides: list[str]) -> RunFolder:
     find_where_started(folder)
     new = RunFolder(new_folder(overrides))
     start = ("checkpoint.load=null", f"checkpoint.resume={quoted(folder.last_checkpoint)}")
-    rest = [each for each in overrides if not each.startswith(RUN_DIR)]
+    rest = [override for override in overrides if not override.startswith(RUN_DIR)]
     used = overrides_of(copies(folder, config, chosen=typed_values(typed), edited=False))
     Rerun(folder.config).train(new, *used, *rest, *start)
     return new

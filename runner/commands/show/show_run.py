@@ -66,7 +66,7 @@ class RunPage(Answer):
 
     def placed(self, folder: str, address: str) -> "RunPage":
         """The page of a run at ``address`` in object storage, made from a copy of it in ``folder``."""
-        commands = [NextCommand(each.what, each.command.replace(folder, address)) for each in self.next]
+        commands = [NextCommand(step.what, step.command.replace(folder, address)) for step in self.next]
         about = {name: text.replace(folder, address) for name, text in self.about.items()}
         return replace(self, folder=address, next=commands, about=about)
 
@@ -78,20 +78,20 @@ class RunPage(Answer):
             grid.add_row(name, Text(printable_text(text)))
         console = Console()
         console.print(grid)
-        for each in self.next:  # each on its own line, unwrapped, so that it can be copied
-            console.print(f"{each.what}:", style="bold")
-            print(f"  {printable(each.command)}")
+        for step in self.next:  # each on its own line, unwrapped, so that it can be copied
+            console.print(f"{step.what}:", style="bold")
+            print(f"  {printable(step.command)}")
 
 
 def run_page(path: str) -> RunPage:
     """The page of a run. Raises ConfigurationError if the folder holds no run."""
     run = summary(run_folder(path))
     provenance, result = load_run(run.folder.path, steps=()).provenance, run.result
-    files = {each.name: disk_use(each) for each in matching(run.folder.path, "*") if each.name[0] != "."}
+    files = {file.name: disk_use(file) for file in matching(run.folder.path, "*") if file.name[0] != "."}
     return RunPage(
         folder=str(run.folder),
         name=run.about.get("name"),
-        tags=[str(each) for each in run.about.get("tags") or ()],
+        tags=[str(tag) for tag in run.about.get("tags") or ()],
         notes=run.about.get("notes"),
         status=run.status,
         epochs=result.get("epochs"),
@@ -106,10 +106,10 @@ def run_page(path: str) -> RunPage:
         metrics=result.get("metrics") or {},
         samples_per_second=result.get("samples_per_second"),
         weights_sha256=result.get("weights_sha256"),
-        predicted=(found := outcome(provenance, result)),
+        predicted=(compared := outcome(provenance, result)),
         files=files,
-        next=[NextCommand(*each) for each in commands(run)],
-        about=dict([*_state(run), *_origin(run, provenance), *_metrics(result), *_predicted(found), *_files(files)]),
+        next=[NextCommand(*step) for step in commands(run)],
+        about=dict([*_state(run), *_origin(run, provenance), *_metrics(result), *_predicted(compared), *_files(files)]),
     )
 
 
@@ -131,10 +131,10 @@ def _state(run: Summary) -> Entries:
     result, config = run.result, run.config
     yield "run", str(run.folder)
     for key in ABOUT:
-        if said := config.get(key):
-            yield key, ", ".join(map(str, said)) if isinstance(said, list) else str(said)
-    known = {key: result[key] for key in ("epochs", "steps") if key in result}
-    counts = [f"{count:,} {key if count != 1 else key[:-1]}" for key, count in known.items()]
+        if text := config.get(key):
+            yield key, ", ".join(map(str, text)) if isinstance(text, list) else str(text)
+    reached = {key: result[key] for key in ("epochs", "steps") if key in result}
+    counts = [f"{count:,} {key if count != 1 else key[:-1]}" for key, count in reached.items()]
     yield "status", ", ".join([run.status, *counts])
     if run.job:
         yield "job", run.job
@@ -158,11 +158,13 @@ def _origin(run: Summary, provenance: ProvenanceJson) -> Entries:
     if commit := provenance.get("commit"):
         changes = ", clean" if provenance.get("clean") else f", with the changes in {run.folder.code_diff.name}"
         yield "manyheads", f"commit {commit[:10]}{changes}"
-    if own := in_words(provenance):
-        yield "your code", f"{own}; copies of its files in {run.folder.code.name}/"
+    if code := in_words(provenance):
+        yield "your code", f"{code}; copies of its files in {run.folder.code.name}/"
     versions = provenance.get("versions") or {}
-    if found := [f"{name} {versions[name]}" for name in versions if name not in PARTS and versions[name]]:
-        yield "versions", ", ".join(found)
+    if versions_of_libraries := [
+        f"{name} {versions[name]}" for name in versions if name not in PARTS and versions[name]
+    ]:
+        yield "versions", ", ".join(versions_of_libraries)
     devices = ", ".join(provenance.get("devices") or ()) or str((provenance.get("cpu") or {}).get("model") or "")
     if devices:
         yield "devices", devices
@@ -190,9 +192,9 @@ def _version(result: ResultJson, column: str) -> str:
     return "" if version == "1" or not is_measured else f" (version {version})"
 
 
-def _predicted(found: Outcome | None) -> Entries:
-    if found is not None:
-        yield "predicted", f"{100 * found.error:+.1f} %: {found.describe()}"
+def _predicted(compared: Outcome | None) -> Entries:
+    if compared is not None:
+        yield "predicted", f"{100 * compared.error:+.1f} %: {compared.describe()}"
 
 
 def _files(files: Mapping[str, int]) -> Entries:

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> WatchedRuns:
     """Show a run or a sweep until it ends, or until Ctrl-C, which ends only this command. Raises ConfigurationError."""
     folder, has_ended = watch(arguments.folder)
-    return WatchedRuns([ListedRun.of(each) for each in summaries(folder)], has_ended)
+    return WatchedRuns([ListedRun.of(job) for job in summaries(folder)], has_ended)
 
 
 MOST_JOBS, MOST_CURVES = 20, 6
@@ -90,10 +90,10 @@ def watch(path: str | None) -> tuple[Path, bool]:
 
 
 def _newest() -> str:
-    running = [each for each in summaries(OUTPUTS) if each.status == "running"] if OUTPUTS.is_dir() else []
+    running = [run for run in summaries(OUTPUTS) if run.status == "running"] if OUTPUTS.is_dir() else []
     if not running:
         raise ConfigurationError(f"nothing runs below {OUTPUTS}/. Name the folder of a run or of a sweep.")
-    newest = max(running, key=lambda each: each.started)
+    newest = max(running, key=lambda run: run.started)
     return str(newest.sweep or newest.folder.path)
 
 
@@ -142,13 +142,13 @@ def _table(rows: list[list[Text]], metric: str) -> Table:
 def _shown(entries: list[Entry]) -> list[Entry]:
     """At most MOST_JOBS: the running jobs, the latest to end, and the next ones, in the order of the sweep."""
     rank = {"running": 0, "pending": 2}
-    waiting = {id(each): index for index, each in enumerate(entries)}
+    waiting = {id(entry): index for index, entry in enumerate(entries)}
     order = sorted(
         entries,
-        key=lambda each: (rank.get(each.state, 1), waiting[id(each)] if each.state == "pending" else -each.time),
+        key=lambda entry: (rank.get(entry.state, 1), waiting[id(entry)] if entry.state == "pending" else -entry.time),
     )
-    kept = {id(each) for each in order[:MOST_JOBS]}
-    return [each for each in entries if id(each) in kept]
+    kept = {id(entry) for entry in order[:MOST_JOBS]}
+    return [entry for entry in entries if id(entry) in kept]
 
 
 def _cells(run: Run | None, state: str) -> list[Text]:
@@ -164,7 +164,7 @@ def _cells(run: Run | None, state: str) -> list[Text]:
 
 
 def _headline(ledger: Ledger, entries: list[Entry], is_active: bool) -> Text:
-    counts = {state: sum(each.state == state for each in entries) for state in STATES}
+    counts = {state: sum(entry.state == state for entry in entries) for state in STATES}
     states = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     ended = sum(counts[state] for state in ENDED)
     left = ""

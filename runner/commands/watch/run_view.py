@@ -67,19 +67,19 @@ class Now:
 
     def words(self, *, is_running: bool) -> list[str]:
         """The known numbers as text, in the order of the live line that training shows."""
-        of_epochs, of_steps = (f"/{each}" if each is not None else "" for each in (self.epochs, self.steps))
-        found = [f"epoch {self.epoch}{of_epochs}", f"step {self.step}{of_steps}"]
-        found += [f"loss {self.loss:.4f}"] if self.loss is not None else []
-        found += [f"{self.metric[0]} {self.metric[1]:.4g}"] if self.metric else []
-        found += [f"{1000 * self.pace:.3g} ms/step"] if self.pace is not None and is_running else []
-        found += [f"{self.speed:,.0f} samples/s"] if self.speed is not None else []
-        return found + ([f"{duration(self.left)} left"] if self.left is not None and is_running else [])
+        of_epochs, of_steps = (f"/{limit}" if limit is not None else "" for limit in (self.epochs, self.steps))
+        words = [f"epoch {self.epoch}{of_epochs}", f"step {self.step}{of_steps}"]
+        words += [f"loss {self.loss:.4f}"] if self.loss is not None else []
+        words += [f"{self.metric[0]} {self.metric[1]:.4g}"] if self.metric else []
+        words += [f"{1000 * self.pace:.3g} ms/step"] if self.pace is not None and is_running else []
+        words += [f"{self.speed:,.0f} samples/s"] if self.speed is not None else []
+        return words + ([f"{duration(self.left)} left"] if self.left is not None and is_running else [])
 
 
 def metric_column(run: Run) -> str:
     """The column of epochs.csv by which the run is judged; before its end, the first metric in the table."""
-    if known := metric_of(run):
-        return known.column
+    if metric := metric_of(run):
+        return metric.column
     return next((name for name in run.epochs if name.startswith("val_") and name not in NOT_METRICS), "val_loss")
 
 
@@ -87,15 +87,15 @@ def _length(run: Run) -> tuple[int | None, int | None]:
     """The numbers of steps and epochs at the run's end, as far as known."""
     limits = [run.config.get(f"trainer.{key}") for key in ("max_steps", "stop_after")]
     most, epochs = (
-        min((each for each in limits if isinstance(each, int)), default=None),
+        min((limit for limit in limits if isinstance(limit, int)), default=None),
         run.config.get("trainer.epochs"),
     )
     steps = [0, *map(int, run.epochs.get("step", ()))]
     updates = steps[1] - steps[0] if len(steps) > 1 else 0
-    whole = epochs * updates if isinstance(epochs, int) else None
-    if not updates or (whole is None and most is None):
+    planned = epochs * updates if isinstance(epochs, int) else None
+    if not updates or (planned is None and most is None):
         return most, epochs if most is None and isinstance(epochs, int) else None
-    total = min(limit for limit in (whole, most) if limit is not None)
+    total = min(limit for limit in (planned, most) if limit is not None)
     return total, math.ceil(total / updates)
 
 
@@ -105,19 +105,23 @@ def _last(values: object) -> float | None:
 
 def run_view(folder: RunFolder) -> tuple[RenderableType, bool]:
     """The current view of a run, and whether it has ended."""
-    known, run = summary(folder), load_run(folder.path, steps=COLUMNS)
-    state = Text.assemble((printable(folder), "bold"), "  ", state_of(known.status), f"  {known.job}".rstrip())
-    words = Text("  ".join(Now.of(run).words(is_running=known.status == "running")))
+    summarized, run = summary(folder), load_run(folder.path, steps=COLUMNS)
+    state = Text.assemble(
+        (printable(folder), "bold"), "  ", state_of(summarized.status), f"  {summarized.job}".rstrip()
+    )
+    words = Text("  ".join(Now.of(run).words(is_running=summarized.status == "running")))
     plots = Beside(
         Plot("training loss, by step", [Curve(run.steps.get("step", ()), run.steps.get("loss", ()))]),
         Plot(f"{metric_column(run)}, by epoch", [metric_curve(run)]),
     )
-    next_step = [Text(f"resume it: {invocation.command('resume', folder)}")] if known.status == "interrupted" else []
-    return Group(state, words, *_reason(known), Text(), plots, *next_step), known.status in ENDED
+    next_step = (
+        [Text(f"resume it: {invocation.command('resume', folder)}")] if summarized.status == "interrupted" else []
+    )
+    return Group(state, words, *_reason(summarized), Text(), plots, *next_step), summarized.status in ENDED
 
 
-def _reason(known: Summary) -> list[Text]:
-    error = known.result.get("error")
+def _reason(summarized: Summary) -> list[Text]:
+    error = summarized.result.get("error")
     message = error.get("message") if isinstance(error, dict) else None
     return [Text(printable(str(message).partition("\n")[0]), "red")] if message else []
 

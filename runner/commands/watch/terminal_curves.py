@@ -30,15 +30,15 @@ class Plot:
 
     def __init__(self, title: str, curves: Sequence[Curve], *, height: int = 8):
         self.title, self.height = title, height
-        self.curves = [each for each in map(_finite, curves) if each.x]
+        self.curves = [curve for curve in map(_finite, curves) if curve.x]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         yield Segment(self.title[: options.max_width] + "\n", Style(bold=True))
         if not self.curves:
             return
         width = max(4, options.max_width - LABEL - 1)
-        low, high = _range([y for each in self.curves for y in each.y])
-        first, last = _range([x for each in self.curves for x in each.x])
+        low, high = _range([y for curve in self.curves for y in curve.y])
+        first, last = _range([x for curve in self.curves for x in curve.x])
         cells: dict[tuple[int, int], tuple[int, str]] = {}
         for curve in self.curves:
             heights = _resampled(curve, first, last, 2 * width)
@@ -94,14 +94,14 @@ def _resampled(curve: Curve, first: float, last: float, count: int) -> list[floa
         column = round((x - first) / (last - first) * (count - 1))
         total, number = sums.get(column, (0.0, 0))
         sums[column] = (total + y, number + 1)
-    known = {column: total / number for column, (total, number) in sums.items()}
-    found: list[float | None] = [known.get(column) for column in range(count)]
-    columns = sorted(known)
+    means = {column: total / number for column, (total, number) in sums.items()}
+    heights: list[float | None] = [means.get(column) for column in range(count)]
+    columns = sorted(means)
     for left, right in pairwise(columns):
         for column in range(left + 1, right):
             share = (column - left) / (right - left)
-            found[column] = known[left] * (1 - share) + known[right] * share
-    return found
+            heights[column] = means[left] * (1 - share) + means[right] * share
+    return heights
 
 
 def _draw(cells: dict[tuple[int, int], tuple[int, str]], heights: list[int | None], color: str) -> None:
