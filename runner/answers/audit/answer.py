@@ -69,37 +69,37 @@ class Audit(Answer):
         lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {counted(self.samples, 'sample')}"]
         if self.earlier is not None:
             lines.append(f"earlier updates are those of another run, which has their records: {self.earlier}")
-        wrong = [each for each in self.findings if each.kind != "overlap"]
-        lines += [each.text for each in wrong[:SHOWN]]
+        wrong = [finding for finding in self.findings if finding.kind != "overlap"]
+        lines += [finding.text for finding in wrong[:SHOWN]]
         lines += [f"... and {len(wrong) - SHOWN:,} more findings"] if len(wrong) > SHOWN else []
         if not wrong:
             dropped = f" ({self.dropped:,} are not due in an epoch)" if self.dropped else ""
             lines.append(f"each epoch took each of its samples exactly once, of {self.size:,}{dropped}")
         lines += [
-            f"epoch {each.epoch}: sample {each.sample} was unreadable, the next one used: {each.path} ({each.reason})"
-            for each in self.skipped[:SHOWN]
+            f"epoch {row.epoch}: sample {row.sample} was unreadable, the next one used: {row.path} ({row.reason})"
+            for row in self.skipped[:SHOWN]
         ]
         lines += [f"... and {len(self.skipped) - SHOWN:,} more, in skipped.csv"] if len(self.skipped) > SHOWN else []
         return [*lines, *self._of_spikes(), *self._of_overlap()]
 
     def _of_spikes(self) -> list[str]:
-        if not (found := self.skipped_updates):
+        if not (skipped := self.skipped_updates):
             return []
-        count = sum(len(each.samples) for each in found)
-        lines = [f"{len(found):,} updates were skipped (trainer.on_spike), so {count:,} samples changed no weight"]
-        for each in found[:SHOWN]:
-            cause = each.reason if each.spike == each.update else f"{each.reason} of update {each.spike}"
-            lines.append(f"epoch {each.epoch}: update {each.update} was skipped ({cause})")
-        return [*lines, *([f"... and {len(found) - SHOWN:,} more, in spikes.csv"] if len(found) > SHOWN else [])]
+        count = sum(len(update.samples) for update in skipped)
+        lines = [f"{len(skipped):,} updates were skipped (trainer.on_spike), so {count:,} samples changed no weight"]
+        for update in skipped[:SHOWN]:
+            cause = update.reason if update.spike == update.update else f"{update.reason} of update {update.spike}"
+            lines.append(f"epoch {update.epoch}: update {update.update} was skipped ({cause})")
+        return [*lines, *([f"... and {len(skipped) - SHOWN:,} more, in spikes.csv"] if len(skipped) > SHOWN else [])]
 
     def _of_overlap(self) -> list[str]:
-        if (found := self.overlap) is None:
+        if (overlap := self.overlap) is None:
             return []
-        most = max(found.train, found.val, found.test or 0)
-        read = f" (at most {found.read:,} of each split were read)" if found.read < most else ""
-        lines = [f"{_shared(found.common, 'validation')} the content of a training sample{read}"]
-        if found.test is not None:
-            lines.append(f"{_shared(found.tested, 'test')} the content of a training or validation sample{read}")
+        most = max(overlap.train, overlap.val, overlap.test or 0)
+        read = f" (at most {overlap.read:,} of each split were read)" if overlap.read < most else ""
+        lines = [f"{_shared(overlap.common, 'validation')} the content of a training sample{read}"]
+        if overlap.test is not None:
+            lines.append(f"{_shared(overlap.tested, 'test')} the content of a training or validation sample{read}")
         return lines
 
 

@@ -111,8 +111,8 @@ def _skipped_otherwise(skipped: Sequence[SkippedUpdate], due: Due) -> Iterator[F
     for update in skipped:
         begin = (update.epoch - 1) * due.updates
         is_within = begin < update.update <= begin + due.updates
-        own = due.samples(update.epoch, update.update, update.update).tolist() if is_within else []
-        for sample in sorted({*update.samples} - {*own})[:1]:
+        due_samples = due.samples(update.epoch, update.update, update.update).tolist() if is_within else []
+        for sample in sorted({*update.samples} - {*due_samples})[:1]:
             text = f"epoch {update.epoch}: update {update.update} skipped sample {sample}, which was not due in it"
             yield Finding("foreign", update.epoch, update.update, sample, text)
 
@@ -149,8 +149,8 @@ def _overlap(path: str) -> Overlap:
     """The samples that splits share, counted by a separate process. Raises ConfigurationError, RunFailed."""
     composed, folders, trust = PastConfig.authorized(path, []).composed(*ALONE)
     run = checked(composed, trust=trust, folders=folders)
-    with scratch.folder() as place:
-        folder = RunFolder(place / "run")
+    with scratch.folder() as scratch_folder:
+        folder = RunFolder(scratch_folder / "run")
         folder.write_config(run.written)
         with handled_by(interrupt), log_file(folder.log), working("reading the samples of all splits"):
             launch(prepare(folder, apart=True), main=RANK)

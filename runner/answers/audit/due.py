@@ -43,22 +43,22 @@ class Due:
     def samples(self, epoch: int, first: int, last: int) -> np.ndarray:
         """The samples of updates ``first`` to ``last``, in their order, (N,); only those of the epoch."""
         begin = (epoch - 1) * self.updates
-        own = range(max(0, first - 1 - begin), min(self.updates, last - begin))
-        chosen = [self.batches.positions(update)[0] for update in own]
+        steps = range(max(0, first - 1 - begin), min(self.updates, last - begin))
+        chosen = [self.batches.positions(update)[0] for update in steps]
         return self.order.at(self.drawn(epoch), np.concatenate([np.empty(0, np.int64), *chosen]))
 
     def update_of(self, epoch: int, samples: list[int]) -> dict[int, int]:
         """The update of an epoch in which each of these samples is due, without those that the epoch does not take."""
-        found: dict[int, int] = {}
+        update_of_sample: dict[int, int] = {}
         step = max(1, CHUNK // self.batches.batch_size)
         begin = (epoch - 1) * self.updates
         wanted = np.array(samples)
         for first in range(1, self.updates + 1, step):
             last = min(first + step - 1, self.updates)
-            own = self.samples(epoch, begin + first, begin + last)
-            for at in np.flatnonzero(np.isin(own, wanted)).tolist():
-                found[int(own[at])] = begin + first + at // self.batches.batch_size
-        return found
+            due_samples = self.samples(epoch, begin + first, begin + last)
+            for at in np.flatnonzero(np.isin(due_samples, wanted)).tolist():
+                update_of_sample[int(due_samples[at])] = begin + first + at // self.batches.batch_size
+        return update_of_sample
 
     def hashed(self) -> Iterator[np.ndarray]:
         """All samples, CHUNK at a time."""
@@ -71,17 +71,17 @@ MOST = 20  # samples that are named, for each kind of finding and part of an epo
 
 def culprits(wrong: Sequence[TakenRow], seen: Sequence[BitmapRow], due: Due) -> list[Finding]:
     """The findings in one epoch. ``wrong``: its rows whose samples are not the due ones; ``seen``: its bitmaps."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     left = list(wrong)
-    for part in (each for each in seen if each.size == due.size):
-        own = [row for row in left if part.first <= row.first and row.last <= part.last]
-        if not own:
+    for part in (bitmap for bitmap in seen if bitmap.size == due.size):
+        rows = [row for row in left if part.first <= row.first and row.last <= part.last]
+        if not rows:
             continue
-        left = [row for row in left if row not in own]
-        found += _by_bits(part, due) or _exchanged(own, due) or [_unnamed(row) for row in own]
+        left = [row for row in left if row not in rows]
+        findings += _by_bits(part, due) or _exchanged(rows, due) or [_unnamed(row) for row in rows]
     for row in left:  # their bitmap was lost when a rank died
-        found += _by_hash(row, due) or [_unnamed(row)]
-    return found
+        findings += _by_hash(row, due) or [_unnamed(row)]
+    return findings
 
 
 def _by_bits(part: BitmapRow, due: Due) -> list[Finding]:
@@ -122,14 +122,14 @@ def _by_hash(row: TakenRow, due: Due) -> list[Finding]:
     """The single sample that is lost, doubled or replaced, found by trying all samples; none if there are more."""
     samples = due.samples(row.epoch, row.first, row.last)
     gap, epoch = _gap(row, samples, due), due.drawn(row.epoch)
-    more, own = row.samples - len(samples), hashes(epoch, samples)
+    more, hashed = row.samples - len(samples), hashes(epoch, samples)
     where = dict(zip(samples.tolist(), range(len(samples)), strict=True))
     step = {sample: row.first + at // due.batches.batch_size for sample, at in where.items()}
-    if more == -1 and len(at := np.flatnonzero(own == np.uint64(-gap % 2**64))):
+    if more == -1 and len(at := np.flatnonzero(hashed == np.uint64(-gap % 2**64))):
         return [_finding("lost", row, int(samples[at[0]]), step)]
     if more not in (0, 1):
         return []
-    wanted = own + np.uint64(gap) if more == 0 else np.array([gap], np.uint64)
+    wanted = hashed + np.uint64(gap) if more == 0 else np.array([gap], np.uint64)
     for some in due.hashed():
         them = hashes(epoch, some)
         if len(at := np.flatnonzero(np.isin(them, wanted))):

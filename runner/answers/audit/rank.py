@@ -24,8 +24,8 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     """
     data = build_data(run.data)
     train, val = (build_split(data, split, run.data) for split in ("train", "val"))
-    found = {"common": overlap(val, train), "train": len(train), "val": len(val), "read": MOST_SAMPLES}
+    counts = {"common": overlap(val, train), "train": len(train), "val": len(val), "read": MOST_SAMPLES}
     if run.trainer.test:
         test = build_split(data, "test", run.data)
-        found |= {"test": len(test), "tested": overlap(test, train, val)}
-    folder.write_json(folder.result, {"status": "completed", "steps": 0, "overlap": found})
+        counts |= {"test": len(test), "tested": overlap(test, train, val)}
+    folder.write_json(folder.result, {"status": "completed", "steps": 0, "overlap": counts})

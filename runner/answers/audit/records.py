@@ -148,4 +148,4 @@ def _rows(path: Path, columns: Sequence[str], read: Callable[[dict[str, str]], _
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(each) for each in text.split()]
+    return [int(word) for word in text.split()]

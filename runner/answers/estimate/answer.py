@@ -32,15 +32,15 @@ class EstimatedRank:
     stops: Annotated[str, "the module in which the model can't be followed; empty if it can"]
 
     @classmethod
-    def of(cls, found: RankHolds) -> "EstimatedRank":
+    def of(cls, holds: RankHolds) -> "EstimatedRank":
         """The answer for a rehearsed rank."""
         kinds = ("rank", "parameters", "gradients", "optimizer", "masters", "buffers", "activations", "most", "stops")
         return cls(
-            **{kind: getattr(found, kind) for kind in kinds},
-            total=found.total,
-            parts=found.parts(),
-            traffic=None if found.traffic is None else dict(found.traffic),
-            communicated=found.sent,
+            **{kind: getattr(holds, kind) for kind in kinds},
+            total=holds.total,
+            parts=holds.parts(),
+            traffic=None if holds.traffic is None else dict(holds.traffic),
+            communicated=holds.sent,
         )
 
 
@@ -70,32 +70,37 @@ class Estimates(Answer):
     device: Annotated[DeviceMemory | None, TEXT_ONLY]
 
     @classmethod
-    def of(cls, found: Sequence[Estimate], device: DeviceMemory | None) -> "Estimates":
+    def of(cls, estimates: Sequence[Estimate], device: DeviceMemory | None) -> "Estimates":
         """The answer for these estimates."""
-        return cls([_run(each, device) for each in found], None if device is None else device.memory, [*found], device)
+        return cls(
+            [_run(estimate, device) for estimate in estimates],
+            None if device is None else device.memory,
+            [*estimates],
+            device,
+        )
 
     @property
     def exit_code(self) -> ExitCode:
-        return ExitCode.NO if any(each.fits is False for each in self.estimates) else ExitCode.DONE
+        return ExitCode.NO if any(run.fits is False for run in self.estimates) else ExitCode.DONE
 
     def show(self) -> None:
         show(self.found, self.device)
 
 
-def _run(found: Estimate, device: DeviceMemory | None) -> EstimatedRun:
-    largest = found.largest if found.holds else None
+def _run(estimate: Estimate, device: DeviceMemory | None) -> EstimatedRun:
+    largest = estimate.largest if estimate.holds else None
     fits = None
     if device is not None and largest is not None and (largest.most is not None or largest.total > device.memory):
         fits = largest.total <= device.memory
     return EstimatedRun(
-        label=found.label,
-        parallel=found.name,
-        refused=found.reason,
-        layout=found.layout,
-        ranks=found.ranks,
-        samples_per_micro_batch=found.samples,
-        seconds=round(found.seconds, 2),
+        label=estimate.label,
+        parallel=estimate.name,
+        refused=estimate.reason,
+        layout=estimate.layout,
+        ranks=estimate.ranks,
+        samples_per_micro_batch=estimate.samples,
+        seconds=round(estimate.seconds, 2),
         largest_rank=None if largest is None else largest.rank,
         fits=fits,
-        holds=[EstimatedRank.of(each) for each in found.holds],
+        holds=[EstimatedRank.of(rank) for rank in estimate.holds],
     )

@@ -25,23 +25,23 @@ SENT = ("#cc79a7", "#882255", "#d55e00", "#332288", "#88ccee", "#aa4499")
 GB = 10**9
 
 
-def draw(found: list[Estimate], device: DeviceMemory | None, *, form: str) -> bytes | None:
+def draw(estimates: list[Estimate], device: DeviceMemory | None, *, form: str) -> bytes | None:
     """The picture as ``form``, "png" or "svg"; None if nothing could be estimated."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    known = [each for each in found if each.holds]
-    if not known:
+    rehearsed = [estimate for estimate in estimates if estimate.holds]
+    if not rehearsed:
         return None
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(12, 2.3 + 0.42 * len(known)), layout="constrained", facecolor="white")
+        figure = Figure(figsize=(12, 2.3 + 0.42 * len(rehearsed)), layout="constrained", facecolor="white")
         FigureCanvasAgg(figure)
         held, sent = figure.subplots(1, 2, width_ratios=(1.2, 1))
-        names = [short(name_of(each)) for each in known]
-        most = max(each.largest.total for each in known)
+        names = [short(name_of(estimate)) for estimate in rehearsed]
+        most = max(estimate.largest.total for estimate in rehearsed)
         scale, unit = next(((size, name) for size, name in ((GB, "GB"), (10**6, "MB")) if most >= size), (1000, "kB"))
-        parts = [{kind: size / scale for kind, size in each.largest.parts().items()} for each in known]
+        parts = [{kind: size / scale for kind, size in estimate.largest.parts().items()} for estimate in rehearsed]
         _stack(held, names, parts, {kind: (NAMES.get(kind, kind), color) for kind, color in HELD.items()})
         held.set_title(f"{unit} that the largest rank holds at its peak")
         if device is not None:
@@ -52,10 +52,10 @@ def draw(found: list[Estimate], device: DeviceMemory | None, *, form: str) -> by
                 f"{unit} that the largest rank holds at its peak; red: the device's {readable(device.memory)}"
             )
         traffic = [
-            {kind: each_kind.bytes / scale for kind, each_kind in (each.largest.traffic or {}).items()}
-            for each in known
+            {kind: each_kind.bytes / scale for kind, each_kind in (estimate.largest.traffic or {}).items()}
+            for estimate in rehearsed
         ]
-        kinds = dict.fromkeys(kind for own in traffic for kind in own)
+        kinds = dict.fromkeys(kind for sizes in traffic for kind in sizes)
         _stack(sent, names, traffic, {kind: (kind, color) for kind, color in zip(kinds, SENT, strict=False)})
         sent.set_title(f"{unit} communicated per update")
         sent.set_yticklabels([])

@@ -28,7 +28,7 @@ DEVICE = "trainer.device"  # set to cpu, so that the number of this machine's GP
 
 def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
     """All combinations, in the order of a sweep. Raises ConfigurationError if there is only one, and it is refused."""
-    given = [str(each) for each in line.overrides]
+    given = [str(override) for override in line.overrides]
     with explained(line):
         parsed = OverridesParser.create().parse_overrides(given)
     for override in parsed:
@@ -39,17 +39,17 @@ def plan(line: CommandLine, origin: Origin) -> list[PlannedEstimate]:
         parsed.append(OverridesParser.create().parse_override(f"{DEVICE}=cpu"))
     combinations = [*product(*([*_values(override)] for override in parsed))]
     swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
-    found = []
+    planned = []
     for words in combinations:
-        label = " ".join(each for each in words if each.partition("=")[0].lstrip("+") in swept)
+        label = " ".join(word for word in words if word.partition("=")[0].lstrip("+") in swept)
         try:
             compose = run_config if len(combinations) == 1 else _config
-            found.append(PlannedEstimate(label, compose(words, line, origin)))
+            planned.append(PlannedEstimate(label, compose(words, line, origin)))
         except ConfigurationError as error:
             if len(combinations) == 1:
                 raise
-            found.append(PlannedEstimate(label, None, str(error)))
-    return found
+            planned.append(PlannedEstimate(label, None, str(error)))
+    return planned
 
 
 def _config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunConfig:
@@ -60,7 +60,7 @@ def _config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunConfi
     try:
         return run_config(words, line, origin)
     except ConfigurationError:
-        others = [each for each in words if not each.startswith(f"{RANKS}=")]
+        others = [word for word in words if not word.startswith(f"{RANKS}=")]
         if len(others) == len(words) or not (run := run_config(others, line, origin)).parallel.one_process:
             raise
         return run
@@ -90,25 +90,25 @@ def estimate(
     image = None if picture is None else PictureFile.named(picture)
     line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
     planned = plan(line, origin)
-    found = []
+    estimates = []
     with working("estimating", len(planned)) as work:
-        for each in planned:
-            work.next(each.label or "one update, without its numbers")
-            found.append(estimated(each, alone=len(planned) == 1))
+        for candidate in planned:
+            work.next(candidate.label or "one update, without its numbers")
+            estimates.append(estimated(candidate, alone=len(planned) == 1))
             work.advance()
     if image is not None:
-        drawn = draw(found, device, form=image.form)
+        drawn = draw(estimates, device, form=image.form)
         if drawn is None:
             raise Unavailable.at("--picture", picture, ": nothing to draw, since all configurations were refused.")
         image.write(drawn)
         print(f"wrote {picture}", file=sys.stderr)
-    return Estimates.of(found, device)
+    return Estimates.of(estimates, device)
 
 
 def _device(typed: str | None) -> DeviceMemory | None:
     if typed is None:
-        found = hardware.gpu_memory()
-        return None if found is None else DeviceMemory(found, "this machine's GPUs")
+        memory = hardware.gpu_memory()
+        return None if memory is None else DeviceMemory(memory, "this machine's GPUs")
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", typed, re.IGNORECASE)
     if match is None or match[2].lower() not in UNITS or float(match[1]) == 0:
         raise not_allowed("--device-memory", typed, "a size such as 80GB or 79.2GiB")

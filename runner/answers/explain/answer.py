@@ -72,7 +72,7 @@ class Explanation(Answer):
 
         ``rounds``: seconds by name, in each round; ``time``: seconds of all updates, by what the rank was doing.
         """
-        seconds = {name: Seconds.of(each) for name, each in rounds.items()}
+        seconds = {name: Seconds.of(values) for name, values in rounds.items()}
         scale = seconds[UPDATE].median / (sum(time.values()) or 1.0)
         spent = {part: scale * value for part, value in time.items() if value}
         return cls(folder, ranks, seconds, spent, Limit.of(seconds), [*candidates], base)
@@ -88,8 +88,8 @@ class Explanation(Answer):
         table.add_column("")
         for name in ("median", "lowest", "highest"):
             table.add_column(name, justify="right")
-        for name, each in self.seconds.items():
-            cells = (WHAT[name], *map(milliseconds, (each.median, each.low, each.high)))
+        for name, seconds in self.seconds.items():
+            cells = (WHAT[name], *map(milliseconds, (seconds.median, seconds.low, seconds.high)))
             table.add_row(*map(Text, cells), style="bold" if name == self.limit.name else "")
         return table
 
@@ -99,13 +99,14 @@ class Explanation(Answer):
         yield self.limit.sentence
         if waits := waits_for_data(self.seconds, self.spent.get(DATA, 0.0)):
             yield waits
-        if (found := variation(self.seconds)) > BUSY:
-            yield f"Updates took up to {100 * found:.0f} % longer in one round than in another: the machine was busy."
+        if (varied := variation(self.seconds)) > BUSY:
+            longer = f"{100 * varied:.0f} % longer"
+            yield f"Updates took up to {longer} in one round than in another: the machine was busy."
         parts = {self.limit.part, *([DATA] if waits else [])}
-        worth = [each for each in self.tries if each.change and each.part in parts]
+        worth = [candidate for candidate in self.tries if candidate.change and candidate.part in parts]
         if worth:
-            keys = dict.fromkeys(each.key for each in worth)
-            changes = (" or ".join(each.change for each in worth if each.key == key) for key in keys)
+            keys = dict.fromkeys(candidate.key for candidate in worth)
+            changes = (" or ".join(candidate.change for candidate in worth if candidate.key == key) for key in keys)
             yield f"Worth trying: {'; '.join(changes)}."
         if worth and self.base is not None:
             judge = invocation.command("judge", *self.base, "--change", worth[0].change)
@@ -126,20 +127,20 @@ class Explanation(Answer):
                 marks: Any = {"left": left, "height": 0.7, "color": COLORS.get(part, "#56646e"), "label": part}
                 axes.barh(0, 1000 * seconds, **marks)
                 left += 1000 * seconds
-            for place, (name, each) in enumerate(self.seconds.items()):
+            for row, (name, measured) in enumerate(self.seconds.items()):
                 if name != UPDATE:
-                    axes.barh(place, 1000 * each.median, height=0.7, color=ALONE[name])
-                axes.plot([1000 * each.low, 1000 * each.high], [place, place], color="#222222", linewidth=1.2)
+                    axes.barh(row, 1000 * measured.median, height=0.7, color=ALONE[name])
+                axes.plot([1000 * measured.low, 1000 * measured.high], [row, row], color="#222222", linewidth=1.2)
                 axes.annotate(
-                    f" {milliseconds(each.median)}",
-                    (1000 * max(each.median, each.high), place),
+                    f" {milliseconds(measured.median)}",
+                    (1000 * max(measured.median, measured.high), row),
                     va="center",
                     fontsize=9,
                 )
             axes.set_yticks(range(len(self.seconds)), [WHAT[name] for name in self.seconds])
             axes.invert_yaxis()
             axes.tick_params(axis="y", length=0)
-            axes.set_xlim(0, 1150 * max(each.high for each in self.seconds.values()))
+            axes.set_xlim(0, 1150 * max(measured.high for measured in self.seconds.values()))
             axes.set_xlabel("ms per update; lines: range over the rounds")
             axes.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=5, fontsize=9, frameon=False)
             figure.suptitle(self.limit.sentence, x=0.01, ha="left", fontsize=11, wrap=True)

@@ -37,7 +37,7 @@ class Judged(Answer):
     @classmethod
     def of(cls, path: Path, question: Question, claims: Claims) -> "Judged":
         """The answer from a judgement's file, question and claims."""
-        gains = {each.on: median(each.differences) for each in claims.effects if each.differences}
+        gains = {effect.on: median(effect.differences) for effect in claims.effects if effect.differences}
         return cls(path, question.change, question.on, question.least, question.alpha, claims, gains, question)
 
     @property
@@ -77,24 +77,24 @@ class CheckedJudgement(Answer):
 def verdict_line(question: Question, claims: Claims) -> str:
     """The verdict and its reason, in a line."""
     if claims.reasons:
-        return f"{claims.verdict}: {'; '.join(each.rstrip('.') for each in claims.reasons)}."
+        return f"{claims.verdict}: {'; '.join(reason.rstrip('.') for reason in claims.reasons)}."
     numbers = f", {CLASSES[claims.numerics]}" if claims.numerics else ""
     numbers += "" if claims.exact is None else f" (in double precision they differ by {claims.exact:.1g})"
-    worse = [each for each in claims.effects[1:] if each.is_worse]
+    worse = [effect for effect in claims.effects[1:] if effect.is_worse]
     if claims.verdict == DISCARD and worse:
         return f"discard: {_effect(worse[0], least=0)}."
-    found = _effect(claims.effects[0], least=least_gain(question)) if claims.effects else "nothing was measured"
-    return f"{claims.verdict}: {found}{numbers}."
+    summary = _effect(claims.effects[0], least=least_gain(question)) if claims.effects else "nothing was measured"
+    return f"{claims.verdict}: {summary}{numbers}."
 
 
 def sentences(question: Question, claims: Claims) -> Iterator[str]:
     """Everything else: the other aims, the noise floor, failures, and what the error rate means."""
-    for each in claims.effects[1:]:
-        yield f"{each.on}: {_effect(each, least=0)}."
-    for each in claims.effects:
-        floor = f"{100 * math.expm1(each.scale):.2g} %" if Aim(each.on).is_relative else f"{each.scale:.3g}"
-        on = f" in {each.on}" if len(claims.effects) > 1 else ""
-        yield f"Noise floor: base against base typically differs by {floor}{on} ({len(each.floor)} rounds)."
+    for effect in claims.effects[1:]:
+        yield f"{effect.on}: {_effect(effect, least=0)}."
+    for effect in claims.effects:
+        floor = f"{100 * math.expm1(effect.scale):.2g} %" if Aim(effect.on).is_relative else f"{effect.scale:.3g}"
+        on = f" in {effect.on}" if len(claims.effects) > 1 else ""
+        yield f"Noise floor: base against base typically differs by {floor}{on} ({len(effect.floor)} rounds)."
     for arm, count in zip(("base", "the change"), claims.lost, strict=True):
         if count:
             yield f"In {count} round{'' if count == 1 else 's'} only {arm} failed, and lost the round."

@@ -47,7 +47,7 @@ def judge(
 
     Raises ConfigurationError if the question is refused, RunFailed if base fails, and Interrupted.
     """
-    words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
+    words = [word for word in overrides if not word.startswith(SWEEP_DIR)]
     if (change is None) == (code is None):
         raise ConfigurationError(
             "Name the change: --change trainer.channels_last=true, or --code HEAD.", key="--change"
@@ -73,7 +73,7 @@ def again(path: Path, overrides: Sequence[str], terms: JudgementTerms) -> Judged
             f"{printable(path)} judges code: base ran commit {printable(asked.revision)}. In a clone of that "
             f"repository, run{its}: {invocation.command('judge', *_words_of_code(asked, is_own=is_own))}"
         )
-    words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
+    words = [word for word in overrides if not word.startswith(SWEEP_DIR)]
     arms = recorded_arms(asked, words, path, is_own=is_own)
     terms = replace(
         terms, on=asked.on, allow_changed_numerics=False, least=asked.least, alpha=asked.alpha, test=asked.test

@@ -105,16 +105,16 @@ class Judgement:
         if purpose == ROUND:
             say(f"round {number + 1}")
         rows = [
-            self._run(self._measured(purpose), arm if purpose == ROUND else BASE, number, place)
-            for place, arm in enumerate(arms)
+            self._run(self._measured(purpose), arm if purpose == ROUND else BASE, number, turn)
+            for turn, arm in enumerate(arms)
         ]
         if all(row.state == FAILED for row in rows):
             message = f"both arms failed in round {number + 1}: {rows[arms.index(BASE)].reason}"
             raise RunFailed(Failure(Kind.PROGRAM_FAILED, message=message))
 
-    def _run(self, purpose: Purpose, arm: str, round: int = 0, place: int = 0) -> RunRow:
-        config = self._config(purpose.name, arm, round, place)
-        return self.runs.start(config, purpose, arm=arm, round=round, place=place)
+    def _run(self, purpose: Purpose, arm: str, round: int = 0, turn: int = 0) -> RunRow:
+        config = self._config(purpose.name, arm, round, turn)
+        return self.runs.start(config, purpose, arm=arm, round=round, turn=turn)
 
     def _measured(self, purpose: str) -> Purpose:
         """What the runs of a round do."""
@@ -122,12 +122,12 @@ class Judgement:
             return purposes.pace(purpose, self._updates())
         return training(purpose, self.question.aims)
 
-    def _config(self, purpose: str, arm: str, round: int, place: int) -> Section:
+    def _config(self, purpose: str, arm: str, round: int, turn: int) -> Section:
         facts = self._rows(FACTS, arm)
         per_epoch = facts[0].findings["per_epoch"] if facts else 1
         is_timed = self.question.is_about_speed and purpose in (FLOOR, ROUND)
         updates = TRIAL_UPDATES if purpose == TRIAL else self._updates() if is_timed else 0
-        where = {"round": round, "place": place}
+        where = {"round": round, "turn": turn}
         return self.question.config(purpose, arm, **where, updates=updates, per_epoch=per_epoch)
 
     def _updates(self) -> int:

@@ -21,12 +21,12 @@ ROUNDS = Axis("round", is_whole=True)
 def judgement_charts(question: Question, rows: Sequence[RunRow], claims: Claims) -> list[Chart]:
     """Two charts for each aim; none before the first round."""
     base_first = [pair.in_order[0].arm == BASE for pair in pairs(rows, ROUND)]
-    found = []
+    charts = []
     for number, effect in enumerate(claims.effects):
         if effect.differences:
             least = least_gain(question) if number == 0 else 0.0
-            found += [_interval(number, question, effect, least), _rounds(number, effect, base_first)]
-    return found
+            charts += [_interval(number, question, effect, least), _rounds(number, effect, base_first)]
+    return charts
 
 
 def gain(aim: Aim) -> str:
@@ -38,13 +38,16 @@ def _interval(number: int, question: Question, effect: Effect, least: float) -> 
     aim, rounds = Aim(effect.on), len(effect.differences)
     looks = intervals(TESTS[question.test], effect.differences, scale=effect.scale, alpha=question.alpha_each)
     numbers = [*range(1, rounds + 1)]
-    ends = [[shown(aim, end) if math.isfinite(end) else math.nan for end in each] for each in zip(*looks, strict=True)]
+    ends = [
+        [shown(aim, end) if math.isfinite(end) else math.nan for end in end_of_looks]
+        for end_of_looks in zip(*looks, strict=True)
+    ]
     lines = [_line("interval", INTERVAL, numbers, values, mark="both") for values in ends]
     lines += _across("no effect", 0.0, rounds, dash="dot")
     if least > 0:
         lines += _across("least gain worth having", shown(aim, least), rounds, dash="dash")
     at_last = [end for end in (effect.low, effect.high) if end is not None]
-    seen = [shown(aim, each) for each in (*effect.differences, *at_last, 0.0, least)]
+    seen = [shown(aim, difference) for difference in (*effect.differences, *at_last, 0.0, least)]
     room = ROOM * ((max(seen) - min(seen)) or 1.0)
     y = Axis(gain(aim), within=[min(seen) - room, max(seen) + room])
     note = "Not drawn until it is bounded; cut off where it exceeds the range of the differences."
@@ -53,11 +56,13 @@ def _interval(number: int, question: Question, effect: Effect, least: float) -> 
 
 def _rounds(number: int, effect: Effect, base_first: Sequence[bool]) -> Chart:
     aim, rounds = Aim(effect.on), len(effect.differences)
-    values = [shown(aim, each) for each in effect.differences]
+    values = [shown(aim, difference) for difference in effect.differences]
     lines = []
     for name, colour, wanted in (("base first", BASE_FIRST, True), ("change first", CHANGE_FIRST, False)):
-        own = [place for place, each in enumerate(base_first) if each == wanted]
-        lines.append(_line(name, colour, [place + 1 for place in own], [values[place] for place in own], mark="points"))
+        indices = [index for index, is_first in enumerate(base_first) if is_first == wanted]
+        lines.append(
+            _line(name, colour, [index + 1 for index in indices], [values[index] for index in indices], mark="points")
+        )
     lines += _across("no effect", 0.0, rounds, dash="dot")
     for end in (effect.scale, -effect.scale):
         lines += _across("noise floor: base against base", shown(aim, end), rounds, dash="dash")

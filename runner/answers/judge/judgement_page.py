@@ -94,16 +94,16 @@ def _ledger(rows: Sequence[RunRow]) -> str:
     """The number of runs, by purpose and by how they ended."""
     started = Counter(row.purpose for row in rows)
     ended = Counter(row.state for row in rows)
-    purposes = ", ".join(f"{started[each]} {words}" for each, words in PURPOSES.items() if started[each])
-    states = ", ".join(f"{ended[each]} {each}" for each in STATES if ended[each])
+    purposes = ", ".join(f"{started[purpose]} {words}" for purpose, words in PURPOSES.items() if started[purpose])
+    states = ", ".join(f"{ended[state]} {state}" for state in STATES if ended[state])
     return f"The ledger counts {len(rows)} runs: {purposes}. Of them, {states}."
 
 
 def _titles(question: Question) -> list[str]:
-    found = ["round", "first"]
+    titles = ["round", "first"]
     for aim in question.aims:
-        found += [f"{arm}: {_unit(aim)}" for arm in (BASE, CHANGE)] + [gain(aim)]
-    return found
+        titles += [f"{arm}: {_unit(aim)}" for arm in (BASE, CHANGE)] + [gain(aim)]
+    return titles
 
 
 def _unit(aim: Aim) -> str:
@@ -126,8 +126,8 @@ def _rounds(rows: Sequence[RunRow], claims: Claims) -> Iterator[tuple[list[str],
 def _value(aim: Aim, row: RunRow) -> str:
     if row.state != COMPLETED:
         return row.state
-    found = row.findings
-    return f"{1000 * found['seconds'] / found['updates'] if aim.is_speed else found[FOUND][aim.text]:.4g}"
+    findings = row.findings
+    return f"{1000 * findings['seconds'] / findings['updates'] if aim.is_speed else findings[FOUND][aim.text]:.4g}"
 
 
 def _computed(rows: Sequence[RunRow]) -> Iterator[list[str]]:
@@ -141,9 +141,9 @@ def _fact(value: Any) -> str:
     """A fact as text: the beginning of a digest; of a list, each value and how often it occurs."""
     if isinstance(value, list):
         value = Counter(value)
-        return ", ".join(f"{each} ({times} times)" for each, times in value.items())
+        return ", ".join(f"{element} ({times} times)" for element, times in value.items())
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {each}" for key, each in value.items())
+        return ", ".join(f"{key}: {element}" for key, element in value.items())
     return _text(value)[:16]
 
 

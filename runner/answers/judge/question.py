@@ -109,16 +109,16 @@ class Question:
         return self.alpha / len(self.aims)
 
     def config(
-        self, purpose: str, arm: str, *, round: int = 0, place: int = 0, updates: int = 0, per_epoch: int = 1
+        self, purpose: str, arm: str, *, round: int = 0, turn: int = 0, updates: int = 0, per_epoch: int = 1
     ) -> Section:
         """The run config of a run with this purpose.
 
-        ``round``, ``place``: they decide its seed; ``updates``: how many are timed; ``per_epoch``: the updates in one
+        ``round``, ``turn``: they decide its seed; ``updates``: how many are timed; ``per_epoch``: the updates in one
         of the arm's epochs.
         """
         config = self.base if arm == BASE else self.changed
         if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
             return timed(config, updates=updates, per_epoch=per_epoch)
         if not self.is_about_speed and purpose in (FLOOR, ROUND):
-            return {**unobserved(config), "seed": seed(self.draw, purpose, round, place)}
+            return {**unobserved(config), "seed": seed(self.draw, purpose, round, turn)}
         return examined(config, purpose)

@@ -54,27 +54,27 @@ class Revision:
         of code in run folders are not counted. Raises ConfigurationError if no file differs, or if one of the project's
         own configs does, since both arms have the same config.
         """
-        known = blobs(self.project, self.commit)
-        found = sorted(str(name) for name in (*edited(self.project, known), *self._added({*known})))
-        if not found:
+        committed = blobs(self.project, self.commit)
+        changed = sorted(str(name) for name in (*edited(self.project, committed), *self._added({*committed})))
+        if not changed:
             raise ConfigurationError(
                 f"--code: no file differs from {self.commit[:10]}, so there is nothing to judge.", key="--code"
             )
         conf = conf_of(Path.cwd())
-        for name in found:
+        for name in changed:
             if conf is not None and (self.project / name).is_relative_to(conf.resolve()):
                 raise ConfigurationError(
                     f"--code: {printable(name)} differs too, and both arms get the configs of the working tree. "
                     "Restore it, or name the difference with --change instead.",
                     key="--code",
                 )
-        return found
+        return changed
 
-    def _added(self, known: Set[PurePosixPath]) -> set[PurePosixPath]:
+    def _added(self, committed: Set[PurePosixPath]) -> set[PurePosixPath]:
         tracked = git(self.project, "ls-files", "-z")
         others = git(self.project, "ls-files", "--others", "--exclude-standard", "-z", "--", "*.py")
         names = {PurePosixPath(os.fsdecode(name)) for name in (tracked + others).split(b"\0") if name}
-        return {name for name in names - known if (self.project / name).is_file() and not self._is_of_run(name)}
+        return {name for name in names - committed if (self.project / name).is_file() and not self._is_of_run(name)}
 
     def _is_of_run(self, name: PurePosixPath) -> bool:
         """Whether it lies in a run folder, where a run keeps a copy of its code."""
@@ -86,15 +86,15 @@ class Revision:
 
         Raises ConfigurationError if a file is missing in the repository or cannot be written.
         """
-        with scratch.folder() as own:
-            self._write(own / "code")
-            yield BaseCode(self.project, self.commit, own / "code")
+        with scratch.folder() as folder:
+            self._write(folder / "code")
+            yield BaseCode(self.project, self.commit, folder / "code")
 
     def _write(self, tree: Path) -> None:
-        known = blobs(self.project, self.commit)
-        content = git(self.project, "cat-file", "--batch", given=b"".join(each + b"\n" for each in known.values()))
+        committed = blobs(self.project, self.commit)
+        content = git(self.project, "cat-file", "--batch", given=b"".join(blob + b"\n" for blob in committed.values()))
         at = 0
-        for name in known:
+        for name in committed:
             head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
             if head.endswith(b" missing"):
                 raise ConfigurationError(
@@ -159,9 +159,9 @@ class BaseCode(ArmCode):
         """
         here = Path.cwd().resolve()
         within = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()
-        found = [*dict.fromkeys(str(self.tree / each) for each in (within, "", "src"))]
-        finder = AtRevision(found, str(self.project))
+        folders = [*dict.fromkeys(str(self.tree / part) for part in (within, "", "src"))]
+        finder = AtRevision(folders, str(self.project))
         is_named = any(file.path.is_relative_to(self.tree) for file in files_named(config).values()) or any(
             finder.find_spec(package) for package in packages_named(config)
         )
-        return found if is_named else []
+        return folders if is_named else []

@@ -50,17 +50,17 @@ def pairs(rows: Sequence[RunRow], purpose: str) -> list[Pair]:
             attempts[row.round] = {}
         if row.state in ended and row.round in attempts:
             attempts[row.round][row.place] = row
-    found = []
+    complete = []
     for number in sorted(attempts):
         if attempts[number].keys() == {0, 1}:
             first, second = attempts[number][0], attempts[number][1]
-            found.append(Pair(second, first) if first.arm == CHANGE else Pair(first, second))
-    return found
+            complete.append(Pair(second, first) if first.arm == CHANGE else Pair(first, second))
+    return complete
 
 
-def differences(found: Sequence[Pair], aim: Aim, *, scale: float) -> list[float]:
+def differences(rounds: Sequence[Pair], aim: Aim, *, scale: float) -> list[float]:
     """The gain of the change in each round. An arm that failed alone loses the round by CLIP times the ``scale``."""
-    return [pair.difference(aim, lost=CLIP * scale) for pair in found]
+    return [pair.difference(aim, lost=CLIP * scale) for pair in rounds]
 
 
 def training(name: str, aims: Sequence[Aim]) -> Purpose:
@@ -71,7 +71,7 @@ def training(name: str, aims: Sequence[Aim]) -> Purpose:
 
     def read(folder: RunFolder, result: Mapping[str, Any]) -> Mapping[str, Any]:
         epochs = read_columns(folder.epochs)
-        signs, found, versions, unreached = {}, {}, {}, []
+        signs, values, versions, unreached = {}, {}, {}, []
         for aim in aims:
             metric = aim.text if aim.target is None else aim.target[0]
             signs[aim.text] = 1 if not aim.is_training and direction(result, metric) == "max" else -1
@@ -86,10 +86,10 @@ def training(name: str, aims: Sequence[Aim]) -> Purpose:
             if value is None or not math.isfinite(value):
                 what = "has no value" if value is None else f"is {value}"
                 raise ConfigurationError(f"{metric} {what} after training. Set --on to another metric.", key="--on")
-            found[aim.text] = value
+            values[aim.text] = value
             versions[aim.text] = version_of(right(result.get("scores") or {}, ScoresJson), metric)
-        known = {key: result[key] for key in ("train_seconds", "weights_sha256")}
-        return {FOUND: found, SIGNS: signs, VERSIONS: versions, "unreached": unreached, **known}
+        recorded = {key: result[key] for key in ("train_seconds", "weights_sha256")}
+        return {FOUND: values, SIGNS: signs, VERSIONS: versions, "unreached": unreached, **recorded}
 
     return Purpose(name, TRAIN, lambda folder: None, read)
 

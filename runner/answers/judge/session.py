@@ -40,14 +40,14 @@ class JudgementSession:
         with in_turn(self.path):
             lines = self._lines()
             asked = _counted(lines)
-            known = asked.get(draw)
-            if known is None:
+            recorded = asked.get(draw)
+            if recorded is None:
                 number = len(asked) + 1
                 kept = len({line["draw"] for line in lines if line.get("verdict") == KEEP}) if self.is_rate else 0
-                own = alpha * (kept + 1) / (number * (number + 1))
-                known = {"number": number, "draw": draw, "change": change, "alpha": own, "rate": self.is_rate}
-                self._append(known)
-        return known["number"], known["alpha"]
+                error_rate = alpha * (kept + 1) / (number * (number + 1))
+                recorded = {"number": number, "draw": draw, "change": change, "alpha": error_rate, "rate": self.is_rate}
+                self._append(recorded)
+        return recorded["number"], recorded["alpha"]
 
     def answer(self, draw: str, verdict: str) -> None:
         """Record the verdict of a judgement. Raises ConfigurationError as ``ask`` does."""
@@ -87,13 +87,13 @@ class JudgementSession:
 
 def _counted(lines: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The line of each judgement that counts, by its draw."""
-    found: dict[str, Mapping[str, Any]] = {}
+    counted_lines: dict[str, Mapping[str, Any]] = {}
     for line in lines:
         if "alpha" in line:
-            found[line["draw"]] = line
+            counted_lines[line["draw"]] = line
         elif line["verdict"] == WITHDRAWN:
-            found.pop(line["draw"], None)
-    return found
+            counted_lines.pop(line["draw"], None)
+    return counted_lines
 
 
 def _is_sound(line: Mapping[str, Any]) -> bool:

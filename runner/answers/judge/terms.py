@@ -36,8 +36,8 @@ class Aim:
     @property
     def target(self) -> tuple[str, float] | None:
         """The metric and its target value, of an aim such as ``seconds to val_acc1=94``; None for other aims."""
-        found = TARGET.fullmatch(self.text)
-        return None if found is None else (found[1], float(found[2]))
+        match = TARGET.fullmatch(self.text)
+        return None if match is None else (match[1], float(match[2]))
 
     @property
     def is_relative(self) -> bool:
@@ -58,8 +58,8 @@ class Aim:
         """The aim's value in a completed run with these findings, with a sign such that greater is better."""
         if self.is_speed:
             return -math.log(findings["seconds"] / findings["updates"])
-        found: float = findings[FOUND][self.text]
-        return -math.log(found) if self.is_relative else findings[SIGNS][self.text] * found
+        measured: float = findings[FOUND][self.text]
+        return -math.log(measured) if self.is_relative else findings[SIGNS][self.text] * measured
 
 
 def aims_of(text: str) -> tuple[Aim, ...]:

@@ -48,7 +48,7 @@ class RankHolds:
     @property
     def sent(self) -> int | None:
         """Bytes of all collectives."""
-        return None if self.traffic is None else sum(each.bytes for each in self.traffic.values())
+        return None if self.traffic is None else sum(collective.bytes for collective in self.traffic.values())
 
     def parts(self) -> dict[str, int]:
         """The parts of ``total``, by kind, at the moment of the peak."""
@@ -80,12 +80,12 @@ class Estimate:
     @property
     def largest(self) -> RankHolds:
         """The rank that needs most memory."""
-        return max(self.holds, key=lambda each: (each.most is not None, each.total))
+        return max(self.holds, key=lambda rank: (rank.most is not None, rank.total))
 
     def range(self, kind: str) -> tuple[int, int]:
         """The least and the most bytes of a kind that any rank holds."""
-        found = [size for each in self.holds if (size := getattr(each, kind)) is not None]
-        return min(found), max(found)
+        sizes = [size for rank in self.holds if (size := getattr(rank, kind)) is not None]
+        return min(sizes), max(sizes)
 
 
 @dataclass(frozen=True)

@@ -56,25 +56,25 @@ class Limit:
     @classmethod
     def of(cls, seconds: Mapping[str, Seconds]) -> "Limit":
         """The limit. ``seconds``: of an update and of the parts that could be measured, by name."""
-        whole = seconds[UPDATE].median
-        floors = {name: each.median for name, each in seconds.items() if name != UPDATE}
+        update = seconds[UPDATE].median
+        floors = {name: measured.median for name, measured in seconds.items() if name != UPDATE}
         if PASSES in floors:
             del floors[BATCH]
-        name = max(floors, key=lambda each: floors[each])
-        longest, factor = floors[name], max(1.0, whole / floors[name])
-        found = f"{milliseconds(longest)} of an update's {milliseconds(whole)} ms"
-        if longest >= LARGE * whole:
+        name = max(floors, key=lambda part: floors[part])
+        longest, factor = floors[name], max(1.0, update / floors[name])
+        fraction = f"{milliseconds(longest)} of an update's {milliseconds(update)} ms"
+        if longest >= LARGE * update:
             most = f"speeding up everything else could make updates at most {factor:.2f} times as fast"
-            sentence = f"{LIMITS[name]}: measured alone, it takes {found}, so {most}."
+            sentence = f"{LIMITS[name]}: measured alone, it takes {fraction}, so {most}."
         else:
-            sentence = f"No single part limits this run: measured alone, the longest, {WHAT[name]}, takes {found}."
+            sentence = f"No single part limits this run: measured alone, the longest, {WHAT[name]}, takes {fraction}."
         return cls(name, PART_OF[name], factor, sentence)
 
 
 def waits_for_data(seconds: Mapping[str, Seconds], waited: float) -> str:
     """A sentence if updates wait notably long for their batches; otherwise empty. ``waited``: seconds per update."""
-    whole = seconds[UPDATE].median
-    factor = whole / max(whole - waited, seconds[BATCH].median)
+    update = seconds[UPDATE].median
+    factor = update / max(update - waited, seconds[BATCH].median)
     if factor < NOTABLE:
         return ""
     return (

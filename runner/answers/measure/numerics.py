@@ -90,8 +90,8 @@ def _unlike_samples(base: Mapping[str, Any], change: Mapping[str, Any]) -> Itera
     if base["per_epoch"] != change["per_epoch"]:
         yield f"an epoch of the change has {change['per_epoch']} updates, of base {base['per_epoch']}"
     counts = enumerate(zip(base["samples_per_update"], change["samples_per_update"], strict=False), 1)
-    if found := next(((number, pair) for number, pair in counts if pair[0] != pair[1]), None):
-        number, (one, other) = found
+    if unlike := next(((number, pair) for number, pair in counts if pair[0] != pair[1]), None):
+        number, (one, other) = unlike
         yield f"update {number} of the change takes {other} samples, of base {one}"
     elif base["order"] != change["order"] and base["per_epoch"] == change["per_epoch"]:
         yield "the change trains on other samples than base, or in another order"

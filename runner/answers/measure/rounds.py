@@ -45,12 +45,12 @@ def is_base_first(draw: str, purpose: str, number: int) -> bool:
     return not _number(draw, "coin", purpose, number) % 2
 
 
-def seed(draw: str, purpose: str, number: int, place: int) -> int:
-    """The seed of the run in a round with this place: 0 for the first, 1 for the second.
+def seed(draw: str, purpose: str, number: int, turn: int) -> int:
+    """The seed of the run in a round with this turn: 0 for the first, 1 for the second.
 
-    Seeds belong to places, not to arms, so the coin also decides which arm gets which seed.
+    Seeds belong to turns, not to arms, so the coin also decides which arm gets which seed.
     """
-    return _number(draw, "seed", purpose, number, place) % SEEDS
+    return _number(draw, "seed", purpose, number, turn) % SEEDS
 
 
 def _number(draw: str, *about: object) -> int:

@@ -73,14 +73,14 @@ class RunRow:
         return (self.ended or self.began) - self.began
 
     def _is_sound(self) -> bool:
-        whole = (self.number, self.round, self.place, self.seed)
+        integers = (self.number, self.round, self.place, self.seed)
         about = (self.signature, self.machine, self.code, self.reason)
-        texts = (self.folder, *(each or "" for each in about))
+        texts = (self.folder, *(value or "" for value in about))
         numbers = (self.began, self.ended or 0.0)
         return (
-            all(type(each) is int for each in whole)
-            and all(isinstance(each, str) for each in texts)
-            and all(type(each) in (int, float) for each in numbers)
+            all(type(value) is int for value in integers)
+            and all(isinstance(value, str) for value in texts)
+            and all(type(value) in (int, float) for value in numbers)
             and isinstance(self.findings, dict)
             and isinstance(self.purpose, str)
             and isinstance(self.arm, str)
@@ -115,17 +115,17 @@ class RunLedger:
         """
         text = read_text(self.path, most=MOST_BYTES)
         try:
-            found = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+            lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
-        if not found or (reason := broken(found)):
-            raise ConfigurationError(f"{self.path} cannot be continued: {reason if found else 'it is empty'}.")
-        if not is_sealed(found):
+        if not lines or (reason := broken(lines)):
+            raise ConfigurationError(f"{self.path} cannot be continued: {reason if lines else 'it is empty'}.")
+        if not is_sealed(lines):
             raise ConfigurationError(
                 f"{RunFolder(self.path.parent)} holds runs that you did not record. Remove it, or name another folder "
                 f"with {SWEEP_DIR}<folder>."
             )
-        return found
+        return lines
 
     def question(self) -> Mapping[str, Any]:
         """The question, as JSON."""
@@ -134,8 +134,8 @@ class RunLedger:
 
     def rows(self) -> list[RunRow]:
         """The latest row of each run, in the order in which they were started."""
-        found = os.stat(self.path)
-        now = (found.st_ino, found.st_size, found.st_mtime_ns)
+        status = os.stat(self.path)
+        now = (status.st_ino, status.st_size, status.st_mtime_ns)
         if now != self._read:  # rows are read many times per run
             self._rows, self._read = latest(self.lines()), now
         return [*self._rows]
@@ -186,8 +186,8 @@ def latest(lines: Iterable[Mapping[str, Any]]) -> list[RunRow]:
 
     Raises ConfigurationError if a row is malformed.
     """
-    found: dict[int, RunRow] = {}
+    rows: dict[int, RunRow] = {}
     for line in list(lines)[1:]:
         row = RunRow.of(line["content"])
-        found[row.number] = row
-    return [replace(row, state=INTERRUPTED) if row.state == STARTED else row for row in found.values()]
+        rows[row.number] = row
+    return [replace(row, state=INTERRUPTED) if row.state == STARTED else row for row in rows.values()]

@@ -63,7 +63,7 @@ class Runs:
         remove(self.folder / RUNS)
         remove(self.ledger.path)
 
-    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> RunRow:
+    def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, turn: int = 0) -> RunRow:
         """Run a config to its end and record its row, also if it failed.
 
         Raises RunFailed or ConfigurationError if base fails, except in a round and in steps in double precision, and
@@ -72,7 +72,7 @@ class Runs:
         number = len(self.ledger.rows())
         folder = f"{RUNS}/{number:04d}-{purpose.name}"  # without the arm's name, so that nothing but the config differs
         began, signature = time.time(), config_digest(config)
-        row = RunRow(number, purpose.name, round, place, arm, config["seed"], folder, began, signature=signature)
+        row = RunRow(number, purpose.name, round, turn, arm, config["seed"], folder, began, signature=signature)
         self.ledger.write(row)
         try:
             row = self._done(row, config, purpose)

@@ -81,20 +81,20 @@ def intervals(test: Test, differences: Sequence[float], *, scale: float, alpha: 
     spread of differences between equal arms, which must not depend on these rounds.
     """
     scaled = np.asarray(differences, dtype=float) / scale
-    found, low, high = [], -math.inf, math.inf
+    bounds, low, high = [], -math.inf, math.inf
     for rounds in range(1, len(scaled) + 1):
         seen = scaled[:rounds]
-        low, high = lower_bound(test, seen, alpha, known=low), -lower_bound(test, -seen, alpha, known=-high)
-        found.append(Interval(low * scale, high * scale))
-    return found
+        low, high = lower_bound(test, seen, alpha, bound=low), -lower_bound(test, -seen, alpha, bound=-high)
+        bounds.append(Interval(low * scale, high * scale))
+    return bounds
 
 
-def lower_bound(test: Test, scaled: np.ndarray, alpha: float, *, known: float) -> float:
-    """The largest shift above which the differences demonstrably lie, but at least ``known``: the bound so far."""
+def lower_bound(test: Test, scaled: np.ndarray, alpha: float, *, bound: float) -> float:
+    """The largest shift above which the differences demonstrably lie, but at least ``bound``: the bound so far."""
     threshold = math.log(2 / alpha)  # half of the error for each side
-    low, high = max(known, float(scaled.min()) - 4 * CLIP), float(scaled.max())
+    low, high = max(bound, float(scaled.min()) - 4 * CLIP), float(scaled.max())
     if low >= high or test.log_evidence(scaled - low) < threshold:
-        return known
+        return bound
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if test.log_evidence(scaled - middle) >= threshold else (low, middle)

@@ -49,8 +49,14 @@ class StrategyParity:
         """The outcome with its causes."""
         compared = bool(outcome.findings.get("differences"))
         beyond = [
-            TensorDifference(each["kind"], each["name"], each["largest"], each["step"] + 1, each["first"] + 1)
-            for each in outcome.beyond()
+            TensorDifference(
+                difference["kind"],
+                difference["name"],
+                difference["largest"],
+                difference["step"] + 1,
+                difference["first"] + 1,
+            )
+            for difference in outcome.beyond()
         ]
         return cls(
             parallel=outcome.strategy,
@@ -81,7 +87,7 @@ class Parity(Answer):
         cls, outcomes: list[ParityOutcome], findings: ParityFindings, task: ParityTask, path: Path, baseline: str
     ) -> "Parity":
         """The answer for these outcomes. ``findings``: of the baseline's own run; ``path``: the folder of all runs."""
-        strategies = [StrategyParity.of(each, findings) for each in outcomes]
+        strategies = [StrategyParity.of(outcome, findings) for outcome in outcomes]
         return cls(baseline, findings["steps"], task.tolerance, path, strategies, outcomes, findings, task)
 
     @property

@@ -21,10 +21,12 @@ def causes(outcome: ParityOutcome, baseline: ParityFindings) -> list[str]:
         return ["The baseline's own loss or weights are not finite, so nothing can be compared. Lower optimizer.lr."]
     settings = list(_of_settings(outcome))
     first = list(_of_first_step(outcome, settings)) or list(_of_cut(outcome, baseline))
-    found = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
-    if outcome.findings["apart"] and not found:
-        found.append(f"After a step the ranks no longer have the same weights: {listed(outcome.findings['apart'])}.")
-    return found or [_unknown(outcome)]
+    sentences = [*_of_initial(outcome), *first, *_of_unused(outcome, baseline)]
+    if outcome.findings["apart"] and not sentences:
+        sentences.append(
+            f"After a step the ranks no longer have the same weights: {listed(outcome.findings['apart'])}."
+        )
+    return sentences or [_unknown(outcome)]
 
 
 def unused_note(baseline: ParityFindings) -> str:
@@ -55,8 +57,8 @@ def _of_initial(outcome: ParityOutcome) -> Iterator[str]:
     initial = outcome.findings["initial"]
     parameters = {rank["rank"]: rank["parameter"] for rank in initial if rank["parameter"]}
     buffers = {rank["rank"]: rank["buffer"] for rank in initial if rank["buffer"]}
-    for found, what in ((parameters, "initial weights"), (buffers, "buffers")):
-        ranks, names = [*map(str, found)], [*dict.fromkeys(chain(*found.values()))]
+    for names_of_ranks, what in ((parameters, "initial weights"), (buffers, "buffers")):
+        ranks, names = [*map(str, names_of_ranks)], [*dict.fromkeys(chain(*names_of_ranks.values()))]
         if names:
             where = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks)}"
             hidden = (
@@ -90,9 +92,9 @@ def _of_first_step(outcome: ParityOutcome, settings: list[str]) -> Iterator[str]
 
 def _of_cut(outcome: ParityOutcome, baseline: ParityFindings) -> Iterator[str]:
     """Why outputs cannot be compared, for example if samples are padded to the longest of their share."""
-    whole, parts = baseline.get("cut") or (0.0, 0.0)
-    if outcome.findings["outputs_agree"] is not True and not math.isclose(whole, parts, rel_tol=outcome.tolerance):
-        ratio = parts / whole if whole else float("nan")
+    uncut, parts = baseline.get("cut") or (0.0, 0.0)
+    if outcome.findings["outputs_agree"] is not True and not math.isclose(uncut, parts, rel_tol=outcome.tolerance):
+        ratio = parts / uncut if uncut else float("nan")
         yield (
             f"Even on one rank, splitting the batch changes the loss to {_times(ratio)} that of the whole batch: "
             f"{_of_parts(outcome)}"
@@ -120,8 +122,8 @@ def _of_module(culprit: Culprit, outcome: ParityOutcome) -> str:
     )
 
 
-def _of_loss(outcome: ParityOutcome, baseline: float, own: float) -> str:
-    ratio, ranks = own / baseline if baseline else float("nan"), outcome.ranks or 1
+def _of_loss(outcome: ParityOutcome, baseline: float, loss: float) -> str:
+    ratio, ranks = loss / baseline if baseline else float("nan"), outcome.ranks or 1
     text = f"All outputs agree, but the loss is {_times(ratio)} the baseline's:"
     if ranks > 1 and near(ratio, 1 / ranks):
         return (

@@ -40,27 +40,29 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
     exceptions, for wrong overrides.
     """
     parsed = OverridesParser.create().parse_overrides(overrides)
-    found = (*OWN, *folders)
-    check_experiment(OmegaConf.create(overrides), found)
+    all_folders = (*OWN, *folders)
+    check_experiment(OmegaConf.create(overrides), all_folders)
     if hydras := [o for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
         message = f"{hydras[0].input_line}: parity starts its runs itself. Leave it out."
         raise ConfigurationError(message, key=hydras[0].key_or_group, value=hydras[0].value())
-    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], found)
+    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], all_folders)
     given = [o for o in parsed if o.key_or_group != WHICH]
     planned: list[PlannedSide] = []
     taken: set[str | None] = set()
     path = [searching(folders)] if folders else []
     with initialize_config_dir(str(CONF), version_base="1.3"):
         for strategy in strategies:
-            alone = declared_class(WHICH, read_option(WHICH, strategy, found)).one_process
-            own = list(_fitting(given, strategy, path, alone=alone))
-            taken |= set(own)
-            planned.append(_planned(strategy, compose("config", [*own, *path]), found, trust, first=not planned))
+            alone = declared_class(WHICH, read_option(WHICH, strategy, all_folders)).one_process
+            fitting = list(_fitting(given, strategy, path, alone=alone))
+            taken |= set(fitting)
+            planned.append(
+                _planned(strategy, compose("config", [*fitting, *path]), all_folders, trust, first=not planned)
+            )
     for override in given:
         if override.input_line not in taken:
             named = f"{WHICH}={','.join(strategies)}"
             raise ConfigurationError(
-                f"{override.input_line}: none of {named} has that key. {_whose(override, found)}",
+                f"{override.input_line}: none of {named} has that key. {_whose(override, all_folders)}",
                 key=override.key_or_group,
                 value=override.value(),
             )
@@ -74,18 +76,18 @@ def _strategies(chosen: list[Override], folders: Folders) -> list[str]:
             f"{chosen[-1].input_line}: {WHICH} is given twice. Name all strategies in one override.", key=WHICH
         )
     # Strategies with the same number of threads are adjacent: the server that ranks are forked from serves one number.
-    known = {name: declared_class(WHICH, read_option(WHICH, name, folders)) for name in options(WHICH, folders)}
-    names = sorted(known, key=lambda name: not known[name].one_process)
-    baseline = next(name for name in known if known[name].is_baseline)
+    classes = {name: declared_class(WHICH, read_option(WHICH, name, folders)) for name in options(WHICH, folders)}
+    names = sorted(classes, key=lambda name: not classes[name].one_process)
+    baseline = next(name for name in classes if classes[name].is_baseline)
     for override in chosen:
         several = override.is_sweep_override()
         names = list(override.sweep_string_iterator()) if several else [str(override.value())]
     for name in names:
-        if name not in known:
+        if name not in classes:
             raise no_such_option(WHICH, name, folders)
     names = list(dict.fromkeys([baseline, *names]))
     if len(names) == 1:
-        others = [name for name in known if name != baseline]
+        others = [name for name in classes if name != baseline]
         raise ConfigurationError.at(
             WHICH, baseline, f" is the baseline itself. Name others to compare: {WHICH}={','.join(others)}."
         )
@@ -155,8 +157,10 @@ class ParityOutcome:
 
     def beyond(self, *kinds: str) -> list[LargestDifference]:
         """Differences above the tolerance, the largest first; of these kinds, or of all."""
-        found = [e for e in self.findings.get("differences", []) if "first" in e and (not kinds or e["kind"] in kinds)]
-        return sorted(found, key=lambda entry: -entry["largest"])
+        exceeding = [
+            e for e in self.findings.get("differences", []) if "first" in e and (not kinds or e["kind"] in kinds)
+        ]
+        return sorted(exceeding, key=lambda entry: -entry["largest"])
 
 
 def judged(strategy: str, findings: ParityFindings, *, tolerance: float, run: RunConfig) -> ParityOutcome:

@@ -47,23 +47,25 @@ class RecordedRuns(Answer):
 
     @classmethod
     def of(
-        cls, found: RecordEvidence, files: list[Path], *, again: str = "", wrong: Sequence[str] | None = None
+        cls, evidence: RecordEvidence, files: list[Path], *, again: str = "", wrong: Sequence[str] | None = None
     ) -> "RecordedRuns":
         """The answer about a record. ``files``: that were written; ``wrong``: what a check has found."""
-        first = found.contenders[0]
+        first = evidence.contenders[0]
         recipes = [
             RecordedRecipe(
-                label=each.label,
-                signature=each.signature,
-                reaches=reaches(found, each),
-                value=Spread.of(each.values),
-                seconds=Spread.of(each.seconds),
-                p_of_target=each.findings(found.target)["p_of_target"],
-                p_of_same_seconds=None if each is first else p_of_difference(each.seconds, first.seconds),
+                label=contender.label,
+                signature=contender.signature,
+                reaches=reaches(evidence, contender),
+                value=Spread.of(contender.values),
+                seconds=Spread.of(contender.seconds),
+                p_of_target=contender.findings(evidence.target)["p_of_target"],
+                p_of_same_seconds=None if contender is first else p_of_difference(contender.seconds, first.seconds),
             )
-            for each in found.contenders
+            for contender in evidence.contenders
         ]
-        return cls(found.target, found.clock, recipes, files, None if wrong is None else [*wrong], again, found)
+        return cls(
+            evidence.target, evidence.clock, recipes, files, None if wrong is None else [*wrong], again, evidence
+        )
 
     @property
     def exit_code(self) -> ExitCode:
@@ -102,7 +104,7 @@ def reaches(record: RecordEvidence, contender: Contender) -> bool:
 
 def rows(record: RecordEvidence) -> list[tuple[str, ...]]:
     """A row of the table for each contender, with the cells that COLUMNS names."""
-    return [_row(record, each) for each in record.contenders]
+    return [_row(record, contender) for contender in record.contenders]
 
 
 def _row(record: RecordEvidence, contender: Contender) -> tuple[str, ...]:
@@ -121,18 +123,18 @@ def _row(record: RecordEvidence, contender: Contender) -> tuple[str, ...]:
 def sentences(record: RecordEvidence) -> list[str]:
     """Sentences on the findings, and on how they were measured."""
     first, *others = record.contenders
-    found = [_verdict(record, first)]
+    lines = [_verdict(record, first)]
     for index, other in enumerate(others, 1):
         ratio = Spread.of(other.seconds).mean / Spread.of(first.seconds).mean
         p = record.to_json()["contenders"][index]["p_of_same_seconds"]
         chance = "" if p is None else f" (p = {p:.2g} if both take the same time)"
-        found.append(f"{other.label} takes {ratio:.2f} times as long in the same session{chance}.")
-    found.append(f"Seconds are of the {record.clock} clock: {CLOCKS[record.clock][1]}.")
-    found.append(
+        lines.append(f"{other.label} takes {ratio:.2f} times as long in the same session{chance}.")
+    lines.append(f"Seconds are of the {record.clock} clock: {CLOCKS[record.clock][1]}.")
+    lines.append(
         f"p: the probability of a mean this good if the recipe just missed {record.target} (one-sided t-test); a "
         f"record needs p < {SIGNIFICANT}. Every run counts."
     )
-    return found
+    return lines
 
 
 def _verdict(record: RecordEvidence, first: Contender) -> str:

@@ -102,11 +102,13 @@ class RecordEvidence:
             "clock": {"name": self.clock, "meaning": CLOCKS[self.clock][1]},
             "contenders": [
                 {
-                    **asdict(each),
-                    **each.findings(self.target),
-                    "p_of_same_seconds": None if each is first else p_of_difference(each.seconds, first.seconds),
+                    **asdict(contender),
+                    **contender.findings(self.target),
+                    "p_of_same_seconds": None
+                    if contender is first
+                    else p_of_difference(contender.seconds, first.seconds),
                 }
-                for each in self.contenders
+                for contender in self.contenders
             ],
         }
 
@@ -118,14 +120,14 @@ class RecordEvidence:
         try:
             contenders = [
                 Contender(
-                    **{key: each[key] for key in ("label", "signature", "config", "machine")},
-                    attempts=tuple(RecordedAttempt(**attempt) for attempt in each["attempts"]),
+                    **{key: entry[key] for key in ("label", "signature", "config", "machine")},
+                    attempts=tuple(RecordedAttempt(**attempt) for attempt in entry["attempts"]),
                 )
-                for each in content["contenders"]
+                for entry in content["contenders"]
             ]
             evidence = cls(RecordTarget(**content["target"]), content["clock"]["name"], tuple(contenders))
             evidence.to_json()  # fails for values that are not numbers
-            [math.isfinite(attempt.wall_seconds) for each in contenders for attempt in each.attempts]
+            [math.isfinite(attempt.wall_seconds) for entry in contenders for attempt in entry.attempts]
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise ConfigurationError("it is not a record: a value is missing, or has another type.") from None
         return evidence

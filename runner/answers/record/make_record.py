@@ -30,8 +30,8 @@ def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf
     ``overrides``: as for train. ``target``: such as val_acc1=94. ``clock``: a key of CLOCKS. ``conf``: a folder of more
     options. Raises ConfigurationError, and RunFailed if a run fails.
     """
-    own = ("hydra.launcher.repeat=", "hydra.launcher.interleave=", "hydra.launcher.jobs=")
-    if taken := [each for each in overrides if each.startswith(own)]:
+    reserved = ("hydra.launcher.repeat=", "hydra.launcher.interleave=", "hydra.launcher.jobs=")
+    if taken := [override for override in overrides if override.startswith(reserved)]:
         key, _, value = taken[0].partition("=")
         raise ConfigurationError.at(key, value, ": a record sets this itself. Set the number of runs with --runs.")
     more = [f"hydra.launcher.repeat={runs}", "hydra.launcher.interleave=true", "hydra.launcher.jobs=1"]
@@ -48,11 +48,11 @@ def of_sweep(folder: Path, *, target: str, clock: str) -> RecordedRuns:
     """
     if not Ledger(folder).exists():
         raise ConfigurationError(f"{folder} is not a sweep folder.")
-    found = gather(folder, target=target, clock=clock)
-    contents = {"record.json": json.dumps(found.to_json(), indent=2) + "\n", "record.html": answer.as_page(found)}
+    evidence = gather(folder, target=target, clock=clock)
+    contents = {"record.json": json.dumps(evidence.to_json(), indent=2) + "\n", "record.html": answer.as_page(evidence)}
     for name, text in contents.items():
         write_whole(folder / name, text)
-    return RecordedRuns.of(found, [folder / name for name in contents])
+    return RecordedRuns.of(evidence, [folder / name for name in contents])
 
 
 def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
@@ -61,12 +61,14 @@ def again(path: Path, overrides: Sequence[str], *, runs: int) -> RecordedRuns:
     ``path``: record.json. ``overrides``: further ones. Its config is checked like any that somebody else wrote: raises
     ConfigurationError for classes that are not trusted, and as ``record`` does.
     """
-    found, _ = read(path)
+    evidence, _ = read(path)
     with scratch.folder() as folder:
-        write_whole(folder.resolve() / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(found.contenders[0].config)))
+        write_whole(
+            folder.resolve() / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(evidence.contenders[0].config))
+        )
         saved = ["--config-path", str(folder), "--config-name", "config"]
-        target = f"{found.target.metric}={found.target.value!r}"
-        return record([*saved, *overrides], runs=runs, target=target, clock=found.clock, conf=None)
+        target = f"{evidence.target.metric}={evidence.target.value!r}"
+        return record([*saved, *overrides], runs=runs, target=target, clock=evidence.clock, conf=None)
 
 
 def read(path: Path) -> tuple[RecordEvidence, dict[str, Any]]:
@@ -82,20 +84,20 @@ def read(path: Path) -> tuple[RecordEvidence, dict[str, Any]]:
 
 def check(path: Path) -> RecordedRuns:
     """Whether the claims of a record follow from its runs. Runs nothing that it names. Raises ConfigurationError."""
-    found, content = read(path)
+    evidence, content = read(path)
     trust = Trust(trusted_packages())
-    wrong = [*differences_of(found.to_json(), content)]
+    wrong = [*differences_of(evidence.to_json(), content)]
     wrong += [
         f"contenders.{number}.signature: it does not match the config"
-        for number, each in enumerate(found.contenders)
-        if checked_signature(each.config, trust) != each.signature
+        for number, contender in enumerate(evidence.contenders)
+        if checked_signature(contender.config, trust) != contender.signature
     ]
-    for number, each in enumerate(found.contenders):
-        wrong += repeated_seeds([attempt.seed for attempt in each.attempts], where=f"contenders.{number}.attempts")
-        for index, attempt in enumerate(each.attempts):
-            faults = _faults(attempt, found.contenders[0].attempts[0], each.attempts[0])
+    for number, contender in enumerate(evidence.contenders):
+        wrong += repeated_seeds([attempt.seed for attempt in contender.attempts], where=f"contenders.{number}.attempts")
+        for index, attempt in enumerate(contender.attempts):
+            faults = _faults(attempt, evidence.contenders[0].attempts[0], contender.attempts[0])
             wrong += [f"contenders.{number}.attempts.{index}.{fault}" for fault in faults]
-    return RecordedRuns.of(found, [], again=invocation.command("record", "--again", path), wrong=wrong)
+    return RecordedRuns.of(evidence, [], again=invocation.command("record", "--again", path), wrong=wrong)
 
 
 def _faults(attempt: RecordedAttempt, first: RecordedAttempt, own_first: RecordedAttempt) -> Iterator[str]:

@@ -31,15 +31,15 @@ def p_of_target(values: Sequence[float], target: float, *, is_higher_better: boo
 
     By a one-sided Student's t-test. None for fewer than two values.
     """
-    found = Spread.of(values)
-    if found.n < 2:
+    sample = Spread.of(values)
+    if sample.n < 2:
         return None
-    ahead = (found.mean - target) * (1 if is_higher_better else -1)
-    if found.deviation == 0:
+    ahead = (sample.mean - target) * (1 if is_higher_better else -1)
+    if sample.deviation == 0:
         return 0.0 if ahead > 0 else 1.0
     from scipy.stats import t
 
-    return float(t.sf(ahead / (found.deviation / math.sqrt(found.n)), found.n - 1))
+    return float(t.sf(ahead / (sample.deviation / math.sqrt(sample.n)), sample.n - 1))
 
 
 def p_of_difference(one: Sequence[float], other: Sequence[float]) -> float | None:

@@ -89,7 +89,7 @@ class Scale(Answer):
 
     @property
     def exit_code(self) -> ExitCode:
-        return ExitCode.NO if any(each.fits is False for each in self.rows) else ExitCode.DONE
+        return ExitCode.NO if any(row.fits is False for row in self.rows) else ExitCode.DONE
 
     def show(self) -> None:
         console = Console()
@@ -104,14 +104,14 @@ class Scale(Answer):
         columns = ("devices", "ms/update", "80 % interval", "samples/s", "efficiency", "GB")
         for name in columns:
             table.add_column(name, justify="right")
-        for each in self.rows:
-            memory = "?" if each.memory is None else f"{each.memory / 1e9:.3g}"
+        for row in self.rows:
+            memory = "?" if row.memory is None else f"{row.memory / 1e9:.3g}"
             table.add_row(
-                str(each.devices),
-                _milliseconds(each.seconds),
-                f"{_milliseconds(each.low)} to {_milliseconds(each.high)}",
-                f"{each.samples_per_second:,.0f}",
-                f"{100 * each.efficiency:.0f} %",
+                str(row.devices),
+                _milliseconds(row.seconds),
+                f"{_milliseconds(row.low)} to {_milliseconds(row.high)}",
+                f"{row.samples_per_second:,.0f}",
+                f"{100 * row.efficiency:.0f} %",
                 memory,
             )
         return table
@@ -134,20 +134,20 @@ class Scale(Answer):
         if self.spread > Assumptions.spread:
             more = f"{100 * self.spread:.1f} % of its passes longer than the fastest one"
             yield f"Ranks differ as in the recorded run: on average, a rank takes {more}."
-        for each in self.rows:
+        for row in self.rows:
             spent = ", ".join(
-                f"{NAMES[name]} {100 * value / each.seconds:.0f} %"
-                for name, value in vars(each.parts).items()
-                if value >= 0.005 * each.seconds
+                f"{NAMES[name]} {100 * value / row.seconds:.0f} %"
+                for name, value in vars(row.parts).items()
+                if value >= 0.005 * row.seconds
             )
-            yield f"{each.devices} devices: {spent}."
-            if each.checkpoint is not None:
-                yield f"  Checkpoints take {1000 * each.checkpoint:.3g} ms more for each update."
-            yield f"  What would help most is {each.help.what}: {each.help.factor:.2f} times as fast."
-            cost = "" if each.cost is None else f", which cost {each.cost:.3g}"
-            yield f"  A million samples take {each.device_hours:.3g} device hours{cost}."
-            if each.fits is False and each.memory is not None:
-                yield f"  The largest needs {readable(each.memory)}, which is more than the device has."
+            yield f"{row.devices} devices: {spent}."
+            if row.checkpoint is not None:
+                yield f"  Checkpoints take {1000 * row.checkpoint:.3g} ms more for each update."
+            yield f"  What would help most is {row.help.what}: {row.help.factor:.2f} times as fast."
+            cost = "" if row.cost is None else f", which cost {row.cost:.3g}"
+            yield f"  A million samples take {row.device_hours:.3g} device hours{cost}."
+            if row.fits is False and row.memory is not None:
+                yield f"  The largest needs {readable(row.memory)}, which is more than the device has."
 
     def picture(self, *, form: str) -> bytes:
         """A picture of efficiency against devices: of the run, with its interval, and of the other strategies.
@@ -162,17 +162,17 @@ class Scale(Answer):
             figure = Figure(figsize=(8, 4.6), layout="constrained", facecolor="white")
             FigureCanvasAgg(figure)
             axes = figure.subplots()
-            devices = [each.devices for each in self.rows]
-            own = [100 * each.efficiency for each in self.rows]
-            low = [100 * each.efficiency * each.seconds / each.high for each in self.rows]
-            high = [100 * each.efficiency * each.seconds / each.low for each in self.rows]
+            devices = [row.devices for row in self.rows]
+            efficiency = [100 * row.efficiency for row in self.rows]
+            low = [100 * row.efficiency * row.seconds / row.high for row in self.rows]
+            high = [100 * row.efficiency * row.seconds / row.low for row in self.rows]
             for line in self.others:
-                values = [100 * each for each in line.efficiency]
+                values = [100 * fraction for fraction in line.efficiency]
                 axes.plot(line.devices, values, marker="o", markersize=3, color=line.color, label=line.parallel)
             axes.fill_between(devices, low, high, color=OWN, alpha=0.12, linewidth=0)
-            axes.plot(devices, own, marker="o", color=OWN, linewidth=2, label=f"{self.parallel}, as configured")
+            axes.plot(devices, efficiency, marker="o", color=OWN, linewidth=2, label=f"{self.parallel}, as configured")
             axes.set_xscale("log", base=2)
-            axes.set_xticks(devices, [str(each) for each in devices])
+            axes.set_xticks(devices, [str(count) for count in devices])
             axes.set_ylim(0, max(105.0, *high))
             axes.set_xlabel("devices")
             axes.set_ylabel("efficiency, %")

@@ -39,8 +39,8 @@ class Updates(NamedTuple):
     def of(cls, result: ResultJson) -> "Updates":
         """The updates that ranks measured."""
         rounds = result["floors"][UPDATE]
-        found = Seconds.of(rounds)
-        return cls(found.median, variation({UPDATE: found}), median_error(rounds))
+        seconds = Seconds.of(rounds)
+        return cls(seconds.median, variation({UPDATE: seconds}), median_error(rounds))
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _step(run: RunConfig, result: ResultJson, seconds: Mapping[str, float]) -> D
     samples = run.batch_per_rank
     passes, optimizer = seconds[PASSES], seconds[OPTIMIZER]
     return DeviceUpdate(
-        units=tuple(Unit(*each) for each in result["units"]),
+        units=tuple(Unit(*numbers) for numbers in result["units"]),
         forward=FORWARD * passes / micro_batches,
         backward=(1 - FORWARD) * passes / micro_batches,
         optimizer=optimizer,

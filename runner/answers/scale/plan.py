@@ -53,7 +53,7 @@ class Plan:
 
     def step(self, fitted: DeviceUpdate, devices: int) -> DeviceUpdate:
         """The step of a device among this many. ``fitted``: the step of the measured device."""
-        samples = next(each.samples for each in self.targets if each.devices == devices)
+        samples = next(target.samples for target in self.targets if target.devices == devices)
         factor = fitted.forward / self.measured.step.forward
         return between(self.small, self.large, samples, factor=factor)
 
@@ -70,22 +70,22 @@ class Plan:
 
     def rows(self) -> list[Scaled]:
         """The predictions of the run, for each target."""
-        found = self.predicted(self.run.parallel, [each.devices for each in self.targets])
-        return [self._row(*each) for each in zip(self.targets, found, self.memory, strict=True)]
+        predictions = self.predicted(self.run.parallel, [target.devices for target in self.targets])
+        return [self._row(*row) for row in zip(self.targets, predictions, self.memory, strict=True)]
 
-    def _row(self, target: Target, found: PredictedUpdate, memory: int | None) -> Scaled:
+    def _row(self, target: Target, update: PredictedUpdate, memory: int | None) -> Scaled:
         checkpoint = self._checkpoint(target)
-        hours = found.devices * MILLION / target.batch * (found.seconds + (checkpoint or 0.0)) / HOUR
+        hours = update.devices * MILLION / target.batch * (update.seconds + (checkpoint or 0.0)) / HOUR
         return Scaled(
-            devices=found.devices,
-            seconds=found.seconds,
-            low=found.low,
-            high=found.high,
-            samples_per_second=target.batch / found.seconds,
-            efficiency=self._efficiency(target, found.seconds),
+            devices=update.devices,
+            seconds=update.seconds,
+            low=update.low,
+            high=update.high,
+            samples_per_second=target.batch / update.seconds,
+            efficiency=self._efficiency(target, update.seconds),
             batch=target.batch,
-            parts=found.parts,
-            limit=max(vars(found.parts), key=lambda name: getattr(found.parts, name)),
+            parts=update.parts,
+            limit=max(vars(update.parts), key=lambda name: getattr(update.parts, name)),
             help=self._help(target),
             checkpoint=checkpoint,
             device_hours=hours,
@@ -114,7 +114,7 @@ class Plan:
         spread = replace(plain, spread=plain.spread / TWICE)
         halves = step.scaled(1 / TWICE)
         now = replayed(step, exchanges, self.cluster, plain).seconds
-        found = {
+        seconds = {
             "a network twice as fast, also within machines": replayed(step, exchanges, faster, plain).seconds,
             "loading twice as fast": replayed(
                 replace(step, loading=step.loading / TWICE), exchanges, self.cluster, plain
@@ -122,8 +122,8 @@ class Plan:
             "ranks that differ half as much": replayed(step, exchanges, self.cluster, spread).seconds,
             "computing twice as fast": replayed(halves, exchanges, self.cluster, plain).seconds,
         }
-        best = min(found, key=lambda name: found[name])
-        return Help(best, now / found[best])
+        best = min(seconds, key=lambda name: seconds[name])
+        return Help(best, now / seconds[best])
 
     def _fitted(self, measured: Measured | None = None) -> DeviceUpdate:
         return fitted(measured or self.measured, _exchanged(self.run.parallel), self.cluster, self.assumptions)
@@ -136,23 +136,23 @@ class Plan:
             if name == self.run.parallel.name:
                 continue
             try:
-                found = self._other(option)
+                strategy = self._other(option)
             except ConfigurationError as error:
                 unpredicted[name] = str(error)
             else:
-                lines.append(found)
+                lines.append(strategy)
         return lines, unpredicted
 
     def _other(self, option: ParallelOption) -> OtherStrategy:
         """The efficiency of a strategy with the same batch and micro-batch sizes; the micro-batches' number follows."""
-        fitted_step, found = self._fitted(Measured(1, self.large.updates.seconds, self.large.step)), []
-        for each in self.targets:
-            exchanges = _exchanged(option)(each.devices)
-            count = each.batch // (exchanges.layout.data_size * each.samples)
-            step = replace(self.step(fitted_step, each.devices), micro_batches=max(1, count))
+        fitted_step, efficiencies = self._fitted(Measured(1, self.large.updates.seconds, self.large.step)), []
+        for target in self.targets:
+            exchanges = _exchanged(option)(target.devices)
+            count = target.batch // (exchanges.layout.data_size * target.samples)
+            step = replace(self.step(fitted_step, target.devices), micro_batches=max(1, count))
             parts = replayed(step, exchanges, self.cluster, self.assumptions)
-            found.append(self._efficiency(each, parts.seconds))
-        return OtherStrategy(option.name, option.color, [each.devices for each in self.targets], found)
+            efficiencies.append(self._efficiency(target, parts.seconds))
+        return OtherStrategy(option.name, option.color, [target.devices for target in self.targets], efficiencies)
 
 
 def _exchanged(option: ParallelOption) -> Exchanged:

@@ -81,7 +81,7 @@ def _bytes(checkpoint: Path) -> int:
         if S_ISREG(status.st_mode):
             return status.st_size
         with Folder(checkpoint) as held:
-            return sum(each.st_size for _, each in held.walk() if S_ISREG(each.st_mode))
+            return sum(status.st_size for _, status in held.walk() if S_ISREG(status.st_mode))
     return 0
 
 
@@ -90,10 +90,14 @@ def _spread(seconds: Mapping[str, Sequence[float]]) -> float | None:
 
     ``seconds``: of each rank, by part. The mean of the largest of n exceeds their mean by ``harmonic(n) - 1`` of it.
     """
-    known = [seconds[part] for part in OWN if part in seconds]
+    measured = [seconds[part] for part in OWN if part in seconds]
     passes = seconds.get("compute") or []
-    if len(passes) < 2 or any(len(each) != len(passes) for each in known):
+    if len(passes) < 2 or any(len(values) != len(passes) for values in measured):
         return None
-    own, mean = [sum(each) for each in zip(*known, strict=True)], sum(passes) / len(passes)
-    found = (max(own) - sum(own) / len(own)) / mean / (harmonic(len(own)) - 1) if mean > 0 else math.nan
-    return found if math.isfinite(found) else None
+    own_seconds, mean = [sum(rank) for rank in zip(*measured, strict=True)], sum(passes) / len(passes)
+    spread = (
+        (max(own_seconds) - sum(own_seconds) / len(own_seconds)) / mean / (harmonic(len(own_seconds)) - 1)
+        if mean > 0
+        else math.nan
+    )
+    return spread if math.isfinite(spread) else None

@@ -62,15 +62,15 @@ def scale(
     targets = [target_of(subject.run, count, terms.batch) for count in devices]
     name = terms.device or CPU
     plan = _measured_plan(subject, targets, chosen or catalog.device(name), link, name=name, price=terms.price)
-    found = _answer(plan, network=terms.network, device=name)
+    answer = _answer(plan, network=terms.network, device=name)
     per_machine = plan.cluster.per_machine
     predicted.keep(
-        _kept(each, row, terms.network, name, per_machine) for each, row in zip(targets, found.rows, strict=True)
+        _kept(target, row, terms.network, name, per_machine) for target, row in zip(targets, answer.rows, strict=True)
     )
     if image is not None:
-        image.write(found.picture(form=image.form))
+        image.write(answer.picture(form=image.form))
         print(f"wrote {image.path}", file=sys.stderr)
-    return found
+    return answer
 
 
 def _measured_plan(
@@ -117,7 +117,7 @@ def _answer(plan: Plan, *, network: str, device: str) -> Scale:
 
 def _measured(run: RunConfig, targets: Sequence[Target]) -> tuple[MeasuredStep, MeasuredStep, Measured]:
     """The steps with the smallest and with the largest micro-batch, and what predictions start from."""
-    sizes = sorted({each.samples for each in targets})
+    sizes = sorted({target.samples for target in targets})
     large = measured_step(run, samples=sizes[-1])
     small = large if sizes[0] == sizes[-1] else measured_step(run, samples=sizes[0])
     alone = wrapped_updates(run, samples=sizes[-1]) or large.updates

@@ -29,10 +29,10 @@ def counts(typed: str) -> list[int]:
     words = typed.split(",")
     if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
         raise not_allowed("--devices", typed, "whole numbers, such as 8,64,512")
-    found = sorted({int(word) for word in words})
-    if found[0] < 1 or found[-1] > MOST:
+    numbers = sorted({int(word) for word in words})
+    if numbers[0] < 1 or numbers[-1] > MOST:
         raise not_allowed("--devices", typed, f"whole numbers from 1 to {MOST}")
-    return found
+    return numbers
 
 
 def target_of(run: RunConfig, devices: int, batch: str) -> Target:
@@ -43,16 +43,16 @@ def target_of(run: RunConfig, devices: int, batch: str) -> Target:
     run.parallel.exchanges(devices=devices)
     shares = devices if run.parallel.one_process else run.parallel.data_shares(ranks=devices)
     accumulation = run.trainer.grad_accumulation
-    whole = run.data.batch_size if batch == OF_RUN else run.batch_per_rank * shares * accumulation
-    samples, rest = divmod(whole, shares * accumulation)
+    batch_size = run.data.batch_size if batch == OF_RUN else run.batch_per_rank * shares * accumulation
+    samples, rest = divmod(batch_size, shares * accumulation)
     if rest or not samples:
         raise ConfigurationError.at(
             "data.batch_size",
-            whole,
+            batch_size,
             f" cannot be divided among {devices} devices with {accumulation} micro-batches each. Set a multiple, other "
             "--devices, or --batch device.",
         )
-    return Target(devices, run.changed(data={"batch_size": whole}), whole, samples)
+    return Target(devices, run.changed(data={"batch_size": batch_size}), batch_size, samples)
 
 
 def memory_of(targets: Sequence[Target], available: float, name: str) -> list[int | None]:
@@ -60,20 +60,20 @@ def memory_of(targets: Sequence[Target], available: float, name: str) -> list[in
 
     ``available``: the bytes of a device; ``name``: the device's.
     """
-    found: list[int | None] = []
+    sizes: list[int | None] = []
     with working("estimating the memory", len(targets)) as work:
-        for each in targets:
-            found.append(_needed(each))
+        for target in targets:
+            sizes.append(_needed(target))
             work.advance()
-    if all(each is not None and each > available for each in found):
-        least = min(each for each in found if each is not None)
+    if all(size is not None and size > available for size in sizes):
+        least = min(size for size in sizes if size is not None)
         raise ConfigurationError.at(
             "--device",
             name,
             f" has {readable(int(available))}, and the run needs at least {readable(least)} on each. Choose a larger "
             "one, more --devices, a smaller data.batch_size, or parallel=fsdp.",
         )
-    return found
+    return sizes
 
 
 def _needed(target: Target) -> int | None:
@@ -83,7 +83,7 @@ def _needed(target: Target) -> int | None:
     changes = [f"launcher.nproc_per_node={target.devices}", "trainer.device=cpu"]
     try:
         composed, folders = saved.composed(target.run.written, changes, chosen=set())
-        found = estimated(PlannedEstimate("", checked(composed, folders=folders)), alone=False)
+        estimate = estimated(PlannedEstimate("", checked(composed, folders=folders)), alone=False)
     except ConfigurationError:
         return None
-    return found.largest.total if found.holds else None
+    return estimate.largest.total if estimate.holds else None

@@ -54,7 +54,7 @@ class TunedChoice:
     @classmethod
     def of(cls, choice: Choice, overrides: list[str]) -> "TunedChoice":
         """The answer from a choice of the search. ``overrides``: the user's and the choice's."""
-        low, high = (math.exp(each) if math.isfinite(each) else None for each in (choice.low, choice.high))
+        low, high = (math.exp(bound) if math.isfinite(bound) else None for bound in (choice.low, choice.high))
         return cls(
             choice.numerics,
             " ".join(choice.candidate),
@@ -72,12 +72,12 @@ class TunedChoice:
         """The choice in words: its overrides, then indented lines on its speed-up."""
         yield f"{self.numerics}: {self.change or YOURS}"
         if not self.change:
-            found = "nothing was shown to be faster"
+            text = "nothing was shown to be faster"
         else:
-            found = f"{self.speedup:.2f} times as fast as {YOURS} ({self._interval()})"
+            text = f"{self.speedup:.2f} times as fast as {YOURS} ({self._interval()})"
         if self.decided > 1:
-            found += f"; at most {self.regret:.1%} behind the fastest of the {self.decided} measured to a decision"
-        yield f"  {found}"
+            text += f"; at most {self.regret:.1%} behind the fastest of the {self.decided} measured to a decision"
+        yield f"  {text}"
         if self.unproven:
             yield f"  {self.unproven} was ahead, but may be no faster; a longer --budget may show it"
 
@@ -117,11 +117,11 @@ class Tuned(Answer):
     ) -> "Tuned":
         """The answer from the outcome of a search. ``spent``: seconds by purpose."""
         screened, precisions = (
-            {arm_of(each): math.exp(gain) for each, gain in found.items() if each != BASE}
-            for found in (outcome.screened, outcome.precisions)
+            {arm_of(variant): math.exp(gain) for variant, gain in gains.items() if variant != BASE}
+            for gains in (outcome.screened, outcome.precisions)
         )
-        choices = [TunedChoice.of(each, space.overrides(each.candidate)) for each in outcome.choices]
-        named = {arm_of(each): limit for each, limit in limits.items()}
+        choices = [TunedChoice.of(choice, space.overrides(choice.candidate)) for choice in outcome.choices]
+        named = {arm_of(variant): limit for variant, limit in limits.items()}
         refused, rounded = dict(space.refused), {purpose: round(seconds, 1) for purpose, seconds in spent.items()}
         return cls(folder, folder / PAGE, [*base], choices, screened, precisions, refused, rounded, named, written)
 
@@ -152,7 +152,7 @@ class Tuned(Answer):
     def phases(self) -> Iterator[str]:
         """The seconds that each phase of the tuning took, in words."""
         for about, purposes in PHASES.items():
-            seconds = sum(self.spent.get(each, 0.0) for each in purposes)
+            seconds = sum(self.spent.get(purpose, 0.0) for purpose in purposes)
             if seconds >= 0.5:
                 yield f"{about} {seconds:.0f} s"
 

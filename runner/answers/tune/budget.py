@@ -49,7 +49,9 @@ class Budget:
         ``like_first``: if first runs tell what later ones take.
         """
         took = self._taken(math.inf if like_first else FIRST_SLOWER)
-        return sum(took[each] if each in took else took.get(BASE, 0.0) + _added(each, took) for each in variants)
+        return sum(
+            took[variant] if variant in took else took.get(BASE, 0.0) + _added(variant, took) for variant in variants
+        )
 
     def _taken(self, slower: float) -> dict[Variant, float]:
         """By configuration, the mean seconds of its latest timed runs.
@@ -66,24 +68,26 @@ class Budget:
                 is_first = variant != BASE and variant not in took
                 most = seconds + slower * usual + sum(map(startup_of, variant)) if is_first else math.inf
                 took[variant].append(min(row.duration, most))
-        return {variant: fmean(found[-RECENT:]) for variant, found in took.items()}
+        return {variant: fmean(durations[-RECENT:]) for variant, durations in took.items()}
 
     def by_purpose(self) -> dict[str, float]:
         """The seconds of all runs, by purpose; under BETWEEN_RUNS, those between runs."""
-        found, before = defaultdict[str, float](float), math.inf
+        seconds, before = defaultdict[str, float](float), math.inf
         for row in self.rows():
-            found[row.purpose] += row.duration
-            found[BETWEEN_RUNS] += min(max(row.began - before, 0.0), BETWEEN)
+            seconds[row.purpose] += row.duration
+            seconds[BETWEEN_RUNS] += min(max(row.began - before, 0.0), BETWEEN)
             before = row.ended or row.began
-        return dict(found)
+        return dict(seconds)
 
 
 def _added(variant: Variant, took: Mapping[Variant, float]) -> float:
     """The most seconds that a setting of a configuration adds to the user's own. ``took``: by configuration, so far."""
-    own = took.get(BASE, 0.0)
+    base_seconds = took.get(BASE, 0.0)
     added = [
-        min((seconds - own for other, seconds in took.items() if each in other), default=startup_of(each))
-        for each in variant
+        min(
+            (seconds - base_seconds for other, seconds in took.items() if setting in other), default=startup_of(setting)
+        )
+        for setting in variant
     ]
     return max([0.0, *added])
 

@@ -46,11 +46,11 @@ def worth(variant: Variant, gain: Gain) -> float:
 
 def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: float) -> Mapping[Variant, Gain]:
     """The expected gain of each candidate, measured or not. ``noise``: the standard deviation of a run in its round."""
-    prior = {each: -OF_SETTING if saves_memory(each) else 0.0 for each in {*candidates, *chain(*rounds)}}
-    measured = [*dict.fromkeys(each for times in rounds for each in times)]
-    runs = [(number, each) for number, times in enumerate(rounds) for each in times]
-    seconds = np.array([rounds[number][each] + prior[each] for number, each in runs])
-    of_variant = _incidence([[each] for _, each in runs], measured)
+    prior = {variant: -OF_SETTING if saves_memory(variant) else 0.0 for variant in {*candidates, *chain(*rounds)}}
+    measured = [*dict.fromkeys(variant for times in rounds for variant in times)]
+    runs = [(number, variant) for number, times in enumerate(rounds) for variant in times]
+    seconds = np.array([rounds[number][variant] + prior[variant] for number, variant in runs])
+    of_variant = _incidence([[variant] for _, variant in runs], measured)
     of_round = _incidence([[number] for number, _ in runs], range(len(rounds)))
     among_measured, with_measured = _covariance(measured, measured), _covariance(candidates, measured)
     weights = np.ones(len(runs))
@@ -66,30 +66,32 @@ def gains(rounds: Sequence[Times], candidates: Sequence[Variant], *, noise: floa
         weights = 1 / (1 + np.maximum(rest / noise, 0) ** 2 / FREEDOM)
     solved = np.linalg.solve(system, np.column_stack([explained, precision @ with_measured.T]))
     means = with_measured @ solved[:, 0]
-    own = np.array([OF_SETTING**2 * len(each) + OF_CONFIGURATION**2 * (each != BASE) for each in candidates])
-    variances = own - (with_measured * solved[:, 1:].T).sum(axis=1)
+    prior_variances = np.array(
+        [OF_SETTING**2 * len(variant) + OF_CONFIGURATION**2 * (variant != BASE) for variant in candidates]
+    )
+    variances = prior_variances - (with_measured * solved[:, 1:].T).sum(axis=1)
     return {
-        each: Gain(round(prior[each] - float(mean), DIGITS), round(math.sqrt(max(0.0, variance)), DIGITS))
-        for each, mean, variance in zip(candidates, means, variances, strict=True)
+        variant: Gain(round(prior[variant] - float(mean), DIGITS), round(math.sqrt(max(0.0, variance)), DIGITS))
+        for variant, mean, variance in zip(candidates, means, variances, strict=True)
     }
 
 
 def _covariance(some: Sequence[Variant], others: Sequence[Variant]) -> np.ndarray:
     """The prior covariance, (some, others), of two lists of configurations; the user's own has no effects."""
     settings = [*dict.fromkeys(chain(*some, *others))]
-    variants = [*dict.fromkeys(each for each in (*some, *others) if each != BASE)]
-    own_of_some, own_of_others = ([{each} - {BASE} for each in one] for one in (some, others))
+    variants = [*dict.fromkeys(variant for variant in (*some, *others) if variant != BASE)]
+    own_of_some, own_of_others = ([{variant} - {BASE} for variant in one] for one in (some, others))
     of_settings = OF_SETTING**2 * _incidence(some, settings) @ _incidence(others, settings).T
     return of_settings + OF_CONFIGURATION**2 * _incidence(own_of_some, variants) @ _incidence(own_of_others, variants).T
 
 
 def _incidence(rows: Sequence[Iterable[Hashable]], columns: Sequence[Hashable]) -> np.ndarray:
     """A matrix, (rows, columns), with a 1 where a row contains what the column is about."""
-    place = {each: number for number, each in enumerate(columns)}
-    cells = [number * len(columns) + place[each] for number, row in enumerate(rows) for each in row]
-    found = np.zeros(len(rows) * len(columns))
-    found[cells] = 1
-    return found.reshape(len(rows), len(columns))
+    column_of = {element: number for number, element in enumerate(columns)}
+    cells = [number * len(columns) + column_of[element] for number, row in enumerate(rows) for element in row]
+    matrix = np.zeros(len(rows) * len(columns))
+    matrix[cells] = 1
+    return matrix.reshape(len(rows), len(columns))
 
 
 def noise_of(rounds: Sequence[Times], *, floor: float) -> float:
@@ -99,11 +101,16 @@ def noise_of(rounds: Sequence[Times], *, floor: float) -> float:
     normal around that of USUAL_NOISE with deviation 1, so a few runs that happen to agree do not prove that there is
     none.
     """
-    variants = {each: 0 for times in rounds for each in times if each != BASE}
-    repeated = [[times[BASE] - times[each] for times in rounds if {each, BASE} <= times.keys()] for each in variants]
+    variants = {variant: 0 for times in rounds for variant in times if variant != BASE}
+    repeated = [
+        [times[BASE] - times[variant] for times in rounds if {variant, BASE} <= times.keys()] for variant in variants
+    ]
     # A gain has the noise of two runs, and a difference of gains that of four.
-    found = [floor, *((one - other) / 2 for own in repeated for one, other in pairwise(own))]
-    size, measured = len(found), spread(found)
+    deviations = [
+        floor,
+        *((one - other) / 2 for gains_of_variant in repeated for one, other in pairwise(gains_of_variant)),
+    ]
+    size, measured = len(deviations), spread(deviations)
     low, high = math.log(1e-4), math.log(10.0)
     for _ in range(BISECTIONS):  # the derivative of the logarithm of the posterior density
         middle = (low + high) / 2

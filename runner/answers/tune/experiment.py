@@ -30,16 +30,16 @@ def write(space: Space, variant: Variant, about: str, *, here: Path) -> Path:
     """
     run, line = space.run(variant), space.line
     content = _content(space.overrides(variant), run, line)
-    own = conf_of(here)
-    folder = (own or here / "conf") / GROUP
-    if own is None and not folder.resolve().is_relative_to(here.resolve()):  # a link in somebody else's folder
+    conf = conf_of(here)
+    folder = (conf or here / "conf") / GROUP
+    if conf is None and not folder.resolve().is_relative_to(here.resolve()):  # a link in somebody else's folder
         raise ConfigurationError(f"{folder} points outside {here}.")
     make_folder(folder)
     path = _free(folder, f"tuned_{run.name or run.model.name}")
     write_whole(path, f"{HEAD}{about}\n{yaml_text.dump(content)}")
     forget()
-    found = run_config([f"{GROUP}={path.stem}"], line.without(line.overrides).searching(folder.parent), space.origin)
-    if found.written != run.written:
+    composed = run_config([f"{GROUP}={path.stem}"], line.without(line.overrides).searching(folder.parent), space.origin)
+    if composed.written != run.written:
         remove(path)
         raise ConfigurationError("The overrides cannot be written as an experiment.")
     return path
@@ -57,21 +57,21 @@ def _free(folder: Path, name: str) -> Path:
 def _content(overrides: Sequence[str], run: RunConfig, line: CommandLine) -> Mapping[str, Any]:
     parser, groups = OverridesParser.create(), list[Any]()
     values: Any = {}
-    included = next((each.partition("=")[2] for each in overrides if each.startswith(f"{GROUP}=")), None)
+    included = next((override.partition("=")[2] for override in overrides if override.startswith(f"{GROUP}=")), None)
     if included is None and (default := f"{run.data.name}_quick") in options(GROUP, line.folders):
         included = default
-    for each in map(parser.parse_override, overrides):
-        key = each.key_or_group
+    for override in map(parser.parse_override, overrides):
+        key = override.key_or_group
         if key == GROUP or key.startswith("hydra."):
             continue
-        if each.is_delete() or each.package is not None:
-            raise ConfigurationError(f"{each.input_line}: an experiment cannot express this override.")
+        if override.is_delete() or override.package is not None:
+            raise ConfigurationError(f"{override.input_line}: an experiment cannot express this override.")
         if "." not in key and options(key, line.folders):
-            groups.append({f"override /{key}": each.value()})
+            groups.append({f"override /{key}": override.value()})
             continue
         *sections, name = key.split(".")
         section = values
         for inner in sections:
             section = section.setdefault(inner, {})
-        section[name] = each.value()
+        section[name] = override.value()
     return {"defaults": [*([included] if included else []), *groups], **values}

@@ -24,7 +24,7 @@ def too_large(candidate: Variant, run: Callable[[Variant], RunConfig], rows: Ite
     ``run``: composes a configuration; ``rows``: of all runs; those count that differ from the candidate only in the
     number of micro-batches.
     """
-    own, peaks, failed = run(candidate), dict[int, float](), set[int]()
+    candidate_run, peaks, failed = run(candidate), dict[int, float](), set[int]()
     for row in rows:
         variant = variant_of(row.arm)
         if _without_parts(variant) != _without_parts(candidate):
@@ -34,12 +34,14 @@ def too_large(candidate: Variant, run: Callable[[Variant], RunConfig], rows: Ite
             peaks[samples] = max(row.findings["peak_mb"] * 2**20, peaks.get(samples, 0.0))
         elif row.state == FAILED and lacked_memory(row.reason or ""):
             failed.add(samples)
-    memory = hardware.gpu_memory() if own.on_gpus else None
-    return excess(own.batch_per_rank, peaks, failed, memory or hardware.memory_bytes() / own.launcher.ranks)
+    memory = hardware.gpu_memory() if candidate_run.on_gpus else None
+    return excess(
+        candidate_run.batch_per_rank, peaks, failed, memory or hardware.memory_bytes() / candidate_run.launcher.ranks
+    )
 
 
 def _without_parts(variant: Variant) -> list[str]:
-    return [each for each in variant if not each.startswith(PARTS)]
+    return [setting for setting in variant if not setting.startswith(PARTS)]
 
 
 def excess(samples: int, peaks: Mapping[int, float], failed: Collection[int], memory: float) -> str:
@@ -48,10 +50,10 @@ def excess(samples: int, peaks: Mapping[int, float], failed: Collection[int], me
     ``peaks``: by number of samples, the peak memory of a rank in bytes; ``failed``: the numbers that ran out of memory;
     ``memory``: of a device, in bytes.
     """
-    fewer = [each for each in failed if each <= samples]
+    fewer = [count for count in failed if count <= samples]
     if fewer:
         return f"a micro-batch of {counted(min(fewer), 'sample')} ran out of memory"
-    measured = sorted(each for each in peaks if each < samples)[-2:]
+    measured = sorted(count for count in peaks if count < samples)[-2:]
     if len(measured) < 2:
         return ""
     one, other = measured

@@ -36,24 +36,24 @@ class Race:
 
     def shows(self, one: Variant, other: Variant, *, above: float = 0.0) -> bool:
         """Whether the rounds show that the gain of ``one`` over ``other`` is larger than ``above``."""
-        known = self._shown.get((one, other), -math.inf)
-        if known < above and (gains := self.gains(one, other)):
+        bound = self._shown.get((one, other), -math.inf)
+        if bound < above and (gains := self.gains(one, other)):
             evidence = SYMMETRIC.log_evidence((np.asarray(gains) - above) / self.scale)
             if evidence >= math.log(2 / self._alpha_of_pair):
-                known = self._shown[one, other] = above
-        return known >= above
+                bound = self._shown[one, other] = above
+        return bound >= above
 
     def interval(self, one: Variant, other: Variant) -> Interval:
         """The interval of the gain of ``one`` over ``other``."""
         return Interval(self._low(one, other), -self._low(other, one))
 
     def _low(self, one: Variant, other: Variant) -> float:
-        known = self._shown.get((one, other), -math.inf)
+        bound = self._shown.get((one, other), -math.inf)
         if not (gains := self.gains(one, other)):
-            return known
+            return bound
         scaled = np.asarray(gains) / self.scale
-        low = self.scale * lower_bound(SYMMETRIC, scaled, self._alpha_of_pair, known=known / self.scale)
-        return max(known, low)
+        low = self.scale * lower_bound(SYMMETRIC, scaled, self._alpha_of_pair, bound=bound / self.scale)
+        return max(bound, low)
 
     @property
     def least_rounds(self) -> int:
@@ -69,21 +69,21 @@ class Race:
         common = [times for times in self.rounds if times.keys() >= {*among}]
         if not common:
             return among[0]
-        averages = [fmean(times[each] for each in among) for times in common]  # to remove a drift between rounds
+        averages = [fmean(times[variant] for variant in among) for times in common]  # to remove a drift between rounds
         seconds = {
-            each: median(times[each] - average for times, average in zip(common, averages, strict=True))
-            for each in among
+            variant: median(times[variant] - average for times, average in zip(common, averages, strict=True))
+            for variant in among
         }
-        near = [each for each in among if seconds[each] <= min(seconds.values()) + TIE]
-        return min(near, key=lambda each: (len(each), seconds[each]))
+        near = [variant for variant in among if seconds[variant] <= min(seconds.values()) + TIE]
+        return min(near, key=lambda variant: (len(variant), seconds[variant]))
 
     def best_two(self, among: Sequence[Variant]) -> list[Variant]:
         """The leader, and the leader of the others."""
         first = self.leader(among)
-        others = [each for each in among if each != first]
+        others = [variant for variant in among if variant != first]
         return [first, self.leader(others)] if others else [first]
 
     def regret(self, chosen: Variant, others: Collection[Variant]) -> float:
         """The most by which ``chosen`` may be slower than the fastest of the others, as a fraction of its seconds."""
-        behind = [-self._low(chosen, each) for each in others if each != chosen]
+        behind = [-self._low(chosen, other) for other in others if other != chosen]
         return max(0.0, -math.expm1(-max(behind, default=0.0)))

@@ -68,21 +68,21 @@ class Screening:
     @property
     def once(self) -> dict[Variant, float]:
         """The gain of each candidate in the first round in which it ran."""
-        found = {BASE: 0.0}
+        gains = {BASE: 0.0}
         for times in self.rounds:
-            for each, seconds in times.items():
-                found.setdefault(each, times.get(BASE, seconds) - seconds)
-        return found
+            for variant, seconds in times.items():
+                gains.setdefault(variant, times.get(BASE, seconds) - seconds)
+        return gains
 
     def fastest(self, count: int) -> dict[str, list[Variant]]:
         """By expected class, the best measured candidates that are expected to be faster; at most ``count`` of each."""
-        measured = self.gains(each for each in self.once if each not in {BASE, *self.failed})
-        found: dict[str, list[Variant]] = {self.own: []}
-        for each in sorted(measured, key=lambda each: -worth(each, measured[each])):
-            name = self.bench.expected(each) if measured[each].mean > 0 else None
-            if name is not None and len(found.setdefault(name, [])) < count:
-                found[name].append(each)
-        return found
+        measured = self.gains(variant for variant in self.once if variant not in {BASE, *self.failed})
+        by_class: dict[str, list[Variant]] = {self.own: []}
+        for variant in sorted(measured, key=lambda variant: -worth(variant, measured[variant])):
+            name = self.bench.expected(variant) if measured[variant].mean > 0 else None
+            if name is not None and len(by_class.setdefault(name, [])) < count:
+                by_class[name].append(variant)
+        return by_class
 
     def compared(self, candidate: Variant) -> str | None:
         """The class of the candidate's numerics, once it is compared with the user's own, and proved.
@@ -90,8 +90,8 @@ class Screening:
         None if it may not be chosen; then it is rejected. Raises BudgetSpent.
         """
         if candidate not in self._compared:
-            found = self.bench.numerics(candidate)
-            self._compared[candidate] = found if found is not None and self.bench.is_proved(candidate) else None
+            numerics = self.bench.numerics(candidate)
+            self._compared[candidate] = numerics if numerics is not None and self.bench.is_proved(candidate) else None
             if self._compared[candidate] is None:
                 self.reject(candidate)
         return self._compared[candidate]
@@ -112,42 +112,46 @@ class Screening:
 
     def _picked(self) -> list[Variant]:
         """The candidates to measure next."""
-        known = self.gains(self._pool)
+        gains = self.gains(self._pool)
         # All single changes have their turn, since a setting may gain only on its own.
-        single = [each for each in self._differing_from(BASE) if each in self._pool and each not in self.once]
-        first = {each for each in single if not saves_memory(each)}
-        picked = self._possible(sorted(self._pool, key=lambda each: (each not in first, -known[each].optimistic)))
-        return picked if self._is_open(picked, known) else self._possible(single)
+        single = [
+            variant for variant in self._differing_from(BASE) if variant in self._pool and variant not in self.once
+        ]
+        first = {variant for variant in single if not saves_memory(variant)}
+        picked = self._possible(
+            sorted(self._pool, key=lambda variant: (variant not in first, -gains[variant].optimistic))
+        )
+        return picked if self._is_open(picked, gains) else self._possible(single)
 
     def _possible(self, order: Sequence[Variant]) -> list[Variant]:
         """The first that can run; at most one of another class, if it comes before all of the own."""
         picked, of_others = list[Variant](), list[Variant]()
-        for each in order:
-            name = self.bench.expected(each) if self.space.is_possible(each) else None
-            if name is None or self.bench.is_costly(each):
-                del self._pool[each]
+        for variant in order:
+            name = self.bench.expected(variant) if self.space.is_possible(variant) else None
+            if name is None or self.bench.is_costly(variant):
+                del self._pool[variant]
             elif name == self.own:
-                picked.append(each)
+                picked.append(variant)
             elif not picked and not of_others:
-                of_others.append(each)
+                of_others.append(variant)
             if len(picked) == AT_ONCE:
                 break
         return [*of_others, *picked][:AT_ONCE]
 
-    def _is_open(self, picked: Sequence[Variant], known: Mapping[Variant, Gain]) -> bool:
+    def _is_open(self, picked: Sequence[Variant], gains: Mapping[Variant, Gain]) -> bool:
         """Whether something else may be faster than the fastest of those picked that were measured."""
-        measured = [each for each in picked if each in self.once]
-        best = max(measured, key=lambda each: known[each].mean, default=BASE)
-        level = max(0.0, known[best].mean) if best in known else 0.0
-        most = (known[each].mean + SURE * known[each].deviation for each in self._pool if each != best)
-        return any(each > level + CLOSE for each in most)
+        measured = [variant for variant in picked if variant in self.once]
+        best = max(measured, key=lambda variant: gains[variant].mean, default=BASE)
+        level = max(0.0, gains[best].mean) if best in gains else 0.0
+        most = (gains[variant].mean + SURE * gains[variant].deviation for variant in self._pool if variant != best)
+        return any(optimistic > level + CLOSE for optimistic in most)
 
     def _measure(self, candidates: Sequence[Variant]) -> None:
         times = self.bench.round(SCREEN, [BASE, *candidates])
         self.rounds.append(times)
-        for each in candidates:
-            if each not in times:
-                self.reject(each)
+        for candidate in candidates:
+            if candidate not in times:
+                self.reject(candidate)
 
     def reject(self, candidate: Variant) -> None:
         """Neither measure nor choose the candidate from now on: it failed, or computes something else."""
@@ -158,10 +162,14 @@ class Screening:
         for variant in variants:
             if variant not in self._around:
                 self._around.add(variant)
-                found = self._differing_from(variant)
-                self._pool |= dict.fromkeys(each for each in found if each not in {BASE, *self.failed, *self._pool})
+                neighbours = self._differing_from(variant)
+                self._pool |= dict.fromkeys(
+                    neighbour for neighbour in neighbours if neighbour not in {BASE, *self.failed, *self._pool}
+                )
 
     def _differing_from(self, variant: Variant) -> dict[Variant, None]:
         """The candidates that differ from it in one setting, in the order of the space."""
         space = self.space
-        return dict.fromkeys(each for step in space.steps(variant) for each in space.alternatives(variant, step))
+        return dict.fromkeys(
+            alternative for step in space.steps(variant) for alternative in space.alternatives(variant, step)
+        )

@@ -67,23 +67,28 @@ class TuningSearch:
         self._alive = self._compared(self._affordable(self.screening.fastest(FINALISTS)))
         self._race = self._race_of(self._alive)
         left = self._decide()
-        running = _together({name: self._race.best_two(each) for name, each in left.items() if each})
+        running = _together({name: self._race.best_two(variants) for name, variants in left.items() if variants})
         while self._has_chosen(running) and len(self._fresh) < FRESH_ROUNDS:
             self._fresh.append(self._round(FRESH, running))
 
     @property
     def outcome(self) -> SearchOutcome:
         """The choices so far: of the user's own class, and of each other class whose fastest is faster than that."""
-        own = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
-        others = [self._choice(name, each) for name, each in self._alive.items() if name != self.own and each]
-        choices = (own, *(each for each in others if each.candidate != BASE and each.gain > own.gain))
+        own_choice = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
+        others = [
+            self._choice(name, variants) for name, variants in self._alive.items() if name != self.own and variants
+        ]
+        choices = (
+            own_choice,
+            *(choice for choice in others if choice.candidate != BASE and choice.gain > own_choice.gain),
+        )
         return SearchOutcome(choices, self.screening.once, self._precisions)
 
     # -- finalists ---------------------------------------------------------------------------------------
 
-    def _affordable(self, found: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
+    def _affordable(self, fastest: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
         """As many of each class as the budget suffices to decide between; at least the fastest of each."""
-        left = dict(found)
+        left = dict(fastest)
         while max(map(len, left.values())) > 1 and not self._fits(left):
             longest = max(left, key=lambda name: len(left[name]))
             left[longest] = left[longest][:-1]
@@ -96,19 +101,19 @@ class TuningSearch:
 
     def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
         """The candidates by the class that comparing found; one that is refused is replaced by the next fastest."""
-        found: dict[str, list[Variant]] = {self.own: []}
+        by_class: dict[str, list[Variant]] = {self.own: []}
         others = self.screening.fastest(len(self.screening.once))
         for name, wanted in alive.items():
             queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
             while queue and count:
-                each = queue.pop(0)
-                if self.bench.expected(each) is None:  # one with the same signature was refused
+                variant = queue.pop(0)
+                if self.bench.expected(variant) is None:  # one with the same signature was refused
                     continue
                 with suppress(BudgetSpent):  # another one may have been compared before
-                    if (actual := self.screening.compared(each)) is not None:
-                        found.setdefault(actual, []).append(each)
+                    if (actual := self.screening.compared(variant)) is not None:
+                        by_class.setdefault(actual, []).append(variant)
                         count -= 1
-        return found
+        return by_class
 
     # -- deciding ----------------------------------------------------------------------------------------
 
@@ -120,17 +125,17 @@ class TuningSearch:
 
         Return the remaining ones, by class.
         """
-        race, left = self._race, {name: [*each] for name, each in self._alive.items()}
+        race, left = self._race, {name: [*variants] for name, variants in self._alive.items()}
         left[self.own].insert(0, BASE)
-        everyone = {name: [*each] for name, each in left.items()}
+        everyone = {name: [*variants] for name, variants in left.items()}
         spare = FRESH_ROUNDS if race.count > 2 else 0
         while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self._has_time(_together(left) * (1 + spare)):
             self._round(DECIDE, _together(left))
-            for name, own in left.items():
-                own = [each for each in own if each not in self.screening.failed]
-                leader = race.leader(own) if own else BASE
-                left[name] = [each for each in own if each == leader or not race.shows(leader, each)]
-            if all(self._is_decided(own, everyone[name]) for name, own in left.items() if own):
+            for name, variants in left.items():
+                variants = [variant for variant in variants if variant not in self.screening.failed]
+                leader = race.leader(variants) if variants else BASE
+                left[name] = [variant for variant in variants if variant == leader or not race.shows(leader, variant)]
+            if all(self._is_decided(variants, everyone[name]) for name, variants in left.items() if variants):
                 break
         return left
 
@@ -144,7 +149,9 @@ class TuningSearch:
 
     def _is_decided(self, left: Sequence[Variant], everyone: Sequence[Variant]) -> bool:
         race, leader = self._race, self._race.leader(left)
-        close = all(race.shows(leader, each, above=math.log1p(-self.within)) for each in everyone if each != leader)
+        close = all(
+            race.shows(leader, variant, above=math.log1p(-self.within)) for variant in everyone if variant != leader
+        )
         return close and (leader == BASE or race.shows(leader, BASE))
 
     def _has_chosen(self, running: Sequence[Variant]) -> bool:
@@ -154,17 +161,19 @@ class TuningSearch:
     # -- choosing ----------------------------------------------------------------------------------------
 
     def _choice(self, name: str, candidates: Sequence[Variant]) -> Choice:
-        race, works = self._race, [each for each in candidates if each not in {BASE, *self.screening.failed}]
+        race, works = self._race, [variant for variant in candidates if variant not in {BASE, *self.screening.failed}]
         expected = {BASE: Gain(0.0, 0.0), **self.screening.gains(works, later=race.rounds)}
         faster = [
-            each for each in works if race.shows(each, BASE) or expected[each].mean >= LIKELY * expected[each].deviation
+            variant
+            for variant in works
+            if race.shows(variant, BASE) or expected[variant].mean >= LIKELY * expected[variant].deviation
         ]
         ahead, chosen = (
-            max(among, key=lambda each: worth(each, expected[each])) for among in (expected, [BASE, *faster])
+            max(among, key=lambda variant: worth(variant, expected[variant])) for among in (expected, [BASE, *faster])
         )
         fresh = [times[BASE] - times[chosen] for times in self._fresh if {BASE, chosen} <= times.keys()]
         fresh = fresh or race.gains(chosen, BASE)
-        bounded = [each for each in candidates if math.isfinite(race.interval(chosen, each).low)]
+        bounded = [variant for variant in candidates if math.isfinite(race.interval(chosen, variant).low)]
         decided = frozenset({chosen, *bounded})
         return Choice(
             name,
@@ -178,11 +187,13 @@ class TuningSearch:
         )
 
     def _in_other_precisions(self, candidate: Variant) -> Mapping[Variant, float]:
-        others = [each for each in self.space.in_other_precisions(candidate) if each not in self.screening.once]
+        others = [
+            variant for variant in self.space.in_other_precisions(candidate) if variant not in self.screening.once
+        ]
         times = self.bench.round(PRECISIONS, [BASE, *others]) if others else {}
-        return {each: times[BASE] - times[each] for each in others if {BASE, each} <= times.keys()}
+        return {variant: times[BASE] - times[variant] for variant in others if {BASE, variant} <= times.keys()}
 
 
 def _together(alive: Mapping[str, Sequence[Variant]]) -> list[Variant]:
     """The candidates of all classes, with the user's own configuration first."""
-    return [*dict.fromkeys([BASE, *(each for own in alive.values() for each in own)])]
+    return [*dict.fromkeys([BASE, *(variant for variants in alive.values() for variant in variants)])]

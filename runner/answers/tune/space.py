@@ -45,28 +45,28 @@ class Space:
 
     def check_patterns(self) -> None:
         """Raise ConfigurationError for a pattern that matches no key of the user's configuration."""
-        known = {PRECISION, STRATEGY, *(each.key for each in self._candidates(BASE))}
+        keys = {PRECISION, STRATEGY, *(candidate.key for candidate in self._candidates(BASE))}
         for flag, patterns in (("--over", self.over), ("--fix", self.fixed)):
             for pattern in patterns:
-                if not any(fnmatch(key, pattern) for key in known):
-                    raise not_allowed(flag, pattern, f"{', '.join(sorted(known))}, or patterns such as data.*")
+                if not any(fnmatch(key, pattern) for key in keys):
+                    raise not_allowed(flag, pattern, f"{', '.join(sorted(keys))}, or patterns such as data.*")
 
     def run(self, variant: Variant) -> RunConfig:
         """The complete run config of a configuration. Raises ConfigurationError if it cannot run here."""
         if variant not in self._runs:
             self._runs[variant] = run_config(self.overrides(variant), self.line, self.origin)
-        found = self._runs[variant]
-        assert found is not None
-        return found
+        config = self._runs[variant]
+        assert config is not None
+        return config
 
     def overrides(self, variant: Variant) -> list[str]:
         """All overrides of a configuration: its own, and those of the user's that it does not replace."""
-        replaced = {each.partition("=")[0] for each in variant}
+        replaced = {override.partition("=")[0] for override in variant}
         return [*_without(self.line.overrides, *replaced), *variant]
 
     def steps(self, variant: Variant) -> list[str]:
         """The keys of this configuration for which other values may be tried, in the order in which to try them."""
-        parts = {each.key: each.part for each in self._candidates(variant)}
+        parts = {candidate.key: candidate.part for candidate in self._candidates(variant)}
         keys = sorted(parts, key=lambda key: ORDER.index(parts[key]))
         first = [PRECISION] if self.precisions else []
         last = [f"{STRATEGY}.{key}" for key in self.run(variant).parallel.changes_gradients] if self.gradients else []
@@ -74,13 +74,13 @@ class Space:
 
     def alternatives(self, variant: Variant, step: str) -> list[Variant]:
         """The configurations that differ from this one in ``step`` only, possible or not."""
-        found = dict.fromkeys(map(_ordered, self._changed(variant, step)))
-        return [each for each in found if each != variant]
+        variants = dict.fromkeys(map(_ordered, self._changed(variant, step)))
+        return [other for other in variants if other != variant]
 
     def in_other_precisions(self, variant: Variant) -> list[Variant]:
         """The same configuration in each other precision."""
-        found = self.alternatives(variant, PRECISION) if self._is_tried(PRECISION) else []
-        return [each for each in found if self.is_possible(each)]
+        variants = self.alternatives(variant, PRECISION) if self._is_tried(PRECISION) else []
+        return [other for other in variants if self.is_possible(other)]
 
     def _candidates(self, variant: Variant) -> list[Candidate]:
         """Other values that the options of this configuration declare for their keys."""
@@ -91,20 +91,20 @@ class Space:
     @cached_property
     def _strategies(self) -> list[str]:
         """All strategies but the user's own, as overrides."""
-        found = [*strategies(self.run(BASE))]
-        for each in found:
-            if each.reason:
-                self._refuse(each, each.reason.partition(" is refused")[0])
-        return [each.change for each in found if each.change]
+        candidates = [*strategies(self.run(BASE))]
+        for candidate in candidates:
+            if candidate.reason:
+                self._refuse(candidate, candidate.reason.partition(" is refused")[0])
+        return [candidate.change for candidate in candidates if candidate.change]
 
     def _refuse(self, candidate: Candidate, name: str) -> None:
         self.refused.setdefault(name, candidate.reason.removeprefix(f"{name} is refused: "))
 
     def _changed(self, variant: Variant, step: str) -> Iterator[Sequence[str]]:
         if step == PRECISION:
-            own = self.run(BASE).precision.name
+            usual = self.run(BASE).precision.name
             for name in options(PRECISION, self.line.folders):
-                yield (*_without(variant, PRECISION), *([] if name == own else [f"{PRECISION}={name}"]))
+                yield (*_without(variant, PRECISION), *([] if name == usual else [f"{PRECISION}={name}"]))
             return
         option = self.run(variant).parallel
         if (key := step.removeprefix(f"{STRATEGY}.")) in option.changes_gradients:
@@ -112,16 +112,16 @@ class Space:
             yield from ((*_without(variant, step), f"{step}={value}") for value in values)
             return
         if step == STRATEGY:
-            kept = [each for each in _without(variant, STRATEGY) if not each.startswith(OF_STRATEGY)]
+            kept = [override for override in _without(variant, STRATEGY) if not override.startswith(OF_STRATEGY)]
             yield kept
             yield from ([*kept, change] for change in self._strategies)
             return
-        for each in self._candidates(variant):
-            if each.key == step and each.change:
-                words = each.change.split()
+        for candidate in self._candidates(variant):
+            if candidate.key == step and candidate.change:
+                words = candidate.change.split()
                 yield (*_without(variant, *(word.partition("=")[0] for word in words)), *words)
-            elif each.key == step:
-                self._refuse(each, step)
+            elif candidate.key == step:
+                self._refuse(candidate, step)
 
     def is_possible(self, variant: Variant) -> bool:
         """Whether it can run, as far as its config tells, and does not equal another configuration."""
@@ -157,9 +157,9 @@ def _other_updates(run: RunConfig) -> str:
 
 
 def _without(variant: Sequence[str], *keys: str) -> list[str]:
-    return [each for each in variant if each.partition("=")[0] not in keys]
+    return [override for override in variant if override.partition("=")[0] not in keys]
 
 
 def _ordered(variant: Sequence[str]) -> Variant:
     """Groups before keys, each in alphabetical order, so that equal sets of overrides compare equal."""
-    return tuple(sorted({*variant}, key=lambda each: ("." in each.partition("=")[0], each)))
+    return tuple(sorted({*variant}, key=lambda override: ("." in override.partition("=")[0], override)))

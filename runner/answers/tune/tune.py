@@ -63,7 +63,7 @@ class TuningTerms:
     def patterns(self, flag: str) -> list[str]:
         """The patterns of ``flag``, "over" or "fix"."""
         text: str = getattr(self, flag)
-        return [each for each in text.split(",") if each]
+        return [pattern for pattern in text.split(",") if pattern]
 
     @property
     def seconds(self) -> float:
@@ -83,7 +83,7 @@ def tune(overrides: Sequence[str], terms: TuningTerms, *, config_dir: str | None
     The same call again continues the same tuning. Raises ConfigurationError if it is refused, RunFailed if the user's
     own configuration fails, and Interrupted, with the answer so far.
     """
-    words = [each for each in overrides if not each.startswith(SWEEP_DIR)]
+    words = [word for word in overrides if not word.startswith(SWEEP_DIR)]
     line, origin = resolve_origin(CommandLine.of(words, config_dir))
     space = Space(
         line,

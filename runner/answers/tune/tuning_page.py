@@ -26,7 +26,7 @@ Speedups = Mapping[str, list[tuple[str, float]]]  # by configuration, the purpos
 
 def as_page(answer: Tuned, rows: Sequence[RunRow]) -> str:
     """The page as HTML. ``rows``: all runs of the ledger."""
-    found = _speedups(rows)
+    speedups = _speedups(rows)
     first, (numerics, headline, *others) = answer.choices[0], answer.lines()
     return html_page(
         TEMPLATE,
@@ -35,9 +35,9 @@ def as_page(answer: Tuned, rows: Sequence[RunRow]) -> str:
         headline=headline.strip(),
         facts=_facts(answer, rows),
         lines=[numerics, *others],
-        charts=_charts(found),
+        charts=_charts(speedups),
         titles=TITLES,
-        configurations=[*_table(found, rows)],
+        configurations=[*_table(speedups, rows)],
         refused=answer.refused,
         data={},
     )
@@ -59,18 +59,18 @@ def _speedups(rows: Sequence[RunRow]) -> Speedups:
     for row in rows:
         if row.purpose in (SCREEN, *AFTERWARDS) and row.state == COMPLETED:
             rounds[row.purpose, row.round][row.arm] = log_seconds(row)
-    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    speedups: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for (purpose, _), times in rounds.items():
         for arm, seconds in times.items():
             if BASE in times:
-                found[arm].append((purpose, math.exp(times[BASE] - seconds)))
-    return found
+                speedups[arm].append((purpose, math.exp(times[BASE] - seconds)))
+    return speedups
 
 
-def _charts(found: Speedups) -> list[Chart]:
+def _charts(speedups: Speedups) -> list[Chart]:
     """A chart of the rounds after screening, in which the finalists ran repeatedly; none before them."""
     colours, lines, last = cycle(OTHERS), [], 0
-    for arm, rounds in found.items():
+    for arm, rounds in speedups.items():
         values = [speedup for purpose, speedup in rounds if purpose in AFTERWARDS]
         if values and arm != BASE:
             last = max(last, len(values))
@@ -86,18 +86,18 @@ def _charts(found: Speedups) -> list[Chart]:
     return [Chart("rounds", "Every round after screening", note, *axes, lines)]
 
 
-def _table(found: Speedups, rows: Sequence[RunRow]) -> Iterator[list[str]]:
+def _table(speedups: Speedups, rows: Sequence[RunRow]) -> Iterator[list[str]]:
     """The table's rows: configurations with rounds after screening, then the others, each part by speed-up."""
 
     def afterwards(arm: str) -> list[float]:
-        return [speedup for purpose, speedup in found[arm] if purpose in AFTERWARDS]
+        return [speedup for purpose, speedup in speedups[arm] if purpose in AFTERWARDS]
 
     def key(arm: str) -> tuple[bool, float]:
-        return not afterwards(arm), -median(afterwards(arm) or [speedup for _, speedup in found[arm]])
+        return not afterwards(arm), -median(afterwards(arm) or [speedup for _, speedup in speedups[arm]])
 
-    for arm in sorted(found, key=key):
+    for arm in sorted(speedups, key=key):
         took = [1000 * math.exp(log_seconds(row)) for row in rows if row.arm == arm and _is_timed(row)]
-        screened = next((speedup for purpose, speedup in found[arm] if purpose == SCREEN), None)
+        screened = next((speedup for purpose, speedup in speedups[arm] if purpose == SCREEN), None)
         later = afterwards(arm)
         yield [
             YOURS if arm == BASE else arm,

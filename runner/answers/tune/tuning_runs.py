@@ -73,15 +73,15 @@ class TuningRuns:
     run: Callable[[Variant], RunConfig]
     budget: Budget
 
-    def start(self, purpose: Purpose, variant: Variant, round: int = 0, place: int = 0) -> RunRow:
+    def start(self, purpose: Purpose, variant: Variant, round: int = 0, turn: int = 0) -> RunRow:
         """The row of the run: from the ledger if it has ended before, otherwise after starting it."""
-        asked = (purpose.name, arm_of(variant), round, place)
+        asked = (purpose.name, arm_of(variant), round, turn)
         for row in self.runs.ledger.rows():
             if (row.purpose, row.arm, row.round, row.place) == asked and row.state in (COMPLETED, FAILED):
                 break
         else:
             row = self.runs.start(
-                self._config(purpose.name, variant), purpose, arm=arm_of(variant), round=round, place=place
+                self._config(purpose.name, variant), purpose, arm=arm_of(variant), round=round, turn=turn
             )
         self.budget.count([row])
         return row

@@ -22,9 +22,9 @@ class Played(Runs):
         super().__init__(folder)
         self.ends, self.found = [*ends], found or {"per_epoch": 1}
 
-    def start(self, config, purpose, *, arm, round=0, place=0):
+    def start(self, config, purpose, *, arm, round=0, turn=0):
         number = len(self.ledger.rows())
-        made = replace(row(number, purpose.name, place, arm, self.found), folder=f"runs/{number}")
+        made = replace(row(number, purpose.name, turn, arm, self.found), folder=f"runs/{number}")
         steps = StepFiles.of(RunFolder(self.folder / made.folder)).folder
         if arm == BASE:
             steps.mkdir(parents=True)

@@ -48,10 +48,10 @@ class Played(Runs):
         self.peak_mb = peak_mb
         self.configs: list[Any] = []
 
-    def start(self, config: Any, purpose: Purpose, *, arm: str, round: int = 0, place: int = 0) -> RunRow:
+    def start(self, config: Any, purpose: Purpose, *, arm: str, round: int = 0, turn: int = 0) -> RunRow:
         rows = self.ledger.rows()
         number, began = len(rows), max([row.ended or row.began for row in rows], default=0.0)
-        row = RunRow(number, purpose.name, round, place, arm, config["seed"], f"runs/{number}", began, signature="s")
+        row = RunRow(number, purpose.name, round, turn, arm, config["seed"], f"runs/{number}", began, signature="s")
         self.ledger.write(row)
         self.configs.append(config)
         if number == self.stop:

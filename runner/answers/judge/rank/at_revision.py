@@ -46,14 +46,14 @@ class AtRevision(MetaPathFinder):
             return None
         usual = PathFinder.find_spec(fullname)
         places = [] if usual is None else [usual.origin, *(usual.submodule_search_locations or ())]
-        if any(place and not self._is_own(Path(place)) for place in places):
+        if any(path and not self._is_own(Path(path)) for path in places):
             return None
         return PathFinder.find_spec(fullname, self._folders)
 
-    def _is_own(self, place: Path) -> bool:
+    def _is_own(self, path: Path) -> bool:
         """Whether it is the project's own code, rather than installed in an environment within its folder."""
-        is_installed = {"site-packages", "dist-packages"} & {*place.parts}
-        return place.resolve().is_relative_to(self._project) and not is_installed
+        is_installed = {"site-packages", "dist-packages"} & {*path.parts}
+        return path.resolve().is_relative_to(self._project) and not is_installed
 
 
 def main(path: str) -> NoReturn:

@@ -44,14 +44,14 @@ class Allocated(TorchDispatchMode):
     def note(self, storage: torch.UntypedStorage) -> None:
         """Count a storage with its current size."""
         key, size = storage._cdata, storage.nbytes()
-        known = self._known.get(key)
-        if known is not None and known[1] == size:
+        counted = self._known.get(key)
+        if counted is not None and counted[1] == size:
             return
-        if known is None:
+        if counted is None:
             self._known[key] = weakref.ref(storage, lambda _: self._forget(key)), size
         else:
-            self._known[key] = known[0], size
-        self.now += size - (0 if known is None else known[1])
+            self._known[key] = counted[0], size
+        self.now += size - (0 if counted is None else counted[1])
         if self.now > self.most:
             self.most = self.now
             self.at_most()
@@ -103,8 +103,10 @@ class SavedTensors:
                 handle.remove()
 
     def _note_weights(self, module: nn.Module, *_: Any) -> None:
-        own = module.parameters(recurse=not self._weights)
-        self._weights |= {each.untyped_storage()._cdata for each in map(_local, own) if not each.is_meta}
+        parameters = module.parameters(recurse=not self._weights)
+        self._weights |= {
+            parameter.untyped_storage()._cdata for parameter in map(_local, parameters) if not parameter.is_meta
+        }
 
     def keep(self, key: int, size: int) -> None:
         if key not in self._weights:

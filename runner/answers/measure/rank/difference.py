@@ -15,7 +15,7 @@ from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.records.rounding import FLOOR, relative
 
 
-def differences(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> dict[str, float]:
+def differences(baseline: Mapping[str, Tensor | None], other: Mapping[str, Tensor | None]) -> dict[str, float]:
     """The relative difference of each tensor, max|a - b| / max|a|, by name; inf if anything is not finite.
 
     The denominator is at least FLOOR times the largest one, so that a gradient that is zero up to rounding raises no
@@ -24,13 +24,13 @@ def differences(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor 
     """
     sizes = {name: largest_entry(a) for name, a in baseline.items() if a is not None}
     floor = FLOOR * max((size for size in sizes.values() if math.isfinite(size)), default=0.0)
-    found = {}
-    for name in baseline.keys() | own.keys():
-        if name not in baseline or name not in own:
-            found[name] = math.inf
+    relative = {}
+    for name in baseline.keys() | other.keys():
+        if name not in baseline or name not in other:
+            relative[name] = math.inf
         else:
-            found[name] = _difference(baseline[name], own[name], max(sizes.get(name, 0.0), floor))
-    return {name: found[name] for name in [*baseline, *(own.keys() - baseline.keys())]}
+            relative[name] = _difference(baseline[name], other[name], max(sizes.get(name, 0.0), floor))
+    return {name: relative[name] for name in [*baseline, *(other.keys() - baseline.keys())]}
 
 
 def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
@@ -46,25 +46,25 @@ def _difference(a: Tensor | None, b: Tensor | None, size: float) -> float:
     return relative(largest_entry(a.to(dtype) - b.to(dtype)), size)
 
 
-def factor(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None], tolerance: float) -> float | None:
+def factor(baseline: Mapping[str, Tensor | None], other: Mapping[str, Tensor | None], tolerance: float) -> float | None:
     """The ratio of all this rank's tensors to the baseline's; None if there is no common one.
 
     Found by least squares, then verified for each tensor.
     """
-    pairs = [(a.double().flatten(), b.double().flatten()) for a, b in _both(baseline, own) if a.shape == b.shape]
+    pairs = [(a.double().flatten(), b.double().flatten()) for a, b in _both(baseline, other) if a.shape == b.shape]
     square = sum(float(a @ a) for a, _ in pairs)
     if not square or not math.isfinite(square):
         return None
     ratio = sum(float(a @ b) for a, b in pairs) / square
     scaled = {name: None if a is None else as_real(a).double() * ratio for name, a in baseline.items()}
-    real = {name: None if b is None else as_real(b) for name, b in own.items()}
+    real = {name: None if b is None else as_real(b) for name, b in other.items()}
     if not math.isfinite(ratio) or ratio == 0 or max(differences(scaled, real).values()) > tolerance:
         return None
     return ratio
 
 
-def _both(baseline: Mapping[str, Tensor | None], own: Mapping[str, Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-    pairs = [(a, own.get(name)) for name, a in baseline.items()]
+def _both(baseline: Mapping[str, Tensor | None], other: Mapping[str, Tensor | None]) -> list[tuple[Tensor, Tensor]]:
+    pairs = [(a, other.get(name)) for name, a in baseline.items()]
     return [(as_real(a), as_real(b)) for a, b in pairs if a is not None and b is not None]
 
 
@@ -76,11 +76,13 @@ def digests(model: nn.Module) -> dict[str, dict[str, str]]:
     }
 
 
-def unlike(baseline: dict[str, dict[str, str]], own: dict[str, dict[str, str]]) -> dict[str, list[str]]:
+def unlike(baseline: dict[str, dict[str, str]], other: dict[str, dict[str, str]]) -> dict[str, list[str]]:
     """The names whose digests differ, by kind."""
     return {
         kind: sorted(
-            name for name in baseline[kind].keys() | own[kind].keys() if baseline[kind].get(name) != own[kind].get(name)
+            name
+            for name in baseline[kind].keys() | other[kind].keys()
+            if baseline[kind].get(name) != other[kind].get(name)
         )
         for kind in baseline
     }

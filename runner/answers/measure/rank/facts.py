@@ -36,8 +36,8 @@ class ProductDtypes(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if any(each in name for each in PRODUCTS):
-            dtype = next((str(each.dtype) for each in args if isinstance(each, torch.Tensor)), "unknown")
+        if any(product in name for product in PRODUCTS):
+            dtype = next((str(argument.dtype) for argument in args if isinstance(argument, torch.Tensor)), "unknown")
             dtype = dtype.removeprefix("torch.")
             self.found[dtype] = self.found.get(dtype, 0) + 1
         return out
@@ -81,26 +81,26 @@ def _dtypes(trainer: Trainer) -> dict[str, int]:
     trainer.update.enter_training()
     batches = next(trainer.updates(trainer.train.epoch(0)))
     with ProductDtypes() as dtypes:
-        made = trainer.update(batches, number=0, wants_norm=False)
-    trainer.count(batches, made)
+        step = trainer.update(batches, number=0, wants_norm=False)
+    trainer.count(batches, step)
     trainer.collect_all()
     return dtypes.found
 
 
 def _evaluated(trainer: Trainer) -> int:
     """How many samples an evaluation counts, on all ranks."""
-    own = sum(request.count for request in trainer.evaluation.loader.sampler.epoch(0))
-    return sum(trainer.update.parallel.gather(own))
+    count = sum(request.count for request in trainer.evaluation.loader.sampler.epoch(0))
+    return sum(trainer.update.parallel.gather(count))
 
 
 def _consumed(trainer: Trainer) -> tuple[str, list[int]]:
     """A digest of the samples that the first updates take on all ranks, and the number of samples in each update."""
     parallel = trainer.update.parallel
     updates = islice(trainer.updates(trainer.train.epoch(0)), UPDATES)
-    own = [[index for batch in update for index in batch.ids] for update in updates]
-    ranks = parallel.gather(own)
-    together = [sorted(index for rank in ranks for index in rank[step]) for step in range(len(own))]
-    return digest_of_ids(together), [len(each) for each in together]
+    ids = [[index for batch in update for index in batch.ids] for update in updates]
+    ranks = parallel.gather(ids)
+    together = [sorted(index for rank in ranks for index in rank[step]) for step in range(len(ids))]
+    return digest_of_ids(together), [len(update_ids) for update_ids in together]
 
 
 if __name__ == "__main__":

@@ -70,8 +70,10 @@ class Replicated(nn.Module):
 
     def _make_buckets(self, order: Sequence[nn.Parameter], most: int) -> None:
         tensors: list[Tensor] = [*order]
-        found, _ = dist._compute_bucket_assignment_by_size(tensors, [most], [False] * len(order))
-        buckets = [_Bucket(index, len(found), [order[at] for at in each]) for index, each in enumerate(found)]
+        assignment, _ = dist._compute_bucket_assignment_by_size(tensors, [most], [False] * len(order))
+        buckets = [
+            _Bucket(index, len(assignment), [order[at] for at in indices]) for index, indices in enumerate(assignment)
+        ]
         self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters()}
 
     def _arrived(self, parameter: nn.Parameter) -> None:
@@ -99,7 +101,7 @@ class _Bucket:
 
     def __init__(self, index: int, count: int, parameters: list[nn.Parameter]):
         self._index, self._count, self._own = index, count, parameters
-        self._places, self._filled = {parameter: place for place, parameter in enumerate(parameters)}, 0
+        self._places, self._filled = {parameter: index for index, parameter in enumerate(parameters)}, 0
         first = parameters[0]
         self.flat = torch.empty(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
 

@@ -40,14 +40,14 @@ def hollow_parameters() -> Iterator[None]:
 
 def make_fake(model: nn.Module, mode: FakeTensorMode) -> None:
     """Replace all parameters and buffers by fake CPU tensors of ``mode``, which has to be active."""
-    made: dict[int, Tensor] = {}
+    fakes: dict[int, Tensor] = {}
     for module in model.modules():
-        for own in (module._parameters, module._buffers):
-            for name, tensor in own.items():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
                 if tensor is not None:
-                    if id(tensor) not in made:
-                        made[id(tensor)] = _fake(tensor, mode)
-                    own[name] = made[id(tensor)]  # type: ignore[assignment]
+                    if id(tensor) not in fakes:
+                        fakes[id(tensor)] = _fake(tensor, mode)
+                    tensors[name] = fakes[id(tensor)]  # type: ignore[assignment]
 
 
 def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
@@ -65,14 +65,14 @@ def plain_conversion() -> Iterator[None]:
     def apply(self: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         for child in self.children() if recurse else ():
             child._apply(change)
-        for own in (self._parameters, self._buffers):
-            for name, tensor in own.items():
+        for tensors in (self._parameters, self._buffers):
+            for name, tensor in tensors.items():
                 if tensor is not None:
                     with torch.no_grad():
                         new: Any = change(tensor)
                     if new is not tensor:
                         is_parameter = isinstance(tensor, nn.Parameter)
-                        own[name] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
+                        tensors[name] = nn.Parameter(new, tensor.requires_grad) if is_parameter else new
         return self
 
     nn.Module._apply = apply  # type: ignore[method-assign]
@@ -119,15 +119,15 @@ def frame_module(frame: FrameType) -> nn.Module | None:
 def where_it_stops(error: Exception, model: nn.Module) -> str:
     """The module of the model in which an error was raised, and why; empty if it was raised elsewhere."""
     names = {module: name or type(model).__name__ for name, module in model.named_modules()}
-    found = ""
+    module_line = ""
     for trace in _traces(error.__traceback__):
         module = frame_module(trace.tb_frame)
         if module in names:
-            found = f"{names[module]} ({type(module).__name__}), line {trace.tb_lineno} of {_file(trace)}"
-    if not found:
+            module_line = f"{names[module]} ({type(module).__name__}), line {trace.tb_lineno} of {_file(trace)}"
+    if not module_line:
         return ""
     reason = SAID.get(type(error).__name__) or " ".join(str(error).split())[:200] or type(error).__name__
-    return f"{found}: {reason.rstrip('.')}"
+    return f"{module_line}: {reason.rstrip('.')}"
 
 
 def _file(trace: TracebackType) -> str:
@@ -149,9 +149,9 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 @contextmanager
 def silent(logger: str) -> Iterator[None]:
     """A context that suppresses a logger's messages."""
-    own = logging.getLogger(logger)
-    before, own.disabled = own.disabled, True
+    messages = logging.getLogger(logger)
+    before, messages.disabled = messages.disabled, True
     try:
         yield
     finally:
-        own.disabled = before
+        messages.disabled = before

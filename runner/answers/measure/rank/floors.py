@@ -51,8 +51,8 @@ def work(
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
         parts = UpdateParts(trainer, run)
-        known = {name: part for name, part in parts.known().items() if only is None or name in only}
-        floors = measured(known, trainer, seconds=seconds)
+        measurable = {name: part for name, part in parts.known().items() if only is None or name in only}
+        floors = measured(measurable, trainer, seconds=seconds)
         session.conclude(floors=floors, **more(parts))
 
 
@@ -65,15 +65,15 @@ def endless(trainer: Trainer) -> Trainer:
 def measured(parts: dict[str, Part], trainer: Trainer, *, seconds: float = SECONDS) -> dict[str, list[float]]:
     """Seconds of one repetition of each part, in each round; the parts take turns, so that drift affects all alike."""
     once = {name: part(1) for name, part in parts.items()}  # also warms up
-    found: dict[str, list[float]] = {name: [] for name in parts}
+    rounds: dict[str, list[float]] = {name: [] for name in parts}
     for _ in range(ROUNDS):
         for name, part in parts.items():
             count = max(1, round(seconds / max(once[name], 1e-9)))
             once[name] = part(count) / count
-            found[name].append(once[name])
+            rounds[name].append(once[name])
         if trainer.stop.signal is not None:
             break
-    return found
+    return rounds
 
 
 if __name__ == "__main__":

@@ -55,14 +55,14 @@ class UpdateParts:
 
     def known(self) -> dict[str, Part]:
         """The parts that this strategy has, by name."""
-        found = {UPDATE: self.updates, LOADER: self.load, BATCH: self._repeated(self.update_with_kept)}
+        parts = {UPDATE: self.updates, LOADER: self.load, BATCH: self._repeated(self.update_with_kept)}
         if not (self.run.parallel.mixes_communication or self.run.parallel.replicates):
-            found[PASSES] = self._repeated(self.passes)
+            parts[PASSES] = self._repeated(self.passes)
         if not self.update.parallel.backward_steps:
-            found[OPTIMIZER] = self.steps
+            parts[OPTIMIZER] = self.steps
         if (exchange := self._exchange()) is not None:
-            found[EXCHANGE] = self._repeated(exchange)
-        return found
+            parts[EXCHANGE] = self._repeated(exchange)
+        return parts
 
     # -- as in training ------------------------------------------------------------------------------
 
@@ -128,10 +128,10 @@ class UpdateParts:
         if self.parallel.world_size == 1:
             return None
         sizes: list[int] = []
-        own = self.parallel.unwrap(self.update.model)
+        model = self.parallel.unwrap(self.update.model)
 
         def look() -> None:
-            sizes.append(held_bytes(self.parallel.gradient_tensors(own, self.update.optimizer)))
+            sizes.append(held_bytes(self.parallel.gradient_tensors(model, self.update.optimizer)))
 
         with RecordedCollectives() as exchanges, observed_gradients(self.update.guards, look):
             self.update_with_kept()

@@ -48,13 +48,15 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
         take_steps(session, task, side, built, seed=run.seed)
 
 
-def take_steps(session: Session, task: ParityTask, side: Baseline | ComparedSide, made: Digests, *, seed: int) -> None:
+def take_steps(
+    session: Session, task: ParityTask, side: Baseline | ComparedSide, digests: Digests, *, seed: int
+) -> None:
     """Take the task's steps, and write result.json with what was found under ``parity``.
 
-    ``made``: digests of the model's initial weights on this rank.
+    ``digests``: digests of the model's initial weights on this rank.
     """
     trainer, parallel = session.trainer, session.parallel
-    side.start(made)
+    side.start(digests)
     seed_everything(seed + 1 + parallel.data_rank)
     session.update.prime(trainer.train.example)
     steps = min(task.steps, trainer.settings.last_step)
@@ -64,7 +66,7 @@ def take_steps(session: Session, task: ParityTask, side: Baseline | ComparedSide
         follows = step == 0 and task.trace and not parallel.shares_model  # else a module has a part of its tensors
         trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if follows else None
         with trace.following() if trace else nullcontext():
-            taken = take(session, batches, [*made["parameter"]])
+            taken = take(session, batches, [*digests["parameter"]])
         if trace is not None:
             side.traced(trace, _samples(trainer))
         side.after(step, taken)
@@ -85,14 +87,14 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Steps
 
     def look() -> None:
         owned = dict(zip(update.names, update.precision.parameters(update.optimizer), strict=True))
-        whole = session.parallel.gather_tensors({n: p.grad for n, p in owned.items() if p.grad is not None})
-        known = whole if session.parallel.shares_model else owned
-        gradients.update((name, _copy(whole[name]) if name in whole else None) for name in known)
+        gathered = session.parallel.gather_tensors({n: p.grad for n, p in owned.items() if p.grad is not None})
+        names = gathered if session.parallel.shares_model else owned
+        gradients.update((name, _copy(gathered[name]) if name in gathered else None) for name in names)
 
     update.enter_training()
     with observed_gradients(update.guards, look):
-        made = update(batches, number=trainer.progress.step, wants_norm=False)
-    trainer.count(batches, made)
+        step = update(batches, number=trainer.progress.step, wants_norm=False)
+    trainer.count(batches, step)
     trainer.windows.close()
     windows, flags = trainer.windows.collect(trainer.stop.flags())
     trainer.stop.apply(flags)

@@ -71,14 +71,14 @@ def rehearse(run: RunConfig, rank: int, *, follows: bool = True) -> Rehearsed:
     seed_everything(run.seed)
     parallel = _alone(run, rank)
     try:
-        found = _rehearsed(run, parallel, follows=follows)
+        rehearsed = _rehearsed(run, parallel, follows=follows)
     finally:
         parallel.leave()
         gc.collect()  # fake tensors refer to each other
-    if not found.holds.stops:
-        return found
+    if not rehearsed.holds.stops:
+        return rehearsed
     held = rehearse(run, rank, follows=False)  # with a new model: an update has stopped halfway in the other
-    return replace(held, holds=replace(held.holds, stops=found.holds.stops))
+    return replace(held, holds=replace(held.holds, stops=rehearsed.holds.stops))
 
 
 def _alone(run: RunConfig, rank: int) -> Parallel:
@@ -93,8 +93,8 @@ def _alone(run: RunConfig, rank: int) -> Parallel:
         def gather(self, value: Any) -> list[Any]:
             return [value] * self.world_size
 
-    place = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
-    parallel: Parallel = call(option.key, option.target, Alone, **combined(option.key, option.arguments(), place))
+    layout = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
+    parallel: Parallel = call(option.key, option.target, Alone, **combined(option.key, option.arguments(), layout))
     parallel.join()
     return parallel
 
@@ -168,12 +168,12 @@ class Rehearsal:
         if not follows:
             self._step_alone()
         parallel, precision, optimizer = self.update.parallel, self.update.precision, self.update.optimizer
-        own = parallel.model_tensors(model)
-        known = {tensor.untyped_storage()._cdata for tensor in own}
-        masters = [p for p in precision.parameters(optimizer) if p.untyped_storage()._cdata not in known]
+        tensors = parallel.model_tensors(model)
+        storages = {tensor.untyped_storage()._cdata for tensor in tensors}
+        masters = [p for p in precision.parameters(optimizer) if p.untyped_storage()._cdata not in storages]
         holds = RankHolds(
             rank,
-            parameters=held_bytes(own),
+            parameters=held_bytes(tensors),
             gradients=self.gradients,
             optimizer=held_bytes(state_tensors(parallel.optimizer_state(optimizer))),
             masters=held_bytes(masters),

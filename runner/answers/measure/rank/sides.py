@@ -124,12 +124,12 @@ class ComparedSide:
             theirs = {kind: {name: its for name, its in theirs[kind].items() if name in ours[kind]} for kind in KINDS}
         if self._session.update.precision.skips_overflow and not finite(theirs["gradient"]):
             theirs["gradient"], ours["gradient"] = {}, {}  # an overflow, whose update is skipped
-        found = {kind: differences(theirs[kind], ours[kind]) for kind in KINDS}
-        for rank in self._parallel.gather(found):
+        relative = {kind: differences(theirs[kind], ours[kind]) for kind in KINDS}
+        for rank in self._parallel.gather(relative):
             for kind, tensors in rank.items():
                 for name, size in tensors.items():
                     self._note(kind, name, size, step)
-        if self._loss is None and found["loss"]["loss"] > self._task.tolerance:
+        if self._loss is None and relative["loss"]["loss"] > self._task.tolerance:
             self._loss = [kept["loss"], taken.loss]
         if step == 0:
             self._factor = factor(theirs["gradient"], ours["gradient"], self._task.tolerance)
@@ -145,10 +145,10 @@ class ComparedSide:
             entry.setdefault("first", step)
 
     def traced(self, trace: Trace, samples: list[list[int]]) -> None:
-        found, agree = culprit(load(self._files.trace), trace.samples(samples), self._task.tolerance)
+        first, agree = culprit(load(self._files.trace), trace.samples(samples), self._task.tolerance)
         self._outputs_agree = agree
-        if found is not None:
-            number, name = found
+        if first is not None:
+            number, name = first
             self._culprit = {**self._described(name, trace), "number": number}
 
     def _described(self, name: str, trace: Trace) -> Culprit:
@@ -156,14 +156,14 @@ class ComparedSide:
         model = self._parallel.unwrap(self._session.update.model)
         module, buffers, alike = model.get_submodule(name), [], 0
         below = [drew for drew in trace.drew if drew == name or not name or drew.startswith(f"{name}.")]
-        own = {f"{name}.{buffer}".lstrip(".") for buffer, _ in module.named_buffers(recurse=False)}
+        buffer_names = {f"{name}.{buffer}".lstrip(".") for buffer, _ in module.named_buffers(recurse=False)}
         if unsynchronized(module):
             reason, alike = "statistics", sum(map(unsynchronized, model.modules()))
         elif below:
             reason, name = "random", below[0]
             module = model.get_submodule(name)
             alike = sum(type(model.get_submodule(drew)) is type(module) for drew in trace.drew)
-        elif buffers := sorted(own & {*self._initial["buffer"]}):
+        elif buffers := sorted(buffer_names & {*self._initial["buffer"]}):
             reason = "buffer"
         else:
             reason = "batch"
@@ -173,7 +173,7 @@ class ComparedSide:
         """The findings, the same on every rank."""
         initial = self._parallel.gather(self._initial)
         ranks: list[Culprit | None] = self._parallel.gather(self._culprit)
-        culprits: list[Culprit] = [{**found, "rank": n} for n, found in enumerate(ranks) if found]
+        culprits: list[Culprit] = [{**culprit, "rank": n} for n, culprit in enumerate(ranks) if culprit]
         agree = self._parallel.gather(self._outputs_agree)
         return {
             "differences": list(self._largest.values()),
@@ -183,8 +183,8 @@ class ComparedSide:
                 if any(names.values())
             ],
             "apart": self._apart,
-            "culprit": min(culprits, key=lambda found: found["number"], default=None),
-            "outputs_agree": next((known for known in (False, True) if known in agree), None),
+            "culprit": min(culprits, key=lambda culprit: culprit["number"], default=None),
+            "outputs_agree": next((agreement for agreement in (False, True) if agreement in agree), None),
             "loss": self._loss,
             "factor": self._factor,
         }

@@ -80,28 +80,28 @@ class Trace:
 
     def _enter(self, name: str, module: nn.Module, args: tuple, kwargs: dict) -> None:
         tensors = tensors_in([*args, *kwargs.values()])
-        own = self._own
+        state = self._own
         if name == "":  # the model itself: a micro-batch begins
-            own.device = tensors[0].device if tensors else torch.device("cpu")
-            own.micro = self._count(("", str(own.device)))
-            own.stack = []
-        if hasattr(own, "stack"):
-            own.stack.append(([numbers(tensor) for tensor in tensors], generators(own.device)))
+            state.device = tensors[0].device if tensors else torch.device("cpu")
+            state.micro = self._count(("", str(state.device)))
+            state.stack = []
+        if hasattr(state, "stack"):
+            state.stack.append(([numbers(tensor) for tensor in tensors], generators(state.device)))
 
     def _complete(self, name: str, module: nn.Module, args: tuple, kwargs: dict, output: Any) -> None:
-        own = self._own
-        if not getattr(own, "stack", None):
+        state = self._own
+        if not getattr(state, "stack", None):
             return
-        inputs, before = own.stack.pop()
-        device = str(own.device)
-        nth = self._count((own.micro, name, device))
-        key = (own.micro, f"{name}#{nth}")
+        inputs, before = state.stack.pop()
+        device = str(state.device)
+        nth = self._count((state.micro, name, device))
+        key = (state.micro, f"{name}#{nth}")
         call = self._calls.setdefault(key, TracedCall(inputs=[{} for _ in inputs]))
         for rows, own_rows in zip(call.inputs, inputs, strict=False):
             rows[device] = own_rows
         if tensors := tensors_in([output]):
             call.output[device] = numbers(tensors[0])
-        if not all(map(torch.equal, before, generators(own.device))) and name not in self.drew:
+        if not all(map(torch.equal, before, generators(state.device))) and name not in self.drew:
             self.drew.append(name)
 
     def _count(self, key: Any) -> int:
@@ -110,16 +110,16 @@ class Trace:
 
 
 def culprit(
-    baseline: dict[str, Any], own: dict[str, Any], tolerance: float
+    baseline: dict[str, Any], compared: dict[str, Any], tolerance: float
 ) -> tuple[tuple[int, str] | None, bool | None]:
     """The first module whose output differs for the same input, with its position; and whether the outputs agree.
 
     The second is None if the model's output can't be compared.
     """
-    place = {index: row for row, index in enumerate(baseline["samples"])}
-    chosen = torch.tensor([place[index] for index in own["samples"]], dtype=torch.long)
+    row_of = {index: row for row, index in enumerate(baseline["samples"])}
+    chosen = torch.tensor([row_of[index] for index in compared["samples"]], dtype=torch.long)
     outputs = None
-    for number, (key, call) in enumerate(own["calls"].items()):
+    for number, (key, call) in enumerate(compared["calls"].items()):
         name = key.rpartition("#")[0]
         other = baseline["calls"].get(key)
         if other is None:
@@ -134,17 +134,17 @@ def culprit(
     return None, outputs
 
 
-def agree(baseline: Tensor | None, own: Tensor | None, chosen: Tensor, tolerance: float) -> bool | None:
+def agree(baseline: Tensor | None, compared: Tensor | None, chosen: Tensor, tolerance: float) -> bool | None:
     """Whether this rank's samples have the baseline's numbers; None if they can't be compared."""
-    if baseline is None or own is None or not len(own) or baseline.shape[1:] != own.shape[1:]:
+    if baseline is None or compared is None or not len(compared) or baseline.shape[1:] != compared.shape[1:]:
         return None
     other = baseline[chosen]
-    if not torch.equal(other.isfinite(), own.isfinite()):
+    if not torch.equal(other.isfinite(), compared.isfinite()):
         return False
-    other, own = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (other, own))
-    size = torch.maximum(other.abs(), own.abs()).amax(dim=-1, keepdim=True)
+    other, compared = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (other, compared))
+    size = torch.maximum(other.abs(), compared.abs()).amax(dim=-1, keepdim=True)
     size = torch.maximum(size, FLOOR * size.max())
-    return bool(((other - own).abs() <= tolerance * size).all())
+    return bool(((other - compared).abs() <= tolerance * size).all())
 
 
 def numbers(tensor: Tensor) -> Tensor:
@@ -165,15 +165,15 @@ def numbers(tensor: Tensor) -> Tensor:
 
 def tensors_in(values: list[Any]) -> list[Tensor]:
     """The tensors among these values, and in lists, tuples and dicts among them."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found += tensors_in(list(value))
+            tensors += tensors_in(list(value))
         elif isinstance(value, dict):
-            found += tensors_in(list(value.values()))
-    return found
+            tensors += tensors_in(list(value.values()))
+    return tensors
 
 
 def generators(device: torch.device) -> list[Tensor]:

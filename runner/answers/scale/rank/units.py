@@ -112,9 +112,9 @@ class UnitTimer:
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
                 weights[self.owner[name]] += FP32 * parameter.numel()
-        whole = sum(self.seconds.values()) or 1.0
+        total = sum(self.seconds.values()) or 1.0
         names = self.order[::-1]
-        return [[weights[name], self.seconds[name] / whole, self.outputs.get(name, 0.0)] for name in names]
+        return [[weights[name], self.seconds[name] / total, self.outputs.get(name, 0.0)] for name in names]
 
 
 def _owners(model: nn.Module) -> dict[str, str]:
@@ -124,11 +124,11 @@ def _owners(model: nn.Module) -> dict[str, str]:
     except ConfigurationError:  # blocks that share weights
         blocks = []
     blocks = [name for name in blocks if not any(name.startswith(f"{other}.") for other in blocks)]
-    found = {}
+    owners = {}
     for name, _ in model.named_parameters():
         around = (block for block in blocks if name.startswith(f"{block}."))
-        found[name] = next(around, name.rpartition(".")[0])
-    return found
+        owners[name] = next(around, name.rpartition(".")[0])
+    return owners
 
 
 if __name__ == "__main__":

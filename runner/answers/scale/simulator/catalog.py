@@ -61,15 +61,15 @@ def cluster(inside: Device, between: Link) -> Cluster:
 
 
 def _content(typed: str, folder: Path, flag: str) -> Mapping[str, Any]:
-    known = names(folder)
-    path = folder / f"{typed}.yaml" if typed in known else Path(typed)
-    if typed not in known and path.suffix not in (".yaml", ".yml"):
+    available = names(folder)
+    path = folder / f"{typed}.yaml" if typed in available else Path(typed)
+    if typed not in available and path.suffix not in (".yaml", ".yml"):
         raise UnknownName(
-            f"{flag} {typed} is not known.{nearest(typed, known)} Allowed: {', '.join(known)}, or the path of a YAML "
-            "file.",
+            f"{flag} {typed} is not known.{nearest(typed, available)} Allowed: {', '.join(available)}, or the "
+            "path of a YAML file.",
             key=flag,
             value=typed,
-            allowed=known,
+            allowed=available,
         )
     try:
         content = yaml_text.parse(path.read_text())
@@ -83,34 +83,34 @@ def _content(typed: str, folder: Path, flag: str) -> Mapping[str, Any]:
 
 def _check_keys(content: Mapping[str, Any], kind: type, flag: str, typed: str, prefix: str = "") -> None:
     """Refuse keys that are unknown or missing."""
-    known = {field.name: field.default is MISSING for field in fields(kind)}
+    needed = {field.name: field.default is MISSING for field in fields(kind)}
     for key in content:
-        if key not in known:
+        if key not in needed:
             raise UnknownName(
-                f"{flag} {typed}: {prefix}{key} is not a key.{nearest(str(key), known)} Allowed: {', '.join(known)}.",
+                f"{flag} {typed}: {prefix}{key} is not a key.{nearest(str(key), needed)} Allowed: {', '.join(needed)}.",
                 key=f"{prefix}{key}",
                 value=content[key],
-                allowed=[*known],
+                allowed=[*needed],
             )
-    for key, is_needed in known.items():
+    for key, is_needed in needed.items():
         if is_needed and key not in content:
             raise ConfigurationError(f"{flag} {typed}: {prefix}{key} is missing.", key=f"{prefix}{key}")
 
 
 def _link(content: Mapping[str, Any], flag: str, typed: str, prefix: str = "") -> Link:
     _check_keys(content, Link, flag, typed, prefix)
-    found: list[tuple[str, Any]] = []
+    values: list[tuple[str, Any]] = []
     for key, value in content.items():
         name = f"{prefix}{key}"
         if key == "curve":
-            found.append((key, _curve(value, flag, typed, name)))
+            values.append((key, _curve(value, flag, typed, name)))
         elif key == "algorithms":
-            if not isinstance(value, list) or not value or not all(each in ALGORITHMS for each in value):
+            if not isinstance(value, list) or not value or not all(algorithm in ALGORITHMS for algorithm in value):
                 raise _wrong(flag, typed, name, value, f"a list of {', '.join(ALGORITHMS)}")
-            found.append((key, tuple(value)))
+            values.append((key, tuple(value)))
         else:
-            found.append((key, _number(value, flag, typed, name)))
-    return Link(**dict(found))
+            values.append((key, _number(value, flag, typed, name)))
+    return Link(**dict(values))
 
 
 def _curve(points: Any, flag: str, typed: str, key: str) -> tuple[tuple[float, float], ...]:
@@ -118,10 +118,10 @@ def _curve(points: Any, flag: str, typed: str, key: str) -> tuple[tuple[float, f
     allowed = "pairs of bytes, ascending, and the fraction of the bandwidth that payloads of that size achieve"
     if not isinstance(points, list) or not points or not all(isinstance(p, list) and len(p) == 2 for p in points):
         raise _wrong(flag, typed, key, points, allowed)
-    found = tuple((_number(size, flag, typed, key), _number(part, flag, typed, key)) for size, part in points)
-    if any(after[0] <= before[0] for before, after in pairwise(found)):
+    curve = tuple((_number(size, flag, typed, key), _number(part, flag, typed, key)) for size, part in points)
+    if any(after[0] <= before[0] for before, after in pairwise(curve)):
         raise _wrong(flag, typed, key, points, allowed)
-    return found
+    return curve
 
 
 def _number(value: Any, flag: str, typed: str, key: str) -> float:

@@ -63,6 +63,6 @@ def middle(values: Sequence[float]) -> Range:
 
 def widened(best: float, replays: Range, *errors: float) -> Range:
     """The interval around ``best``: that of the replays, and independent relative errors with normal logarithms."""
-    own = math.hypot(*errors) * NormalDist().inv_cdf(1 - TAIL)
-    below, above = (max(0.0, math.log(each)) for each in (best / replays[0], replays[1] / best))
-    return best * math.exp(-math.hypot(below, own)), best * math.exp(math.hypot(above, own))
+    deviation = math.hypot(*errors) * NormalDist().inv_cdf(1 - TAIL)
+    below, above = (max(0.0, math.log(ratio)) for ratio in (best / replays[0], replays[1] / best))
+    return best * math.exp(-math.hypot(below, deviation)), best * math.exp(math.hypot(above, deviation))

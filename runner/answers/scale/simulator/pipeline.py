@@ -39,19 +39,19 @@ class PipelineSchedule:
     def _seconds(self, chunk: int, is_backward: bool) -> float:
         """The seconds of a pass, including its all-reduces of activations over the tensor group."""
         step, exchanges, units = self.replay.step, self.replay.exchanges, self.chunks[chunk]
-        whole = step.backward if is_backward else step.forward
+        total = step.backward if is_backward else step.forward
         sums = sum(self.replay.seconds("all-reduce", unit.activations, self.replay.tensor) for unit in units)
         share = sum(unit.share for unit in units) / exchanges.layout.tensor
-        return whole * share + sums * (exchanges.activation_sums // 2)
+        return total * share + sums * (exchanges.activation_sums // 2)
 
     def ready(self, task: ChunkPass) -> float:
         """When the inputs of a pass are ready; infinite if that is not known yet."""
         if task.is_backward:
-            own = self.ended.get(replace(task, is_backward=False), math.inf)
+            forward_end = self.ended.get(replace(task, is_backward=False), math.inf)
             if task.chunk == len(self.chunks) - 1:
-                return own
+                return forward_end
             before = self.ended.get(replace(task, chunk=task.chunk + 1), math.inf)
-            return max(own, before + self.sending[task.chunk])
+            return max(forward_end, before + self.sending[task.chunk])
         held = task.micro_batch - self.next[task.chunk, True].micro_batch
         if not self.forward_first and held >= len(self.chunks) - task.chunk:
             return math.inf  # 1f1b: no more micro-batches in flight than stages from here to the end
@@ -87,11 +87,11 @@ def pipelined(replay: Replay) -> Parts:
     busiest = max(range(layout.pipeline), key=lambda stage: schedule.busy[stage])
     replay.timeline = Timeline()
     replay.timeline.run(COMPUTE, "passes", schedule.busy[busiest])
-    own = sum(
+    held = sum(
         unit.bytes for number, chunk in enumerate(chunks) for unit in chunk if number % layout.pipeline == busiest
     )
     start = replay.timeline.free(COMPUTE)
-    replay.reduce([Arrival(start, start, own / layout.tensor * replay.exchanges.gradient_scale)])
+    replay.reduce([Arrival(start, start, held / layout.tensor * replay.exchanges.gradient_scale)])
     parts = replay.conclude()
     return replace(parts, idle=end - schedule.busy[busiest])
 

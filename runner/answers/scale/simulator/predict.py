@@ -67,12 +67,12 @@ def fitted(measured: Measured, exchanged: Exchanged, cluster: Cluster, assumptio
     """
     exchanges, factor = exchanged(measured.devices), 1.0
     for _ in range(50):
-        found = replayed(measured.step.scaled(factor), exchanges, cluster, assumptions)
-        waits = found.data > 0 and measured.step.loaders > 0  # loading hides how long the computing takes
-        if abs(found.seconds - measured.seconds) <= CLOSE_ENOUGH * measured.seconds or waits:
+        replay = replayed(measured.step.scaled(factor), exchanges, cluster, assumptions)
+        waits = replay.data > 0 and measured.step.loaders > 0  # loading hides how long the computing takes
+        if abs(replay.seconds - measured.seconds) <= CLOSE_ENOUGH * measured.seconds or waits:
             break
-        own = (found.computing + found.optimizer + found.stragglers + found.idle) / factor  # grow with it
-        factor = max(factor / 2, factor + (measured.seconds - found.seconds) / own)
+        scaling = (replay.computing + replay.optimizer + replay.stragglers + replay.idle) / factor  # grow with it
+        factor = max(factor / 2, factor + (measured.seconds - replay.seconds) / scaling)
     return measured.step.scaled(factor)
 
 
@@ -92,25 +92,25 @@ def predict(
     usual = assumptions or Assumptions()
     numbers = random.Random(0)  # the same interval each time
     draws = [_drawn(usual, numbers, measured.network) for _ in range(DRAWS)]
-    steps = [fitted(measured, exchanged, cluster, each) for each in (usual, *draws)]
-    found = []
+    steps = [fitted(measured, exchanged, cluster, draw) for draw in (usual, *draws)]
+    predictions = []
     for count in devices:
         best, *times = (
-            replayed(target(step, count), exchanged(count), cluster, each)
-            for step, each in zip(steps, (usual, *draws), strict=True)
+            replayed(target(step, count), exchanged(count), cluster, draw)
+            for step, draw in zip(steps, (usual, *draws), strict=True)
         )
-        replays = middle([each.seconds for each in times])
+        replays = middle([replay.seconds for replay in times])
         model = model_error(exchanged(count), devices=count, measured_on=measured.devices)
         # Both launches vary: the measured one, and the one that is predicted.
         errors = model, measured.error, measured.launches, measured.launches
         low, high = widened(best.seconds, replays, *errors)
-        found.append(PredictedUpdate(count, best.seconds, low, high, best, replays))
-    return found
+        predictions.append(PredictedUpdate(count, best.seconds, low, high, best, replays))
+    return predictions
 
 
 def _drawn(usual: Assumptions, numbers: random.Random, network: float) -> Assumptions:
     factors = {}
     for name, sigma in UNCERTAIN.items():
-        own = math.hypot(sigma, network) if name in ("rate", "latency") else sigma
-        factors[name] = math.exp(numbers.gauss(0, own))
+        deviation = math.hypot(sigma, network) if name in ("rate", "latency") else sigma
+        factors[name] = math.exp(numbers.gauss(0, deviation))
     return replace(usual, **{name: getattr(usual, name) * factor for name, factor in factors.items()})

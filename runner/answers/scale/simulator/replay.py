@@ -175,11 +175,11 @@ class Replay:
         return Parts(passes, optimizer, waited, slowest, self._missing_data(worked))
 
     def _after_step(self) -> float:
-        own = self.step.bytes / (self.exchanges.layout.tensor * self.exchanges.layout.pipeline)
+        shard = self.step.bytes / (self.exchanges.layout.tensor * self.exchanges.layout.pipeline)
         if self.exchanges.shards_optimizer:
-            return self.seconds("all-gather", own, self.replicate)
+            return self.seconds("all-gather", shard, self.replicate)
         if self.exchanges.period > 1:
-            return self.seconds("all-reduce", own, self.replicate) / self.exchanges.period
+            return self.seconds("all-reduce", shard, self.replicate) / self.exchanges.period
         return 0.0
 
     def _missing_data(self, worked: float) -> float:

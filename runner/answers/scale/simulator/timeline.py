@@ -36,18 +36,18 @@ class Timeline:
 
     def busy(self, stream: str, *, what: str | None = None) -> float:
         """Seconds that a stream is busy in total, or with ``what``."""
-        found = (each for each in self.spans if each.stream == stream and what in (None, each.what))
-        return sum(each.end - each.start for each in found)
+        spans = (span for span in self.spans if span.stream == stream and what in (None, span.what))
+        return sum(span.end - span.start for span in spans)
 
     def overlap(self) -> float:
         """Seconds in which both streams are busy: devices compute during an exchange."""
-        computing = [(each.start, each.end) for each in self.spans if each.stream == COMPUTE]
-        found, at = 0.0, 0
-        for span in (each for each in self.spans if each.stream == NETWORK):
+        computing = [(span.start, span.end) for span in self.spans if span.stream == COMPUTE]
+        seconds, at = 0.0, 0
+        for span in (span for span in self.spans if span.stream == NETWORK):
             while at < len(computing) and computing[at][1] <= span.start:
                 at += 1
             for start, end in computing[at:]:
                 if start >= span.end:
                     break
-                found += max(0.0, min(end, span.end) - max(start, span.start))
-        return found
+                seconds += max(0.0, min(end, span.end) - max(start, span.start))
+        return seconds
