@@ -101,7 +101,7 @@ class _Bucket:
 
     def __init__(self, index: int, count: int, parameters: list[nn.Parameter]):
         self._index, self._count, self._own = index, count, parameters
-        self._places, self._filled = {parameter: index for index, parameter in enumerate(parameters)}, 0
+        self._places, self._filled = {parameter: position for position, parameter in enumerate(parameters)}, 0
         first = parameters[0]
         self.flat = torch.empty(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
 
