@@ -29,8 +29,8 @@ class Rerun:
         script = self.root / "run.py"
         train = [str(script)] if script.exists() else ["-m", "manyheads", "train"]
         saved = ["--config-path", str(self.saved.parent), "--config-name", self.saved.stem]
-        own = run_config(read_bytes(self.saved), self.saved)
-        apart = ["checkpoint.mirror=null"] if own.get("checkpoint", {}).get("mirror") else []  # the recorded run's
+        config = run_config(read_bytes(self.saved), self.saved)
+        apart = ["checkpoint.mirror=null"] if config.get("checkpoint", {}).get("mirror") else []  # the recorded run's
         command = [sys.executable, *train, *saved, *apart, *overrides, f"hydra.run.dir={quoted(folder)}"]
         environment = {**os.environ, "PYTHONPATH": self._path()}
         return run_command(command, environment, stdout=DISCARD if quiet else None)
@@ -48,8 +48,8 @@ class Rerun:
 
     def _path(self) -> str:
         """The import path: the code in ``root`` first, since another copy may be installed."""
-        own = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
-        return os.pathsep.join(filter(None, [*own, os.environ.get("PYTHONPATH")]))
+        folders = [str(self.root / name) for name in (".names", "", "launchers")] if self.root != ROOT else []
+        return os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
 
 
 def longer_command(folder: RunFolder, config: Section) -> str:
