@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
@@ -71,7 +71,7 @@ class LauncherOption(Option):
         "wait_policy": choice("auto", "default", "brief", "active", "passive"),
         "hosts": list_of(PLACE),
         **dict.fromkeys(("hostfile", "arguments", "rendezvous", "remote_shell", "network_interface"), PLACE),
-        "nodes": either(whole(1), FEWEST_AND_MOST).of_kind(Kind.PLACE),
+        "nodes": either(whole(1), FEWEST_AND_MOST).of_kind(KeyKind.PLACE),
         "node_timeout": number(at_least=2),
         "start_timeout": whole(1),
         "max_restarts": whole(0),

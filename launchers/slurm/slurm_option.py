@@ -11,12 +11,12 @@ from manyheads.launchers.slurm.allocation import Allocation, is_on_node
 from manyheads.launchers.slurm.following import standing
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import AUTO, DURATION, PLACE, either, list_of, text, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 
-WORD = text("a word without spaces", r"[^\s\"'\\]+").of_kind(Kind.PLACE)
+WORD = text("a word without spaces", r"[^\s\"'\\]+").of_kind(KeyKind.PLACE)
 CPUS_FOR_GPU = 8
 
 
@@ -28,7 +28,7 @@ class SlurmOption(LauncherOption):
         "gpus_per_node": whole(0),
         "cpus_per_node": either(whole(1), AUTO),
         **dict.fromkeys(("partition", "account", "qos", "constraint"), WORD),
-        "time_limit": DURATION.of_kind(Kind.PLACE),
+        "time_limit": DURATION.of_kind(KeyKind.PLACE),
         "stop_before": whole(1),
         "lines": list_of(PLACE),
         "template": PLACE,

@@ -8,7 +8,7 @@ from typing import Annotated
 from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.indexing import index_blocks, index_stored, kind_of, names_below
 from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import BLOCKS, NAME, TAR, Index
+from manyheads.runner.data.shards.index import BLOCKS, NAME, TAR, ShardIndex
 from manyheads.runner.data.shards.stored import Reading, Shards
 from manyheads.runner.data.tar import table
 from manyheads.runner.data.tar.index import list_shards
@@ -83,7 +83,7 @@ def own_reading() -> Reading:
     return Reading.of(read_option("data", "tar"))
 
 
-def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> Index:
+def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> ShardIndex:
     kind = kind_of(names, root)
     if kind is TAR:
         return table.build(root, list_shards(root), work.advance, contents=contents)
@@ -104,7 +104,7 @@ def _index_address(address: Address) -> Indexed:
     return _answer(address, index)
 
 
-def _answer(root: Path | Address, index: Index) -> Indexed:
+def _answer(root: Path | Address, index: ShardIndex) -> Indexed:
     about, path = index.about, str(root / NAME)
     fields = [] if about.checked == BLOCKS else list(about.fields)
     return Indexed(path, len(about.shards), len(index.entries), fields, about.classes, about.checked)

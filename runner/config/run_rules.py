@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY, STEPS
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import (
     AUTO,
     CLASS,
@@ -32,7 +32,7 @@ SHARE = Rule(
     "a number from 0 to 1",
     lambda v: number(at_least=0).accepts(v) and v <= 1,
     {"type": "number", "minimum": 0, "maximum": 1},
-    Kind.NUMBER,
+    KeyKind.NUMBER,
 )
 MATCH = either(TEXT, Rule("", list_of(TEXT).accepts, {**list_of(TEXT).schema, "minItems": 1})).schema  # of patterns
 EPOCHS = r"([1-9]\d*) or max_steps"  # a default, which does not shorten a run whose number of updates is set
@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
                 "minProperties": 2,
                 "additionalProperties": False,
             },
-            Kind.TEXT,
+            KeyKind.TEXT,
         )
     ),
     "parameters.norm_weight_decay": number(at_least=0),
@@ -84,7 +84,7 @@ RULES: dict[str, Rule] = {
         "a number above 0 and at most 1",
         lambda v: number(above=0).accepts(v) and v <= 1,
         {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        Kind.NUMBER,
+        KeyKind.NUMBER,
     ),
     "parameters.groups": list_of(
         Rule(
@@ -97,7 +97,7 @@ RULES: dict[str, Rule] = {
                 "minProperties": 2,
                 "not": {"required": ["lr", "lr_factor"]},
             },
-            Kind.TEXT,  # an optimizer's settings for some of its parameters: its own keys
+            KeyKind.TEXT,  # an optimizer's settings for some of its parameters: its own keys
         )
     ),
     "trainer.epochs": either(whole(1), text("90 or max_steps", EPOCHS), NULL),
@@ -146,7 +146,7 @@ RULES: dict[str, Rule] = {
         "1epoch, 2epochs, ..., a number of updates, or 0 for never",
         lambda v: (is_whole(v) and v >= 0) or (isinstance(v, str) and bool(EVERY.fullmatch(v)) and v[0] != "0"),
         {"anyOf": [whole(0).schema, {"type": "string", "pattern": f"^(?!0){EVERY.pattern}$"}]},
-        Kind.NUMBER,
+        KeyKind.NUMBER,
     ),
     "checkpoint.format": choice("auto", "single", "sharded"),
     "checkpoint.keep": whole(0),

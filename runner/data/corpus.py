@@ -20,15 +20,15 @@ def standard_library() -> Files:
     """The standard library of this Python, without tests and generated modules."""
     root = Path(sysconfig.get_path("stdlib"))
     wanted = {name for name in sys.stdlib_module_names if not name.startswith("_sysconfigdata")} - LEFT_OUT
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     for name in sorted(wanted):
         if (module := root / f"{name}.py").is_file():
-            found[module.name] = module
+            modules[module.name] = module
         for path in sorted((root / name).rglob("*.py")):
             below = path.relative_to(root)
             if not {"test", "tests", "__pycache__"} & {*below.parts}:
-                found[below.as_posix()] = path
-    return found
+                modules[below.as_posix()] = path
+    return modules
 
 
 def below(root: Path, pattern: str) -> Files:
@@ -38,18 +38,18 @@ def below(root: Path, pattern: str) -> Files:
     if not root.is_dir():
         raise ConfigurationError.at("data.root", root, ": there is no such file or folder. Set it to your text.")
     try:
-        found = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
+        files = {p.relative_to(root).as_posix(): p for p in sorted(root.glob(pattern)) if p.is_file()}
     except (ValueError, NotImplementedError) as error:  # the latter for an absolute path
         message = f": {error}. Set it to a pattern of names below data.root, such as **/*.md."
         raise ConfigurationError.at("data.pattern", pattern, message) from None
-    if not found:
+    if not files:
         raise ConfigurationError.at(
             "data.root",
             root,
             f": no file there matches data.pattern={pattern}. Set data.root to a text file or a "
             "folder of them, and data.pattern to a pattern of their names, such as **/*.md.",
         )
-    return found
+    return files
 
 
 def beside_splits(files: Files) -> LeftOut:

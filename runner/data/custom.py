@@ -14,8 +14,8 @@ ABSENT = (ValueError, KeyError, AssertionError, NotImplementedError)  # what a c
 
 def refuse_without_split(target: str, build: Callable[..., Any]) -> None:
     """Raises ConfigurationError for a class, or a function, without the argument ``split``."""
-    known = signature(build).parameters.values()
-    if not any(each.name == "split" or each.kind is each.VAR_KEYWORD for each in known):
+    parameters = signature(build).parameters.values()
+    if not any(parameter.name == "split" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         rest = " does not take split. It is created with split='train' and with split='val': add that argument."
         raise ConfigurationError.at("data._target_", target, rest)
 
@@ -48,7 +48,7 @@ class Custom(Data):
         for split in splits:
             self._of(split)
         train = self._of("train")
-        self.mean, self.std = (_declared(train, *each) for each in (("mean", 0.0), ("std", 1.0)))
+        self.mean, self.std = (_declared(train, *statistic) for statistic in (("mean", 0.0), ("std", 1.0)))
         classes = getattr(train, "classes", None)
         self.num_classes = num_classes or getattr(train, "num_classes", None) or (classes and len(classes))
 

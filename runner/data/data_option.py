@@ -9,7 +9,7 @@ from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
@@ -30,20 +30,20 @@ from manyheads.runner.run.objects.address import Address, is_address
 
 OBJECTS = Rule(
     "a list, each {_target_: <class>, ...}",
-    lambda v: isinstance(v, list) and all(isinstance(each, dict) and "_target_" in each for each in v),
+    lambda v: isinstance(v, list) and all(isinstance(config, dict) and "_target_" in config for config in v),
     {"type": "array", "items": {"type": "object", "required": ["_target_"]}},
-    Kind.OBJECT,
+    KeyKind.OBJECT,
 )
 OBJECT = Rule(
     "{_target_: <class>, ...}",
     lambda v: isinstance(v, dict) and "_target_" in v,
     {"type": "object", "required": ["_target_"]},
-    Kind.OBJECT,
+    KeyKind.OBJECT,
 )
-DOWNLOAD = BOOLEAN.of_kind(Kind.PLACE)
+DOWNLOAD = BOOLEAN.of_kind(KeyKind.PLACE)
 
 
-class Listing(NamedTuple):
+class ObjectListing(NamedTuple):
     """Stored objects with their names and sizes in bytes. ``digest``: changes with the content of any of them."""
 
     objects: list[tuple[str, int]]
@@ -217,7 +217,7 @@ class DataOption(Option):
         """Files and folders that the samples are read from, by the names used in the fingerprint."""
         return {"root": Path(self.root)} if self.root and not is_address(self.root) else {}
 
-    def listing(self) -> Listing | None:
+    def listing(self) -> ObjectListing | None:
         """The objects of samples in object storage; None if they are elsewhere. Raises ConfigurationError."""
         return None
 

@@ -7,7 +7,7 @@ import gzip
 from pathlib import Path
 
 from manyheads.runner.data.data_option import Data, DataOption
-from manyheads.runner.data.samples import Table
+from manyheads.runner.data.samples import TableArrays
 from manyheads.runner.data.scikit_learn import data_file
 
 FILES = ("diabetes_data_raw.csv.gz", "diabetes_target.csv.gz")
@@ -32,14 +32,14 @@ class Diabetes(Data):
 
     num_inputs = 10
 
-    def split(self, *, train: bool) -> Table:
+    def split(self, *, train: bool) -> TableArrays:
         import numpy as np
 
-        found = [np.loadtxt(gzip.open(path, "rt")) for path in paths().values()]  # noqa: SIM115
-        validates = np.arange(len(found[0])) % 5 == 4
-        features, values = ((v - v[~validates].mean(0)) / v[~validates].std(0) for v in found)
+        arrays = [np.loadtxt(gzip.open(path, "rt")) for path in paths().values()]  # noqa: SIM115
+        validates = np.arange(len(arrays[0])) % 5 == 4
+        features, values = ((v - v[~validates].mean(0)) / v[~validates].std(0) for v in arrays)
         chosen = validates != train
-        return Table(features[chosen].astype(np.float32), values[chosen].astype(np.float32))
+        return TableArrays(features[chosen].astype(np.float32), values[chosen].astype(np.float32))
 
 
 def paths() -> dict[str, Path]:

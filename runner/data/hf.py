@@ -93,9 +93,9 @@ class HuggingFaceData(ImagesOrText):
     @cached_property
     def contents(self) -> Any:
         """The data set's contents, read on first use, by a rank."""
-        from manyheads.runner.data.hf_contents import Contents  # needs the package
+        from manyheads.runner.data.hf_contents import HfContents  # needs the package
 
-        return Contents(self)
+        return HfContents(self)
 
     @property
     def num_classes(self) -> int | None:
@@ -146,7 +146,7 @@ def _check_saved(root: Path) -> None:
             continue
         content = read_json(path)
         listed = [*content.get("_data_files", []), *(content.get("_indices_data_files") or [])]
-        names = [*content.get("splits", []), *(each.get("filename") for each in listed)]
+        names = [*content.get("splits", []), *(data_file.get("filename") for data_file in listed)]
         for name in names:
             if not isinstance(name, str) or PurePath(name).name != name:
                 wrong = f"{printable(path)} names {printable(str(name))}"
@@ -160,11 +160,11 @@ def offline() -> Iterator[None]:
     import huggingface_hub
 
     places: list[Any] = [datasets.config, huggingface_hub.constants]
-    before = [place.HF_HUB_OFFLINE for place in places]
+    before = [module.HF_HUB_OFFLINE for module in places]
     try:
-        for place in places:
-            place.HF_HUB_OFFLINE = True
+        for module in places:
+            module.HF_HUB_OFFLINE = True
         yield
     finally:
-        for place, value in zip(places, before, strict=True):
-            place.HF_HUB_OFFLINE = value
+        for module, value in zip(places, before, strict=True):
+            module.HF_HUB_OFFLINE = value

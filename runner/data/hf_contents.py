@@ -22,7 +22,7 @@ PLACE = ("root", "hub", "subset", "revision", "download")  # the keys that say w
 VALIDATION = ("validation", "val", "valid", "dev", "test")  # names of a validation split, in order of preference
 
 
-class Contents:
+class HfContents:
     """The splits of one data set. Raises ConfigurationError if a split or column is missing or has another type."""
 
     def __init__(self, data: "HuggingFaceData"):
@@ -69,11 +69,15 @@ class Contents:
 
     def _split(self, name: str) -> Any:
         wanted = getattr(self.data, f"{name}_split")
-        own = next((each for each in VALIDATION if each in self.splits), None)
-        found = {"val": own, "test": "test" if own != "test" else None}.get(name) if wanted == "auto" else wanted
-        if found is None and name == "test":
+        validation = next((candidate for candidate in VALIDATION if candidate in self.splits), None)
+        split = (
+            {"val": validation, "test": "test" if validation != "test" else None}.get(name)
+            if wanted == "auto"
+            else wanted
+        )
+        if split is None and name == "test":
             return None
-        if found not in self.splits:
+        if split not in self.splits:
             raise ConfigurationError.at(
                 f"data.{name}_split",
                 wanted,
@@ -83,7 +87,7 @@ class Contents:
                     or "."
                 ),
             )
-        return self.splits[found]
+        return self.splits[split]
 
     def _column(self, key: str, fitting: list[str], allowed: list[str], what: str) -> str:
         """The column that was named, or the first that fits. ``allowed``: those that may be named."""
@@ -126,18 +130,18 @@ def read(*, root: str | None, hub: str | None, subset: str | None, revision: str
     datasets.disable_progress_bars()  # of every rank
     try:
         if root is not None:
-            found = read_folder(Path(root).resolve())
+            dataset = read_folder(Path(root).resolve())
         else:
             config = datasets.DownloadConfig(local_files_only=not download)
             with nullcontext() if download else offline():
-                found = datasets.load_dataset(hub, subset, revision=revision, download_config=config)
+                dataset = datasets.load_dataset(hub, subset, revision=revision, download_config=config)
     except ConfigurationError:
         raise
     except Exception as error:  # each format, and the network, has errors of its own
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         remedy = "Set it to the folder of a data set" if hub is None else "Fetch it where there is a network"
         raise ConfigurationError(f"{key} cannot be read ({reason}). {remedy}, or choose another one.") from None
-    return found if isinstance(found, dict) else {"train": found}
+    return dataset if isinstance(dataset, dict) else {"train": dataset}
 
 
 def _inputs(features: Any) -> list[str]:
@@ -159,8 +163,8 @@ def _values(features: Any) -> list[str]:
 
 def _targets(features: Any, taken: str) -> list[str]:
     classes = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
-    usual, known = ("label", "labels", "target", "class"), _values(features)
-    return classes or [name for name in usual if name in known and name != taken]
+    usual, columns = ("label", "labels", "target", "class"), _values(features)
+    return classes or [name for name in usual if name in columns and name != taken]
 
 
 def _classes(rows: Any, column: str) -> list[str]:
@@ -168,7 +172,7 @@ def _classes(rows: Any, column: str) -> list[str]:
     if isinstance(kind := rows.features[column], datasets.ClassLabel):
         return list(kind.names)
     values = sorted(rows.unique(column))
-    if fractions := [each for each in values if isinstance(each, float) and not each.is_integer()]:
+    if fractions := [fraction for fraction in values if isinstance(fraction, float) and not fraction.is_integer()]:
         raise ConfigurationError.at(
             "data.label_column",
             column,

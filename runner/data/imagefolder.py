@@ -9,7 +9,7 @@ from pathlib import Path
 from manyheads.runner.data.data_option import Data, DataOption
 from manyheads.runner.data.image_files import ImageFiles
 from manyheads.runner.data.imagefolder_index import list_images
-from manyheads.runner.data.imagefolder_listing import EXTENSIONS, Listing, Paths
+from manyheads.runner.data.imagefolder_listing import EXTENSIONS, ImageListing, Paths
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, opened
 from manyheads.runner.errors import ConfigurationError, printable
@@ -56,12 +56,12 @@ class ImageFolderOption(DataOption):
                     "data.root",
                     root,
                     f": the class folder {root / split / empty[0]} holds no images. Fill it, or "
-                    f"remove it from {' and '.join(f'{each}/' for each in splits)}. Allowed: "
+                    f"remove it from {' and '.join(f'{name}/' for name in splits)}. Allowed: "
                     f"{', '.join(EXTENSIONS)}.",
                 )
             self._say_left_out(root / split, listing)
 
-    def _say_left_out(self, folder: Path, listing: Listing) -> None:
+    def _say_left_out(self, folder: Path, listing: ImageListing) -> None:
         beside = LeftOut.of(name for name, is_class in _entries(folder) if not is_class)
         (beside + listing.left_out).warn(
             "file or folder",
@@ -132,5 +132,5 @@ def _entries(folder: Path) -> list[tuple[str, bool]]:
     Hidden files are not among them.
     """
     with opened(folder, boundary(folder.parent)) as handle, os.scandir(handle) as entries:
-        found = [(entry.name, entry.is_dir()) for entry in entries]
-    return sorted((name, is_folder and name[0] != ".") for name, is_folder in found if is_folder or name[0] != ".")
+        contents = [(entry.name, entry.is_dir()) for entry in entries]
+    return sorted((name, is_folder and name[0] != ".") for name, is_folder in contents if is_folder or name[0] != ".")

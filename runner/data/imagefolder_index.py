@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 
-from manyheads.runner.data.imagefolder_listing import EXTENSIONS, Listing, scan
+from manyheads.runner.data.imagefolder_listing import EXTENSIONS, ImageListing, scan
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.run.files import whole_file
@@ -27,16 +27,16 @@ HEADER = struct.Struct("=32sIQQQQ")
 State = list[os.stat_result]
 
 
-def list_images(folder: Path, classes: Sequence[str]) -> Listing:
+def list_images(folder: Path, classes: Sequence[str]) -> ImageListing:
     """The image files of these class folders: from the cache if the folders are unchanged, else by reading them.
 
     Raises ConfigurationError for a link that points outside the folder that holds all splits.
     """
     folders = [folder / name for name in classes]
-    now, state = time.time_ns(), [os.stat(each) for each in folders]  # before they are read
+    now, state = time.time_ns(), [os.stat(path) for path in folders]  # before they are read
     file, key = _file(folder), _key(folder, classes, state)
-    if file is not None and (known := _read(file, key, folder)) is not None:
-        return known
+    if file is not None and (index := _read(file, key, folder)) is not None:
+        return index
     listing = scan(folders, root=folder.parent)
     inner = [os.stat(folder / name) for name in listing.inner]
     is_worth_it = len(listing) >= max(FEWEST_FILES, FEWEST_IN_A_CLASS * (len(classes) + len(inner)))
@@ -60,7 +60,7 @@ def _key(folder: Path, classes: Sequence[str], state: State) -> bytes:
 
 
 def _times(state: State) -> list[list[int]]:
-    return [[each.st_ino, each.st_mtime_ns, each.st_ctime_ns] for each in state]
+    return [[status.st_ino, status.st_mtime_ns, status.st_ctime_ns] for status in state]
 
 
 def _is_settled(state: State, now: int) -> bool:
@@ -68,12 +68,12 @@ def _is_settled(state: State, now: int) -> bool:
 
     Source: https://git-scm.com/docs/racy-git.
     """
-    return all(max(each.st_mtime_ns, each.st_ctime_ns) < now - SETTLED for each in state)
+    return all(max(status.st_mtime_ns, status.st_ctime_ns) < now - SETTLED for status in state)
 
 
 def _is_fuse(state: State) -> bool:
     """Whether a folder is mounted by a program, such as a bucket of an object store: its times may never change."""
-    devices = {f"{os.major(each.st_dev)}:{os.minor(each.st_dev)}" for each in state}
+    devices = {f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}" for status in state}
     try:
         mounts = MOUNTS.read_text(errors="replace").splitlines()
     except OSError:
@@ -82,7 +82,7 @@ def _is_fuse(state: State) -> bool:
     return any(kind.startswith("fuse") for kind in kinds)
 
 
-def _read(file: Path, key: bytes, folder: Path) -> Listing | None:
+def _read(file: Path, key: bytes, folder: Path) -> ImageListing | None:
     """The listing if it is the one of ``key``, undamaged, and the inner folders are unchanged."""
     counts, ends = array("Q"), array("Q")
     try:
@@ -104,10 +104,10 @@ def _read(file: Path, key: bytes, folder: Path) -> Listing | None:
     counts.frombytes(parts[0])
     ends.frombytes(parts[1])
     others = LeftOut(rest["left_out"], tuple(rest["names"]))
-    return Listing(parts[2], ends, counts, tuple(rest["inner"]), others)
+    return ImageListing(parts[2], ends, counts, tuple(rest["inner"]), others)
 
 
-def _write(file: Path, key: bytes, listing: Listing, inner: State) -> None:
+def _write(file: Path, key: bytes, listing: ImageListing, inner: State) -> None:
     """Write the index as a whole; if two hosts write it at the same time, the checksum reveals a mixture."""
     others = {"left_out": listing.left_out.count, "names": listing.left_out.names}
     rest = json.dumps({"inner": listing.inner, "times": _times(inner), **others}).encode()

@@ -21,7 +21,7 @@ EXTENSIONS = (
 
 
 @dataclass(frozen=True)
-class Listing:
+class ImageListing:
     """Files by their names below their class's folder, class by class, in torchvision's order.
 
     ``names``: the bytes of all names, without separators; ``ends``: where each name ends; ``counts``: how many files
@@ -52,7 +52,7 @@ class Paths(Sequence[str]):
 
     folder: Path
     classes: list[str]
-    listing: Listing
+    listing: ImageListing
     targets: array = field(repr=False)
 
     def __len__(self) -> int:
@@ -64,14 +64,14 @@ class Paths(Sequence[str]):
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
-            return [self[each] for each in range(len(self))[index]]
+            return [self[position] for position in range(len(self))[index]]
         at = range(len(self))[index]
         ends = self.listing.ends
         name = os.fsdecode(self.listing.names[ends[at - 1] if at else 0 : ends[at]])
         return f"{self.folder}/{self.classes[self.targets[at]]}/{name}"
 
 
-def scan(folders: Iterable[Path], *, root: Path) -> Listing:
+def scan(folders: Iterable[Path], *, root: Path) -> ImageListing:
     """The image files in these folders and in those below them, found by reading them.
 
     Raises ConfigurationError for a link that points outside ``root``.
@@ -81,15 +81,15 @@ def scan(folders: Iterable[Path], *, root: Path) -> Listing:
     for folder in folders:
         contents = _contents(folder, within)
         in_order = sorted(contents, key=lambda inside: inside[:-1])  # as torchvision's, without the slash
-        found = [f"{inside}{name}" for inside in in_order for name in contents[inside][0]]
-        joined = os.fsencode("\0".join(found))  # name by name it takes longer than reading the folder
-        lengths = map(len, joined.split(b"\0")) if found else ()
+        paths = [f"{inside}{name}" for inside in in_order for name in contents[inside][0]]
+        joined = os.fsencode("\0".join(paths))  # name by name it takes longer than reading the folder
+        lengths = map(len, joined.split(b"\0")) if paths else ()
         ends.extend(islice(accumulate(lengths, initial=len(names)), 1, None))
         names += joined.replace(b"\0", b"")
-        counts.append(len(found))
+        counts.append(len(paths))
         inner += [f"{folder.name}/{inside}" for inside in in_order if inside]
         others += LeftOut.of(f"{folder.name}/{inside}{name}" for inside in contents for name in contents[inside][1])
-    return Listing(bytes(names), ends, counts, tuple(inner), others)
+    return ImageListing(bytes(names), ends, counts, tuple(inner), others)
 
 
 def _contents(folder: Path, within: str | None) -> dict[str, tuple[list[str], list[str]]]:
@@ -101,9 +101,9 @@ def _contents(folder: Path, within: str | None) -> dict[str, tuple[list[str], li
         images, others = contents[inside] = [], []
         with opened(folder / inside, within) as handle, os.scandir(handle) as entries:
             status = os.fstat(handle)
-            if (place := (status.st_dev, status.st_ino)) in read:  # a link to what was read
+            if (inode := (status.st_dev, status.st_ino)) in read:  # a link to what was read
                 continue
-            read.add(place)
+            read.add(inode)
             for entry in entries:
                 name, is_image = entry.name, entry.name.lower().endswith(EXTENSIONS)
                 if is_image and name[0] != "." and not entry.is_dir(follow_symlinks=False):

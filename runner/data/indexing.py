@@ -7,7 +7,7 @@ from pathlib import Path
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.shards.blocks import BlockTable
 from manyheads.runner.data.shards.files import LocalFile
-from manyheads.runner.data.shards.index import KINDS, TAR, TOKENS, Advance, Index, Kind
+from manyheads.runner.data.shards.index import KINDS, TAR, TOKENS, Advance, ShardIndex, ShardKind
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar import stored
 from manyheads.runner.data.token_files import index_of, inspect
@@ -24,16 +24,16 @@ def names_below(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.name.endswith(suffixes))
 
 
-def kind_of(names: Sequence[str], root: Path | Address) -> Kind:
+def kind_of(names: Sequence[str], root: Path | Address) -> ShardKind:
     """The kind of shards that these files are. Raises ConfigurationError if there are none."""
-    found = next((kind for kind in KINDS if any(name.endswith(kind.suffixes) for name in names)), None)
-    if found is None:
+    match = next((kind for kind in KINDS if any(name.endswith(kind.suffixes) for name in names)), None)
+    if match is None:
         *first, last = (suffix for kind in KINDS for suffix in kind.suffixes)
         raise ConfigurationError.at("folder", root, f": no file below it ends in {', '.join(first)} or {last}.")
-    return found
+    return match
 
 
-def index_blocks(root: Path, names: Sequence[str], kind: Kind, advance: Advance) -> Index:
+def index_blocks(root: Path, names: Sequence[str], kind: ShardKind, advance: Advance) -> ShardIndex:
     """An index of files in a folder. Raises ConfigurationError."""
     table, within = BlockTable(), boundary(root)
     for name in names:
@@ -42,12 +42,12 @@ def index_blocks(root: Path, names: Sequence[str], kind: Kind, advance: Advance)
     return table.index(root, kind)
 
 
-def index_stored(shards: Shards, advance: Advance) -> Index:
+def index_stored(shards: Shards, advance: Advance) -> ShardIndex:
     """An index of shards in object storage, each of which is read once. Raises ConfigurationError."""
     kind = kind_of([*shards.objects], shards.address)
     if kind is TAR:
         return stored.build(shards, advance)
-    names, table = [each.name for each in shards.found(kind)], BlockTable()
+    names, table = [shard.name for shard in shards.files(kind)], BlockTable()
     for name in names:
         with _fetched(shards) as fetch:
             add_file(table, name, names, kind, fetch)
@@ -55,7 +55,7 @@ def index_stored(shards: Shards, advance: Advance) -> Index:
     return table.index(shards.address, kind)
 
 
-def add_file(table: BlockTable, name: str, names: Sequence[str], kind: Kind, opened: Opened) -> None:
+def add_file(table: BlockTable, name: str, names: Sequence[str], kind: ShardKind, opened: Opened) -> None:
     """Add one of the files called ``names``. Raises ConfigurationError, OSError."""
     file, content = opened(name), None
     if kind is TOKENS and name.endswith(TOKENS.suffixes[0]):

@@ -57,8 +57,8 @@ def refuse_leaving(path: str | Path, within: str | None) -> None:
         _refuse_outside(os.path.realpath(path), path, within)
 
 
-def _refuse_outside(place: str, path: str | Path, within: str) -> None:
-    if not f"{place}/".startswith(f"{within}/"):
+def _refuse_outside(target: str, path: str | Path, within: str) -> None:
+    if not f"{target}/".startswith(f"{within}/"):
         raise ConfigurationError.at(
             "data.root",
             printable(within),

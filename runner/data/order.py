@@ -55,7 +55,7 @@ class Feistel(Order):
         return permuted(positions, size=self.size, keys=keys_of(self._seed, epoch, count=ROUNDS))
 
 
-class Blocks(Order):
+class BlockOrder(Order):
     """Adjacent samples stay near each other in time: for storage on which reading a single sample is slow.
 
     Blocks of ``block`` adjacent samples are permuted; then the samples of each ``window`` consecutive blocks are
@@ -75,11 +75,11 @@ class Blocks(Order):
         mixed = np.empty(len(positions), np.int64)
         numbers = self._place(positions, short) // self.window
         by_number = np.argsort(numbers, kind="stable")
-        known, starts = np.unique(numbers[by_number], return_index=True)
-        for number, chosen in zip(known.tolist(), np.split(by_number, starts[1:]), strict=False):  # both may be empty
+        windows, starts = np.unique(numbers[by_number], return_index=True)
+        for number, chosen in zip(windows.tolist(), np.split(by_number, starts[1:]), strict=False):  # both may be empty
             low, high = (self._start((number + after) * self.window, short) for after in (0, 1))
-            own = keys_of(self._seed, epoch, number + 1, count=ROUNDS)
-            mixed[chosen] = low + permuted(positions[chosen] - low, size=high - low, keys=own)
+            round_keys = keys_of(self._seed, epoch, number + 1, count=ROUNDS)
+            mixed[chosen] = low + permuted(positions[chosen] - low, size=high - low, keys=round_keys)
         places = self._place(mixed, short)
         within = mixed - places * self.block + np.where(places > short, self.block - self._rest, 0)
         blocks = np.where(places == short, self._full, places - (places > short))
@@ -92,9 +92,9 @@ class Blocks(Order):
         is_behind = positions >= short * self.block + self._rest
         return (positions + np.where(is_behind, self.block - self._rest, 0)) // self.block
 
-    def _start(self, place: int, short: int) -> int:
+    def _start(self, position: int, short: int) -> int:
         """The position at which the block at this place begins."""
-        return min(self.size, place * self.block - (self.block - self._rest if place > short else 0))
+        return min(self.size, position * self.block - (self.block - self._rest if position > short else 0))
 
 
 def permuted(values: np.ndarray, *, size: int, keys: Sequence[np.uint64]) -> np.ndarray:
@@ -105,10 +105,10 @@ def permuted(values: np.ndarray, *, size: int, keys: Sequence[np.uint64]) -> np.
     """
     rows = math.isqrt(max(0, size - 1)) + 1
     columns = max(1, -(-size // rows))
-    found = _network(values.astype(np.uint64), rows, columns, keys)
-    while len(outside := np.flatnonzero(found >= np.uint64(size))):
-        found[outside] = _network(found[outside], rows, columns, keys)
-    return found.astype(np.int64)
+    cells = _network(values.astype(np.uint64), rows, columns, keys)
+    while len(outside := np.flatnonzero(cells >= np.uint64(size))):
+        cells[outside] = _network(cells[outside], rows, columns, keys)
+    return cells.astype(np.int64)
 
 
 def _network(cells: np.ndarray, rows: int, columns: int, keys: Sequence[np.uint64]) -> np.ndarray:
@@ -127,7 +127,7 @@ def build_order(kind: str, size: int, *, seed: int, block: int | None, window: i
     if kind == "blocks":
         assert block is not None
         assert window is not None
-        return Blocks(size, seed=seed, block=block, window=window)
+        return BlockOrder(size, seed=seed, block=block, window=window)
     return Feistel(size, seed=seed) if kind == "feistel" else Shuffle(size, seed=seed)
 
 
@@ -140,11 +140,11 @@ def quality(order: Order, targets: Sequence[int] | None, *, batch_size: int) -> 
     starts = np.linspace(0, max(0, order.size - batch_size), CHECKED).astype(np.int64)
     batches = [np.arange(start, min(start + batch_size, order.size)) for start in starts.tolist()]
     moved, classes = [], []
-    for each in (order, shuffled):
-        samples = [each.at(0, positions) for positions in batches]
-        moved.append(np.mean([np.abs(found - at).mean() for found, at in zip(samples, batches, strict=True)]))
+    for candidate in (order, shuffled):
+        samples = [candidate.at(0, positions) for positions in batches]
+        moved.append(np.mean([np.abs(indices - at).mean() for indices, at in zip(samples, batches, strict=True)]))
         if targets is not None:
-            classes.append(np.mean([len({int(targets[index]) for index in found.tolist()}) for found in samples]))
+            classes.append(np.mean([len({int(targets[index]) for index in indices.tolist()}) for indices in samples]))
     words = [f"samples move by {moved[0] / order.size:.2f} of the data (shuffle: {moved[1] / order.size:.2f})"]
     if targets is not None:
         words.insert(0, f"{classes[0]:.0f} classes in a batch (shuffle: {classes[1]:.0f})")

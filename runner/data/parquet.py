@@ -19,7 +19,7 @@ from manyheads.runner.data.shards.index import PARQUET
 from manyheads.runner.option.rules import whole
 
 if TYPE_CHECKING:
-    from manyheads.runner.data.parquet_rows import Rows
+    from manyheads.runner.data.parquet_rows import ParquetRows
 
 
 class ParquetOption(ShardedOption):
@@ -38,7 +38,7 @@ class ParquetOption(ShardedOption):
         super().check_keys()
         if self.unavailable() is None:
             with self.folder() as folder, suppress(OSError):  # which the ranks report
-                for name in (folder.names[each] for split in SPLITS for each in self.chosen(split, folder.names)):
+                for name in (folder.names[number] for split in SPLITS for number in self.chosen(split, folder.names)):
                     folder.file(name)  # refuses a link that points outside
 
 
@@ -55,7 +55,7 @@ class Parquet(ShardedSamples):
     cache_mb: int
 
     @cached_property
-    def train(self) -> "Rows":
+    def train(self) -> "ParquetRows":
         """The training rows, opened on first use."""
         return self._rows("train")
 
@@ -78,14 +78,14 @@ class Parquet(ShardedSamples):
         return self._samples("test") if self.chosen("test", self.folder.names, may_lack=True) else None
 
     def _names(self, split: str) -> Sequence[str]:
-        return [self.folder.names[each] for each in self.chosen(split, self.folder.names)]
+        return [self.folder.names[number] for number in self.chosen(split, self.folder.names)]
 
-    def _rows(self, split: str) -> "Rows":
-        from manyheads.runner.data.parquet_rows import Rows  # needs the package
+    def _rows(self, split: str) -> "ParquetRows":
+        from manyheads.runner.data.parquet_rows import ParquetRows  # needs the package
 
         columns = {"input": self.input_column, "label": self.label_column}
         ahead = 0 if isinstance(self.place, Path) else self.read_ahead
-        return Rows(self.folder, self._names(split), columns, cache_bytes=self.cache_mb * 10**6, ahead=ahead)
+        return ParquetRows(self.folder, self._names(split), columns, cache_bytes=self.cache_mb * 10**6, ahead=ahead)
 
     def _samples(self, split: str) -> Samples:
         rows = self.train if split == "train" else self._rows(split)
@@ -94,6 +94,6 @@ class Parquet(ShardedSamples):
             return self.images(rows, targets, train=split == "train", classes=self.classes, within=within)
         return self._text(rows, split)
 
-    def _text(self, rows: "Rows", split: str) -> TokenBlocks:
+    def _text(self, rows: "ParquetRows", split: str) -> TokenBlocks:
         about, key = ["parquet", rows.input, self.folder.states(self._names(split))], "data.block_size"
         return self.blocks(rows.texts(), self.block_size, about=about, of=split, key=key)

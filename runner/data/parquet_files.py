@@ -17,18 +17,18 @@ def open_parquet(file: File) -> Any:
         return pyarrow.parquet.ParquetFile(pyarrow.PythonFile(_Reader(file), "r"))
     with opened(file.path, file.within) as handle:
         # The same file by another descriptor, with positional reads, since loader processes share it.
-        place = f"/proc/self/fd/{handle}" if sys.platform == "linux" else str(file.path)
-        return pyarrow.parquet.ParquetFile(pyarrow.OSFile(place))
+        path = f"/proc/self/fd/{handle}" if sys.platform == "linux" else str(file.path)
+        return pyarrow.parquet.ParquetFile(pyarrow.OSFile(path))
 
 
 def fetch_ahead(source: Any, file: Any, group: int, column: str) -> None:
     """Request a column of a row group from object storage. ``source``: an ObjectFile; ``file``: what it holds."""
     about = file.metadata.row_group(group)
-    for each in map(about.column, range(about.num_columns)):
-        if each.path_in_schema.partition(".")[0] == column:
-            pages = (each.dictionary_page_offset, each.data_page_offset)
+    for chunk in map(about.column, range(about.num_columns)):
+        if chunk.path_in_schema.partition(".")[0] == column:
+            pages = (chunk.dictionary_page_offset, chunk.data_page_offset)
             start = min(page for page in pages if page is not None)
-            source.fetch_ahead(start, start + each.total_compressed_size)
+            source.fetch_ahead(start, start + chunk.total_compressed_size)
 
 
 def line(error: Exception) -> str:
@@ -56,6 +56,6 @@ class _Reader(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        found = self._file.read(self._at, self._file.size if size < 0 else self._at + size)
-        self._at += len(found)
-        return found
+        content = self._file.read(self._at, self._file.size if size < 0 else self._at + size)
+        self._at += len(content)
+        return content

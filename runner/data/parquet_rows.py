@@ -22,7 +22,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 LABELS = ("label", "labels", "target", "class", "fine_label", "cls")
 
 
-class Rows(Sequence[Any]):
+class ParquetRows(Sequence[Any]):
     """The images of all rows of some files: item i is the content of a file, or its path if only that is recorded.
 
     ``names``: of the files in ``folder``; ``columns``: names of "input" and "label", or "auto"; ``cache_bytes``: most
@@ -42,7 +42,9 @@ class Rows(Sequence[Any]):
         self.input = self._input(columns["input"])
         self.is_image = self._is_image(self.input)
         self.label = self._label(columns["label"]) if self.is_image else None
-        groups = [(file, number) for file, each in enumerate(self._files) for number in range(each.num_row_groups)]
+        groups = [
+            (file, number) for file, parquet in enumerate(self._files) for number in range(parquet.num_row_groups)
+        ]
         self._groups = groups
         sizes = (self._files[file].metadata.row_group(number).num_rows for file, number in groups)
         self._starts = [0, *accumulate(sizes)]
@@ -55,31 +57,31 @@ class Rows(Sequence[Any]):
         return self._starts[-1]
 
     def __getitem__(self, index: Any) -> Any:
-        place = range(len(self))[index]
-        group = bisect_right(self._starts, place) - 1
-        image = self._group(group)[place - self._starts[group]].as_py()
+        row = range(len(self))[index]
+        group = bisect_right(self._starts, row) - 1
+        image = self._group(group)[row - self._starts[group]].as_py()
         if isinstance(image, Mapping):
             image = image["bytes"] if image.get("bytes") is not None else image.get("path")
         if isinstance(image, str):
             if isinstance(self.root, Path):
                 return str(self.root.resolve() / image)
-            raise CorruptSample(self._name(place, group), "it names a file, which object storage is not searched for")
+            raise CorruptSample(self._name(row, group), "it names a file, which object storage is not searched for")
         if image is None:
-            raise CorruptSample(self._name(place, group), "it has no image")
-        found = StoredFile(image)
-        found.origin = partial(self._name, place, group)
-        return found
+            raise CorruptSample(self._name(row, group), "it has no image")
+        content = StoredFile(image)
+        content.origin = partial(self._name, row, group)
+        return content
 
     @cached_property
     def targets(self) -> np.ndarray:
         """The class number of each row (rows,). Raises ConfigurationError for values that are not class numbers."""
-        found = []
+        columns = []
         for path, file in zip(self.paths, self._files, strict=True):
             column = file.read([self.label], use_threads=False).column(0)
             if column.null_count:
                 self._refuse(path, f"has {column.null_count} rows without a value in the column {self.label}")
-            found.append(column.to_numpy())
-        numbers = np.concatenate(found)
+            columns.append(column.to_numpy())
+        numbers = np.concatenate(columns)
         if len(numbers) and numbers.min() < 0:
             self._refuse(self.paths[0], f"has the class number {numbers.min()} in the column {self.label}")
         return numbers.astype(np.int64)
@@ -90,7 +92,7 @@ class Rows(Sequence[Any]):
         try:
             about = json.loads((self.schema.metadata or {})[b"huggingface"])
             names = about["info"]["features"][self.label]["names"]
-            return [str(each) for each in names]
+            return [str(name) for name in names]
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -98,13 +100,13 @@ class Rows(Sequence[Any]):
         """The text of each row."""
         for file in self._files:
             for batch in file.iter_batches(columns=[self.input]):
-                yield from (each or "" for each in batch.column(0).to_pylist())
+                yield from (text or "" for text in batch.column(0).to_pylist())
 
-    def _name(self, place: int, group: int) -> str:
+    def _name(self, row: int, group: int) -> str:
         """File and row, for messages."""
         file = self._groups[group][0]
-        first = self._starts[next(number for number, each in enumerate(self._groups) if each[0] == file)]
-        return f"{printable(self.paths[file])}: row {place - first}"
+        first = self._starts[next(number for number, pair in enumerate(self._groups) if pair[0] == file)]
+        return f"{printable(self.paths[file])}: row {row - first}"
 
     def _group(self, number: int) -> Any:
         """The input column of a row group, read unless it is kept."""
@@ -133,7 +135,7 @@ class Rows(Sequence[Any]):
         """Request the input column of the row groups of a batch, unless that was done for the batches before it."""
         numbers = (np.searchsorted(np.asarray(self._starts), samples, "right") - 1).tolist()
         for number in dict.fromkeys(numbers):
-            if not any(number in each for each in self._awaited):
+            if not any(number in awaited for awaited in self._awaited):
                 file, group = self._groups[number]
                 fetch_ahead(self._sources[file], self._files[file], group, self.input)
         self._awaited.append({*numbers})
@@ -162,9 +164,9 @@ class Rows(Sequence[Any]):
             return fitting[0]
         if wanted in fitting:
             return wanted
-        known = ", ".join(f"{each.name} ({each.type})" for each in self.schema)
-        found = f": {printable(self.paths[0])} has no such column of {what}. Its columns are {printable(known)}."
-        raise ConfigurationError.at(f"data.{key}_column", wanted, found, allowed=fitting)
+        columns = ", ".join(f"{field.name} ({field.type})" for field in self.schema)
+        reason = f": {printable(self.paths[0])} has no such column of {what}. Its columns are {printable(columns)}."
+        raise ConfigurationError.at(f"data.{key}_column", wanted, reason, allowed=fitting)
 
     def _refuse(self, path: str, what: str) -> NoReturn:
         raise ConfigurationError.at("data.root", self.root, f": {printable(path)} {what}.")

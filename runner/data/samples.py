@@ -81,7 +81,7 @@ class FileContents(ABC):
 
 
 @dataclass(frozen=True)
-class Table:
+class TableArrays:
     """Rows of numbers and the values to predict. features: (N, F) float32; targets: (N,)."""
 
     features: "np.ndarray"
@@ -123,4 +123,4 @@ class Dataset(Protocol):
     def __getitem__(self, index: int) -> Any: ...
 
 
-Samples = ImageArrays | Files | Table | TokenBlocks | Dataset
+Samples = ImageArrays | Files | TableArrays | TokenBlocks | Dataset

@@ -18,23 +18,29 @@ def chosen(split: str, pattern: str, names: Sequence[str], *, may_lack: bool = F
     ``may_lack``: the pattern may select none. Raises ConfigurationError for a name without * or ? that is missing, such
     as a shard that somebody forgot to copy.
     """
-    key, places, found = f"data.{split}_shards", {name: number for number, name in enumerate(names)}, dict[int, None]()
+    key, places, numbers = (
+        f"data.{split}_shards",
+        {name: number for number, name in enumerate(names)},
+        dict[int, None](),
+    )
     patterns = [f"{split}/*", f"*{split}*"] if pattern == "auto" else _expanded(pattern, key)
-    for each in patterns:
-        if any(letter in each for letter in "*?["):
-            found.update((number, None) for name, number in places.items() if fnmatchcase(name, each))
-        elif each in places:
-            found[places[each]] = None
+    for alternative in patterns:
+        if any(letter in alternative for letter in "*?["):
+            numbers.update((number, None) for name, number in places.items() if fnmatchcase(name, alternative))
+        elif alternative in places:
+            numbers[places[alternative]] = None
         elif not may_lack:
-            meant = nearest(each, names)
-            raise ConfigurationError.at(key, pattern, f": the shard {each} is missing.{meant} Copy it to data.root.")
-    if not found and not may_lack:
+            meant = nearest(alternative, names)
+            raise ConfigurationError.at(
+                key, pattern, f": the shard {alternative} is missing.{meant} Copy it to data.root."
+            )
+    if not numbers and not may_lack:
         raise ConfigurationError.at(
             key,
             pattern,
             f" matches none of {len(names)} shards, such as {names[0]}. Set it to a pattern of their names.",
         )
-    return [*found]
+    return [*numbers]
 
 
 def _expanded(pattern: str, key: str) -> Iterator[str]:
@@ -42,15 +48,15 @@ def _expanded(pattern: str, key: str) -> Iterator[str]:
     waiting, count = [pattern], 0
     while waiting:
         text = waiting.pop(0)
-        found = BRACES.search(text)
-        if found is None:
+        braces = BRACES.search(text)
+        if braces is None:
             yield text
             continue
-        choices = _choices(found[1])
+        choices = _choices(braces[1])
         count += len(choices)
         if count > MOST:
             raise ConfigurationError.at(key, pattern, f" stands for more than {MOST:,} names. Use * instead.")
-        waiting[:0] = [f"{text[: found.start()]}{each}{text[found.end() :]}" for each in choices]
+        waiting[:0] = [f"{text[: braces.start()]}{choice}{text[braces.end() :]}" for choice in choices]
 
 
 def _choices(text: str) -> Sequence[str]:

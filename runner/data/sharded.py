@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from manyheads.runner.data.data_option import Data, DataOption, Listing
+from manyheads.runner.data.data_option import Data, DataOption, ObjectListing
 from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.shard_names import chosen
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
-from manyheads.runner.data.shards.index import Index, Kind
+from manyheads.runner.data.shards.index import ShardIndex, ShardKind
 from manyheads.runner.data.shards.stored import Reading, Shards
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError, printable, warn
@@ -29,7 +29,7 @@ TEXTS = (".md", ".txt", ".json", ".yaml", ".yml")  # of files that may describe 
 class BelowRoot:
     """The shards of one kind below a root: the part that an option shares with its data."""
 
-    shards: ClassVar[Kind]
+    shards: ClassVar[ShardKind]
     root: str
 
     @cached_property
@@ -53,18 +53,18 @@ class ShardedOption(BelowRoot, DataOption):
 
     def resolved_keys(self) -> Section:
         folder = self.section.get("cache_folder")
-        own = {} if folder is None else {"cache_folder": os.path.abspath(os.path.expanduser(folder))}
-        return {**super().resolved_keys(), **own}
+        keys = {} if folder is None else {"cache_folder": os.path.abspath(os.path.expanduser(folder))}
+        return {**super().resolved_keys(), **keys}
 
     def unavailable(self) -> str | None:
         return objects.unavailable() if is_address(self.section["root"]) else None
 
-    def listing(self) -> Listing | None:
-        if not isinstance(place := self.place, Address):
+    def listing(self) -> ObjectListing | None:
+        if not isinstance(location := self.place, Address):
             return None
-        with Shards(place, self.reading) as shards:
+        with Shards(location, self.reading) as shards:
             about = shards.index(self.shards).about
-            return Listing([(each.name, each.size) for each in about.shards], about.digest)
+            return ObjectListing([(shard.name, shard.size) for shard in about.shards], about.digest)
 
     def chosen(self, split: str, names: Sequence[str]) -> list[int]:
         """Indices of the shards of a split, which may be none if it need not exist. Raises ConfigurationError."""
@@ -83,27 +83,27 @@ class ShardedOption(BelowRoot, DataOption):
         unread = {*range(len(names))} - {number for chosen in shards.values() for number in chosen}
         why = ", which data.train_shards, data.val_shards and data.test_shards do not match."
         LeftOut.of(names[number] for number in unread).warn("shard", why)
-        if isinstance(place := self.place, Path):
-            why = f" below {printable(place)}. Shards end in {' or '.join(self.shards.suffixes)}."
-            LeftOut.below(place, suffixes=(*self.shards.suffixes, *TEXTS)).warn("file", why)
+        if isinstance(location := self.place, Path):
+            why = f" below {printable(location)}. Shards end in {' or '.join(self.shards.suffixes)}."
+            LeftOut.below(location, suffixes=(*self.shards.suffixes, *TEXTS)).warn("file", why)
 
     @contextmanager
     def folder(self) -> Iterator[Folder]:
         """A context with the shards, after a check of each split. Raises ConfigurationError."""
-        if isinstance(place := self.place, Path):
-            folder = LocalFolder(place, self.shards)
+        if isinstance(location := self.place, Path):
+            folder = LocalFolder(location, self.shards)
             self.check_shards(folder.names)
             yield folder
             return
-        with Shards(place, self.reading) as shards:
+        with Shards(location, self.reading) as shards:
             stored = StoredFolder(shards, self.shards)
             self.check_shards(stored.names)
             self.warn_of_small_cache(stored.index)
             yield stored
 
-    def warn_of_small_cache(self, index: Index) -> None:
+    def warn_of_small_cache(self, index: ShardIndex) -> None:
         """Warn if the cache cannot hold all shards, and they are read in an order in which that matters."""
-        size, most = sum(each.size for each in index.about.shards) / 1e9, self.section["cache_gb"]
+        size, most = sum(shard.size for shard in index.about.shards) / 1e9, self.section["cache_gb"]
         if size > most and self.order != "blocks":
             warn(
                 f"data.cache_gb={most:g} is less than the {size:,.1f} GB of the shards, so each epoch fetches most "

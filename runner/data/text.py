@@ -148,5 +148,5 @@ class StdlibText(Text):
 def _bounds(length: int, split: str, *, val_fraction: float, test_fraction: float) -> tuple[int, int]:
     """Where a split begins and ends in a single file: training, validation, test."""
     ends = [round(length * part) for part in (0, 1 - val_fraction - test_fraction, 1 - test_fraction, 1)]
-    place = ("train", "val", "test").index(split)
-    return ends[place], ends[place + 1]
+    position = ("train", "val", "test").index(split)
+    return ends[position], ends[position + 1]

@@ -48,10 +48,10 @@ class TokenFile:
         """
         import numpy as np
 
-        found = np.frombuffer(block[max(self.start - start, 0) :], self.dtype)
-        if len(found) and found.min() < 0:
-            raise ConfigurationError(f"{self.file.name} has the token {found.min()}. Write it again.")
-        return int(found.max()) if len(found) else -1
+        tokens = np.frombuffer(block[max(self.start - start, 0) :], self.dtype)
+        if len(tokens) and tokens.min() < 0:
+            raise ConfigurationError(f"{self.file.name} has the token {tokens.min()}. Write it again.")
+        return int(tokens.max()) if len(tokens) else -1
 
 
 def index_of(name: str) -> str:
@@ -115,7 +115,7 @@ def write(folder: Path, name: str, tokens: "np.ndarray", ends: Sequence[int]) ->
     """Write ``<name>.bin`` and ``.idx`` as Megatron does. ``ends``: where each document ends. Raises OSError."""
     import numpy as np
 
-    kind = next(code for code, each in {8: np.uint16, 4: np.int32}.items() if np.can_cast(tokens.dtype, each))
+    kind = next(code for code, dtype in {8: np.uint16, 4: np.int32}.items() if np.can_cast(tokens.dtype, dtype))
     limits = np.asarray(ends, np.int64)
     lengths = np.diff(limits, prepend=0)
     with whole_file(folder / f"{name}.bin") as file:
@@ -151,13 +151,13 @@ class Joined:
     def __getitem__(self, wanted: slice) -> Any:
         import numpy as np
 
-        pieces = [part[own] for part, own in self._pieces(wanted)]
+        pieces = [part[span] for part, span in self._pieces(wanted)]
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, self.parts[0][:0]])
 
     def fetch_ahead(self, wanted: slice) -> None:
         """Request tokens without waiting; only in object storage."""
-        for part, own in self._pieces(wanted):
-            part.fetch_ahead(own)
+        for part, span in self._pieces(wanted):
+            part.fetch_ahead(span)
 
     def _pieces(self, wanted: slice) -> Iterator[tuple[Any, slice]]:
         first, last, _ = wanted.indices(len(self))

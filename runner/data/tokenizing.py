@@ -32,9 +32,9 @@ class Bytes:
 def vocabulary(tokenizer: Any) -> int:
     """The size of a tokenizer's vocabulary. Raises ConfigurationError if the tokenizer does not say."""
     for name in ("vocab_size", "get_vocab_size"):
-        found = getattr(tokenizer, name, None)
-        if found is not None:
-            count = int(found() if callable(found) else found)
+        size = getattr(tokenizer, name, None)
+        if size is not None:
+            count = int(size() if callable(size) else size)
             return max(count, len(tokenizer)) if hasattr(tokenizer, "__len__") else count  # added tokens included
     raise ConfigurationError(
         f"data.tokenizer: {type(tokenizer).__name__} has neither vocab_size nor get_vocab_size(). Add one of them.",
@@ -127,14 +127,14 @@ def _encoded(path: Path, tokenizer: Any, size: int, within: str | None) -> list[
 
 def end_of(tokenizer: Any) -> int | None:
     """The token that ends a text; None if there is no such token."""
-    found = END if isinstance(tokenizer, Bytes) else getattr(tokenizer, "eos_token_id", None)
-    return None if found is None else int(found)
+    end = END if isinstance(tokenizer, Bytes) else getattr(tokenizer, "eos_token_id", None)
+    return None if end is None else int(end)
 
 
 def encoded(text: str, tokenizer: Any, size: int, *, of: str) -> list[int]:
     """A text's tokens, followed by the end token if the tokenizer has one. ``of``: which text, for the error."""
-    found = tokenizer.encode(text)
-    numbers = list(getattr(found, "ids", found))  # what the library tokenizers returns, or a list
+    encoding = tokenizer.encode(text)
+    numbers = list(getattr(encoding, "ids", encoding))  # what the library tokenizers returns, or a list
     if (end := getattr(tokenizer, "eos_token_id", None)) is not None:
         numbers.append(end)
     if numbers and not 0 <= min(numbers) <= max(numbers) < size:
@@ -170,8 +170,8 @@ def _in_a_row(texts: Iterable[str], tokenizer: Any) -> "tuple[np.ndarray, str]":
     size = vocabulary(tokenizer)
     kind: Any = np.uint8 if size <= 2**8 else np.uint16 if size <= 2**16 else np.int32
     end = [END] * isinstance(tokenizer, Bytes)
-    each = (tokens_of(text or "", tokenizer, size, f"text {number}") + end for number, text in enumerate(texts))
-    row = np.concatenate([np.asarray(numbers, kind) for numbers in each] or [np.zeros(0, kind)])
+    documents = (tokens_of(text or "", tokenizer, size, f"text {number}") + end for number, text in enumerate(texts))
+    row = np.concatenate([np.asarray(numbers, kind) for numbers in documents] or [np.zeros(0, kind)])
     return row, hashlib.sha256(row.tobytes()).hexdigest()
 
 

@@ -39,17 +39,17 @@ class TokensOption(ShardedOption):
     def check_keys(self) -> None:
         super().check_keys()
         with self.folder() as folder:
-            names = [folder.names[each] for split in SPLITS for each in self.chosen(split, folder.names)]
+            names = [folder.names[number] for split in SPLITS for number in self.chosen(split, folder.names)]
             files = opened(folder, names)
             if isinstance(folder, StoredFolder):
                 check_vocabulary(folder, names, self.vocab_size)
         if self.documents == SEPARATE and self.end_token is None:
-            for each in files:
-                if each.ends is None:
+            for file in files:
+                if file.ends is None:
                     raise ConfigurationError.at(
                         "data.documents",
                         SEPARATE,
-                        f": {each.file.name} does not say where documents end. Set data.end_token to the "
+                        f": {file.file.name} does not say where documents end. Set data.end_token to the "
                         "token that ends them, or data.documents to joined.",
                     )
 
@@ -85,10 +85,10 @@ class Tokens(Sharded):
         return self._blocks("test") if self.chosen("test", self.folder.names, may_lack=True) else None
 
     def _blocks(self, split: str) -> TokenBlocks | Dataset:
-        names = [self.folder.names[each] for each in self.chosen(split, self.folder.names)]
+        names = [self.folder.names[number] for number in self.chosen(split, self.folder.names)]
         files = opened(self.folder, names)
         digest = self._digest(files, names)
-        row = joined([each.tokens() for each in _limited(files, self.max_tokens)])
+        row = joined([file.tokens() for file in _limited(files, self.max_tokens)])
         if len(row) <= self.block_size:
             raise ConfigurationError.at(
                 "data.block_size",
@@ -131,39 +131,39 @@ class Tokens(Sharded):
     def _checked(self, files: Sequence[TokenFile]) -> str:
         """The sha256 of all tokens. Raises ConfigurationError for one beyond the vocabulary."""
         digest = hashlib.sha256()
-        for each in files:
-            tokens = each.tokens()
+        for file in files:
+            tokens = file.tokens()
             for first in range(0, len(tokens), AT_ONCE):
                 part = tokens[first : first + AT_ONCE]
                 digest.update(part.tobytes())
                 wrong = (part >= self.vocab_size) | (part < 0)
                 if wrong.any():
-                    place = int(wrong.argmax())
-                    raise _beyond(self.vocab_size, each.file.name, part[place], f"at position {first + place:,}")
+                    position = int(wrong.argmax())
+                    raise _beyond(self.vocab_size, file.file.name, part[position], f"at position {first + position:,}")
         return digest.hexdigest()
 
     def _ends(self, files: Sequence[TokenFile]) -> Any:
         """The positions at which files end, and documents as their index says, in order, each once."""
         import numpy as np
 
-        found, before = [np.zeros(0, np.int64)], 0
-        for each in files:
-            own: Any = [] if self.end_token is not None or each.ends is None else each.ends
-            found.append(np.append(own, each.count).astype(np.int64) + before)
-            before += each.count
-        return np.unique(np.concatenate(found))
+        arrays, before = [np.zeros(0, np.int64)], 0
+        for file in files:
+            ends: Any = [] if self.end_token is not None or file.ends is None else file.ends
+            arrays.append(np.append(ends, file.count).astype(np.int64) + before)
+            before += file.count
+        return np.unique(np.concatenate(arrays))
 
 
 def opened(folder: Folder, names: Sequence[str]) -> list[TokenFile]:
     """The files of a folder with these names. Raises ConfigurationError."""
-    found = []
+    files = []
     for name in names:
         index = index_of(name)
         try:
-            found.append(inspect(folder.file(name), folder.file(index) if folder.has(index) else None))
+            files.append(inspect(folder.file(name), folder.file(index) if folder.has(index) else None))
         except OSError as error:
             raise ConfigurationError(f"{printable(name)} cannot be read: {error.strerror}.") from None
-    return found
+    return files
 
 
 def check_vocabulary(folder: StoredFolder, names: Sequence[str], size: int) -> None:
@@ -171,22 +171,22 @@ def check_vocabulary(folder: StoredFolder, names: Sequence[str], size: int) -> N
     for name in names:
         token, block = folder.highest(name)
         if token >= size:
-            place = f"in bytes {block * BLOCK} to {(block + 1) * BLOCK}"
-            raise _beyond(size, printable(f"{folder.root}/{name}"), token, place)
+            where = f"in bytes {block * BLOCK} to {(block + 1) * BLOCK}"
+            raise _beyond(size, printable(f"{folder.root}/{name}"), token, where)
 
 
-def _beyond(size: int, name: str, token: Any, place: str) -> ConfigurationError:
+def _beyond(size: int, name: str, token: Any, position: str) -> ConfigurationError:
     return ConfigurationError.at(
         "data.vocab_size",
         size,
-        f": {name} has the token {token} {place}. Set it to one more than the highest token of the tokenizer.",
+        f": {name} has the token {token} {position}. Set it to one more than the highest token of the tokenizer.",
     )
 
 
 def _limited(files: Sequence[TokenFile], most: int | None) -> list[TokenFile]:
     """The files up to their first ``most`` tokens."""
-    found, left = [], sum(each.count for each in files) if most is None else most
-    for each in files:
-        found.append(replace(each, count=min(each.count, left)))
-        left -= found[-1].count
-    return found
+    selection, left = [], sum(file.count for file in files) if most is None else most
+    for file in files:
+        selection.append(replace(file, count=min(file.count, left)))
+        left -= selection[-1].count
+    return selection

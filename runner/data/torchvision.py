@@ -92,8 +92,8 @@ class TorchvisionData(Data):
         padding: str = "zeros",
         flip: str = "random",
     ):
-        known = KNOWN[name]
-        self.num_classes, self.mean, self.std = known.classes, known.mean, known.std
+        dataset = KNOWN[name]
+        self.num_classes, self.mean, self.std = dataset.classes, dataset.mean, dataset.std
         self.name, self.root, self.download = name, Path(root), download
         self.image_size, self.augment = image_size, augment
         self.augmentation = Augmentation(shift, padding, flip)

@@ -3,7 +3,7 @@
 import importlib.util
 from typing import ClassVar
 
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import choice, text
 
@@ -37,7 +37,7 @@ ADDRESS = text(
     "an address without user and password, which belong in the environment",
     "(?!.*://[^/]*@).+",
     lambda v: _is_address(v),
-).of_kind(Kind.PLACE)
+).of_kind(KeyKind.PLACE)
 NAME = text("a name without a slash", "[^/]+")
 
 

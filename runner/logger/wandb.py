@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.logger.logger_option import ADDRESS, NAME, TrackerOption
 from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Tracker
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import choice
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, matching, remove, whole_file
@@ -23,7 +23,7 @@ class WandBOption(TrackerOption):
     leaves = ("wandb",)
     rules: ClassVar = {
         "project": NAME,
-        "entity": NAME.of_kind(Kind.PLACE),
+        "entity": NAME.of_kind(KeyKind.PLACE),
         "base_url": ADDRESS,
         "mode": choice("online", "offline"),
     }

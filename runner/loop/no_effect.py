@@ -7,7 +7,7 @@ from typing import Any
 from manyheads.runner.checkpoint.retention import EVERY
 from manyheads.runner.config.lookup import CONF, option_of, read
 from manyheads.runner.data.rank.build_data import Loaders
-from manyheads.runner.data.rank.in_memory import Blocks
+from manyheads.runner.data.rank.in_memory import TokenDataset
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.option.run_config import RunConfig
 
@@ -85,7 +85,7 @@ def of_other_data(section: Mapping[str, Any], loaders: Loaders) -> list[str]:
     """The keys of images that were set for text, and the other way round, of data that may be either."""
     if not {"image_size", "block_size"} <= section.keys():
         return []
-    is_text = isinstance(loaders.train.batches.dataset, Blocks)
+    is_text = isinstance(loaders.train.batches.dataset, TokenDataset)
     keys, kind = (OF_IMAGES, "text") if is_text else (OF_TEXT, "images")
     usual = option_of("data", dict(section)) or section
     is_set = {key: key in section and section[key] != usual.get(key) for key in keys}

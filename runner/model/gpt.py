@@ -7,7 +7,7 @@ from manyheads.runner.model.model_option import ModelOption
 from manyheads.runner.option.rules import choice, whole
 
 
-class Size(NamedTuple):
+class GPTSize(NamedTuple):
     """The size of a model. ``depth``: number of blocks; ``width``: features per token; ``heads``: attention heads."""
 
     depth: int
@@ -17,14 +17,14 @@ class Size(NamedTuple):
 
 # From small to xl as in Radford et al. 2019 (GPT-2), 3b and 7b as in Brown et al. 2020 (GPT-3, 2.7B and 6.7B).
 SIZES = {
-    "nano": Size(4, 48, 6),
-    "mini": Size(6, 192, 6),
-    "small": Size(12, 768, 12),
-    "medium": Size(24, 1024, 16),
-    "large": Size(36, 1280, 20),
-    "xl": Size(48, 1600, 25),
-    "3b": Size(32, 2560, 32),
-    "7b": Size(32, 4096, 32),
+    "nano": GPTSize(4, 48, 6),
+    "mini": GPTSize(6, 192, 6),
+    "small": GPTSize(12, 768, 12),
+    "medium": GPTSize(24, 1024, 16),
+    "large": GPTSize(36, 1280, 20),
+    "xl": GPTSize(48, 1600, 25),
+    "3b": GPTSize(32, 2560, 32),
+    "7b": GPTSize(32, 4096, 32),
 }
 
 
@@ -40,7 +40,7 @@ class GPTOption(ModelOption):
 
     def check_keys(self) -> None:
         size = SIZES[self.size]
-        _, width, heads = Size(*(getattr(self, key) or getattr(size, key) for key in Size._fields))
+        _, width, heads = GPTSize(*(getattr(self, key) or getattr(size, key) for key in GPTSize._fields))
         if width % (2 * heads):
             fitting = [count for count in range(1, width + 1) if width % (2 * count) == 0]
             remedy = f"model.heads to one of {', '.join(map(str, fitting))}" if fitting else "an even model.width"

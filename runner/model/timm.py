@@ -4,7 +4,7 @@ import importlib.util
 from typing import ClassVar
 
 from manyheads.runner.model.model_option import ModelOption
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import Rule, number
 
 
@@ -14,7 +14,7 @@ class TimmOption(ModelOption):
     rules: ClassVar = {
         "drop_rate": number(at_least=0, below=1),
         "drop_path_rate": number(at_least=0, below=1),
-        "options": Rule("a mapping", lambda v: isinstance(v, dict), {"type": "object"}, Kind.ANYTHING),
+        "options": Rule("a mapping", lambda v: isinstance(v, dict), {"type": "object"}, KeyKind.ANYTHING),
     }
 
     def unavailable(self) -> str | None:

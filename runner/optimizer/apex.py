@@ -6,7 +6,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import apex_installation
 from manyheads.runner.machine.apex_installation import NATIVE
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import Rule, is_whole, number
 from manyheads.runner.option.run_config import RunConfig
 
@@ -37,7 +37,7 @@ class FusedNovoGradOption(FusedOption):
     """NovoGrad, whose load_state_dict needs norms that its first step creates."""
 
     rules: ClassVar = {
-        "norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2), {"enum": [2, 0]}, Kind.NUMBER)
+        "norm_type": Rule("2 or 0", lambda v: is_whole(v) and v in (0, 2), {"enum": [2, 0]}, KeyKind.NUMBER)
     }
 
     def check_run(self, run: RunConfig) -> None:

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Kind(IntEnum):
+class KeyKind(IntEnum):
     """Declared by a key's rule, and None until somebody has decided it, which then counts as dangerous.
 
     Somebody else's config may set a number, one of some words, a text that names nothing outside the run, and objects,

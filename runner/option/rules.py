@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 
 if TYPE_CHECKING:
     from manyheads.runner.option.run_config import RunConfig
@@ -25,9 +25,9 @@ class Rule(NamedTuple):
     allowed: str
     accepts: Callable[[Any], bool]
     schema: Schema
-    kind: Kind | None = None
+    kind: KeyKind | None = None
 
-    def of_kind(self, kind: Kind) -> "Rule":
+    def of_kind(self, kind: KeyKind) -> "Rule":
         """The same values, which are of this kind."""
         return self._replace(kind=kind)
 
@@ -51,7 +51,9 @@ def whole(lowest: int, highest: int | None = None) -> Rule:
     """An integer between these bounds, inclusive."""
     text = f"an integer of at least {lowest}" if highest is None else f"an integer from {lowest} to {highest}"
     schema = {"type": "integer", "minimum": lowest, **({} if highest is None else {"maximum": highest})}
-    return Rule(text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest), schema, Kind.NUMBER)
+    return Rule(
+        text, lambda v: is_whole(v) and v >= lowest and (highest is None or v <= highest), schema, KeyKind.NUMBER
+    )
 
 
 def number(
@@ -80,13 +82,13 @@ def number(
                 if bound is not None
             },
         },
-        Kind.NUMBER,
+        KeyKind.NUMBER,
     )
 
 
 def choice(*values: str) -> Rule:
     """One of these strings."""
-    return Rule(", ".join(values), lambda v: v in values, {"enum": [*values]}, Kind.CHOICE)
+    return Rule(", ".join(values), lambda v: v in values, {"enum": [*values]}, KeyKind.CHOICE)
 
 
 def either(*rules: Rule) -> Rule:
@@ -107,7 +109,7 @@ def text(allowed: str, pattern: str, accepts: Callable[[Any], bool] | None = Non
     def matches(value: Any) -> bool:
         return isinstance(value, str) and whole_text.fullmatch(value) is not None
 
-    return Rule(allowed, accepts or matches, {"type": "string", "pattern": f"^(?:{pattern})$"}, Kind.TEXT)
+    return Rule(allowed, accepts or matches, {"type": "string", "pattern": f"^(?:{pattern})$"}, KeyKind.TEXT)
 
 
 def list_of(rule: Rule) -> Rule:
@@ -120,12 +122,12 @@ def list_of(rule: Rule) -> Rule:
     )
 
 
-NULL = Rule("null", lambda v: v is None, {"type": "null"}, Kind.CHOICE)
-BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool), {"type": "boolean"}, Kind.CHOICE)
-TEXT = Rule("text", lambda v: isinstance(v, str) and v != "", {"type": "string", "minLength": 1}, Kind.TEXT)
-PATH = TEXT.of_kind(Kind.PATH)
-PLACE = TEXT.of_kind(Kind.PLACE)
-INTEGER = Rule("an integer", is_whole, {"type": "integer"}, Kind.NUMBER)
+NULL = Rule("null", lambda v: v is None, {"type": "null"}, KeyKind.CHOICE)
+BOOLEAN = Rule("true or false", lambda v: isinstance(v, bool), {"type": "boolean"}, KeyKind.CHOICE)
+TEXT = Rule("text", lambda v: isinstance(v, str) and v != "", {"type": "string", "minLength": 1}, KeyKind.TEXT)
+PATH = TEXT.of_kind(KeyKind.PATH)
+PLACE = TEXT.of_kind(KeyKind.PLACE)
+INTEGER = Rule("an integer", is_whole, {"type": "integer"}, KeyKind.NUMBER)
 AUTO = choice("auto")
 CLASS = text(
     "the dotted name of a class, or a class in a file, net.py:Net",
@@ -167,7 +169,7 @@ DURATION = Rule(
     "seconds, or 90s, 30m, 8h, 2d",
     lambda value: seconds(value) is not None,
     {"anyOf": [number(above=0).schema, {"type": "string", "pattern": f"^(?=.*[1-9]){_TEXT.pattern}$"}]},
-    Kind.NUMBER,
+    KeyKind.NUMBER,
 )
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.software import too_old
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import (
     COMMUNICATION,
     COMPUTE,
@@ -56,7 +56,7 @@ PLAN = Rule(
     "patterns of layers, each with colwise, rowwise or scattered",
     lambda v: isinstance(v, dict) and all(isinstance(each, str) for each in (*v, *v.values())),
     {"type": "object", "additionalProperties": {"type": "string"}},
-    Kind.TEXT,
+    KeyKind.TEXT,
 )
 
 

@@ -4,7 +4,7 @@ from importlib import metadata
 from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import BOOLEAN, choice, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.exchanges import Exchanges
@@ -35,7 +35,7 @@ class ReplicatedOption(ParallelOption):
     """Replicas that may die and rejoin while the others keep training."""
 
     rules: ClassVar = {
-        "trusted_network": BOOLEAN.of_kind(Kind.PLACE),
+        "trusted_network": BOOLEAN.of_kind(KeyKind.PLACE),
         "ranks_per_replica": whole(1),
         "inside": choice("ddp", "fsdp"),
     }

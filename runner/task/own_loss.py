@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import AUTO, INTEGER, TEXT, Rule, choice, either, is_whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.task.task_option import TaskOption
@@ -23,13 +23,13 @@ KEY_OR_POSITION = Rule(
     "the key or the position of an entry",
     lambda v: TEXT.accepts(v) or is_whole(v),
     {"anyOf": [TEXT.schema, INTEGER.schema]},
-    Kind.TEXT,
+    KeyKind.TEXT,
 )
 NAMED = Rule(
     "names, each with max or min, whichever is better",
     _is_named,
     {"type": "object", "propertyNames": {"pattern": r"^[^\W\d]\w*$"}, "additionalProperties": {"enum": ["max", "min"]}},
-    Kind.TEXT,
+    KeyKind.TEXT,
 )
 
 

@@ -12,7 +12,7 @@ from manyheads.runner.config.run_rules import rules_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.locate import OPTION, TARGET, Section
 from manyheads.runner.option.rules import Rule
 from manyheads.runner.run.objects.address import is_address
@@ -38,7 +38,7 @@ def refused_keys(config: Section, trust: Trust) -> Iterator[tuple[str, Any]]:
                 yield f"{key}.{name}", value
 
 
-def _kinds(group: str, section: Section, trust: Trust) -> Mapping[str, Kind]:
+def _kinds(group: str, section: Section, trust: Trust) -> Mapping[str, KeyKind]:
     """What the keys of a section are.
 
     The project's own options declare it, whatever class the config names; of another class only what is dangerous,
@@ -48,19 +48,19 @@ def _kinds(group: str, section: Section, trust: Trust) -> Mapping[str, Kind]:
     if group not in (*GROUPS, *ENTRIES):
         return kind_of
     is_own = is_own_class(group, section.get(TARGET))
-    kinds = {name: kind for name, kind in kind_of.items() if is_own or kind > Kind.OBJECT or name == "name"}
+    kinds = {name: kind for name, kind in kind_of.items() if is_own or kind > KeyKind.OBJECT or name == "name"}
     is_declared = may_declare(group, section.get(OPTION), trust)
     _add(kinds, declared_class(group, section if is_declared else {}).all_rules())
     return kinds
 
 
 @cache
-def own_kinds(group: str) -> Mapping[str, Kind]:
+def own_kinds(group: str) -> Mapping[str, KeyKind]:
     """What the keys of a group or section are, in the most dangerous of the project's own options that have the key.
 
     A key is missing if its rule does not say it.
     """
-    kinds = {"name": Kind.TEXT}  # of an option, or one of a library's models
+    kinds = {"name": KeyKind.TEXT}  # of an option, or one of a library's models
     _add(kinds, rules_of(group))
     for section in own_sections(group) if group in (*GROUPS, *ENTRIES) else ():
         _add(kinds, declared_class(group, section).all_rules())
@@ -75,10 +75,10 @@ def may_declare(group: str, name: Any, trust: Trust | None) -> bool:
     return is_trusted or trust.is_own(f"{group}.{OPTION}", name)
 
 
-def _add(kinds: dict[str, Kind], rules: Mapping[str, Rule]) -> None:
+def _add(kinds: dict[str, KeyKind], rules: Mapping[str, Rule]) -> None:
     for key, rule in rules.items():
         if rule.kind is not None:
-            kinds[key] = max(kinds.get(key, Kind.NUMBER), rule.kind)
+            kinds[key] = max(kinds.get(key, KeyKind.NUMBER), rule.kind)
 
 
 def _sections(config: Section) -> Iterator[tuple[str, str, Section]]:
@@ -103,22 +103,22 @@ def _default(group: str, section: Section) -> Section:
         return {}
 
 
-def _is_typed(key: str, value: Any, kind: Kind | None, trust: Trust) -> bool:
+def _is_typed(key: str, value: Any, kind: KeyKind | None, trust: Trust) -> bool:
     """Whether the user typed or trusts the value, or each part of a mapping."""
     if trust.is_own(key, value) or key in trust.packages:
         return True
-    if kind is Kind.PATH and isinstance(value, str):  # paths are frozen as absolute ones
+    if kind is KeyKind.PATH and isinstance(value, str):  # paths are frozen as absolute ones
         return any(key == name and _absolute(typed) == value for name, typed in trust.own if isinstance(typed, str))
     is_mapping = isinstance(value, Mapping) and bool(value)
     return is_mapping and all(_is_typed(f"{key}.{name}", item, None, trust) for name, item in value.items())
 
 
-def _is_allowed(value: Any, kind: Kind | None, default: Any, trust: Trust, *, is_argument: bool) -> bool:
+def _is_allowed(value: Any, kind: KeyKind | None, default: Any, trust: Trust, *, is_argument: bool) -> bool:
     if value is None or value is False or (value == default and value is not True):
         return True
-    if kind is None or kind is Kind.OBJECT:
+    if kind is None or kind is KeyKind.OBJECT:
         return _names_nothing(value, is_argument=is_argument)
-    return kind < Kind.OBJECT or (kind is Kind.PATH and _is_inside(value, trust.place))
+    return kind < KeyKind.OBJECT or (kind is KeyKind.PATH and _is_inside(value, trust.place))
 
 
 def _names_nothing(value: Any, *, is_argument: bool) -> bool:

@@ -24,7 +24,7 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.imagefolder import ImageFolderOption, class_names
 from manyheads.runner.data.imagefolder_index import SETTLED, list_images
-from manyheads.runner.data.order import Blocks, Feistel, Order, Shuffle
+from manyheads.runner.data.order import BlockOrder, Feistel, Order, Shuffle
 from manyheads.runner.data.rank.batches import BatchDataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.input_transform import InputTransform
@@ -107,7 +107,7 @@ def by_orders() -> Curve:
     found: dict[str, list[float]] = {}
     for size in ORDERED:
         orders: dict[str, Order] = {"shuffle": Shuffle(size, seed=1), "feistel": Feistel(size, seed=1)}
-        orders["blocks"] = Blocks(size, seed=1, block=100, window=1000)
+        orders["blocks"] = BlockOrder(size, seed=1, block=100, window=1000)
         for name, order in orders.items():
             last = partial(order.at, positions=np.arange(size - 256, size))
             took = [_timed(partial(last, 3)) for _ in range(9)]

@@ -16,12 +16,12 @@ from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import Shuffle
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.build_data import Loaders
-from manyheads.runner.data.rank.in_memory import Rows
+from manyheads.runner.data.rank.in_memory import TableDataset
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import TrainingSampler
 from manyheads.runner.data.rank.taken import Taken
-from manyheads.runner.data.samples import Table
+from manyheads.runner.data.samples import TableArrays
 from manyheads.runner.logger.logger import LoggedRun
 from manyheads.runner.logger.rank.tensorboard import TensorBoard
 from manyheads.runner.logger.terminal import Display
@@ -164,7 +164,7 @@ def with_loader(rounds: int = 7, *, threads: int = 1) -> Comparison:
     targets = torch.randint(10, (STEPS * BATCH,), generator=generator)
     division = GlobalBatches(len(targets), batch_size=BATCH, drop_last=True)
     order = TrainingSampler(Shuffle(len(targets), seed=1), division, rank=0, world_size=1, accumulation=1)
-    rows = Rows(Table(inputs.numpy(), targets.numpy()))  # as data sets in memory are
+    rows = TableDataset(TableArrays(inputs.numpy(), targets.numpy()))  # as data sets in memory are
     batches = BatchDataset(rows, seed=1, on_corrupt="error", replace_corrupt=True)
     input_transform = InputTransform(torch.device("cpu"), torch.float32, False, (0.0,), (1.0,))
     loader = Loader(batches, order, task=Task(), input_transform=input_transform, num_workers=0)

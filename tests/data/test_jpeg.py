@@ -11,7 +11,7 @@ import skimage.data
 from PIL import Image
 
 from manyheads.runner.data.rank import jpeg
-from manyheads.runner.data.rank.jpeg import Size, decode
+from manyheads.runner.data.rank.jpeg import PhotoSize, decode
 
 HEIGHT, WIDTH = 375, 500
 
@@ -31,7 +31,7 @@ def encoded(**options) -> bytes:
 @pytest.mark.parametrize("options", [{}, {"restart_marker_blocks": 5}, {"comment": b"\xff\xc0" * 40}], ids=str)
 @pytest.mark.parametrize("at_least", [1.0, 0.5, 0.3, 0.2, 0.1])
 def test_the_upper_rows_are_those_of_the_whole(subsampling, options, at_least):
-    content, size = encoded(subsampling=subsampling, **options), Size(HEIGHT, WIDTH).reduced(at_least)
+    content, size = encoded(subsampling=subsampling, **options), PhotoSize(HEIGHT, WIDTH).reduced(at_least)
     whole = decode(content, size)
     for until in [1, 8, 17, *range(40, HEIGHT, 31)]:
         upper, rows = decode(content, size, until=until), size.decoded(until)
@@ -45,7 +45,7 @@ def test_sizes_are_those_of_the_decoder(side):
     for width in (side, 2 * side, draw.randint(1, 400)):
         content = simplejpeg.encode_jpeg(np.zeros((side, width, 3), np.uint8))
         for at_least in (1.0, 0.51, 0.5, 0.49, 0.25, 0.13, 0.01, draw.random() / 2):
-            size = Size(side, width).reduced(at_least)
+            size = PhotoSize(side, width).reduced(at_least)
             assert decode(content, size).shape == (size.decoded(side), size.decoded(width), 3)
             assert size.decoded(side) >= side * at_least
 
@@ -59,13 +59,13 @@ def test_other_files_are_read_to_their_end(kind):
         content = content.replace(b"\xff\xc0", b"\xff\xff\xc0", 1)
     if kind == "cut short":
         with pytest.raises(ValueError, match="remature end"):
-            decode(content, Size(HEIGHT, WIDTH), until=100)
+            decode(content, PhotoSize(HEIGHT, WIDTH), until=100)
     else:
-        assert len(decode(content, Size(HEIGHT, WIDTH), until=100)) == HEIGHT
+        assert len(decode(content, PhotoSize(HEIGHT, WIDTH), until=100)) == HEIGHT
 
 
 def test_an_end_within_the_crop_is_reported():
     content = bytearray(encoded())
     content[3000:3002] = b"\xff\xd9"
     with pytest.raises(ValueError, match="premature end of data"):
-        decode(bytes(content), Size(HEIGHT, WIDTH), until=300)
+        decode(bytes(content), PhotoSize(HEIGHT, WIDTH), until=300)

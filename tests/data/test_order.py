@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from manyheads.runner.data.order import LARGE, Blocks, Feistel, Order, Shuffle, build_order, quality
+from manyheads.runner.data.order import LARGE, BlockOrder, Feistel, Order, Shuffle, build_order, quality
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import config, opened, small
 from tests.tail import tailed
@@ -20,7 +20,7 @@ def whole(order: Order, epoch: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_sample_comes_once(size):
-    orders = [Feistel(size, seed=3), *(Blocks(size, seed=3, block=block, window=n) for block, n in PARTS)]
+    orders = [Feistel(size, seed=3), *(BlockOrder(size, seed=3, block=block, window=n) for block, n in PARTS)]
     for order in orders if size < 10**6 else orders[::6]:
         for epoch in range(2):
             assert np.array_equal(np.sort(whole(order, epoch)), np.arange(size))
@@ -30,10 +30,10 @@ def test_computed_orders_never_change():
     assert whole(Feistel(10, seed=1)).tolist() == [2, 9, 5, 0, 6, 1, 8, 4, 3, 7]
     ends = np.array([0, 1, 99_999_999])
     assert Feistel(10**8, seed=2**40 + 7).at(89, ends).tolist() == [7713590, 93898305, 46957508]
-    assert Blocks(10**8, seed=1, block=100, window=1000).at(1, ends).tolist() == [3422158, 34226177, 16411368]
+    assert BlockOrder(10**8, seed=1, block=100, window=1000).at(1, ends).tolist() == [3422158, 34226177, 16411368]
 
 
-@pytest.mark.parametrize("order", [Feistel(1000, seed=1), Blocks(1000, seed=1, block=30, window=4)])
+@pytest.mark.parametrize("order", [Feistel(1000, seed=1), BlockOrder(1000, seed=1, block=30, window=4)])
 def test_a_position_is_the_same_whatever_is_asked_with_it(order):
     expected = whole(order, 2)
     assert [order.at(2, np.array([each])).item() for each in range(0, 1000, 7)] == expected[::7].tolist()
@@ -72,7 +72,7 @@ def measures(order: np.ndarray) -> list[float]:
 
 
 def test_a_window_holds_whole_blocks_and_mixes_them():
-    order = whole(Blocks(1005, seed=1, block=10, window=7))
+    order = whole(BlockOrder(1005, seed=1, block=10, window=7))
     windows = [order[start : start + 70] for start in range(0, 1005, 70)]
     held = [np.unique(each // 10) for each in windows]
     is_short = [100 in each for each in held]  # the last block of the data, of five samples
@@ -84,14 +84,16 @@ def test_a_window_holds_whole_blocks_and_mixes_them():
 
 
 def test_where_the_shorter_block_comes_changes():
-    places = [int(np.flatnonzero(whole(Blocks(95, seed=1, block=10, window=1), epoch) >= 90)[0]) for epoch in range(60)]
+    places = [
+        int(np.flatnonzero(whole(BlockOrder(95, seed=1, block=10, window=1), epoch) >= 90)[0]) for epoch in range(60)
+    ]
     assert len({place // 10 for place in places}) == 10
 
 
 def test_the_quality_of_blocks_is_what_counting_gives():
     """On a disk that is sorted by class, with 100 samples in each class."""
     targets = np.arange(100_000) // 100
-    few, many = (Blocks(100_000, seed=1, block=100, window=window) for window in (10, 500))
+    few, many = (BlockOrder(100_000, seed=1, block=100, window=window) for window in (10, 500))
     text = r"(\d+) classes in a batch \(shuffle: (\d+)\), samples move by 0\.3\d of the data \(shuffle: 0\.3\d\)"
     found = [re.fullmatch(text, quality(order, targets, batch_size=256)) for order in (few, many)]
     assert all(found)
@@ -110,7 +112,7 @@ def test_the_order_follows_the_number_of_samples_unless_it_is_named():
     assert isinstance(built("auto", LARGE + 1), Feistel)
     assert isinstance(built("shuffle", LARGE + 1), Shuffle)
     assert isinstance(built("feistel", 7), Feistel)
-    assert isinstance(built("blocks", 7), Blocks)
+    assert isinstance(built("blocks", 7), BlockOrder)
 
 
 def test_a_run_takes_the_samples_of_its_order(tmp_path):

@@ -97,7 +97,7 @@ def test_a_group_is_requested_again_for_a_batch_after_those_that_are_fetched_ahe
     requested = []
     monkeypatch.setattr(parquet_rows, "fetch_ahead", lambda source, file, group, column: requested.append(group))
     folder, columns = LocalFolder(files, PARQUET), {"input": "auto", "label": "auto"}
-    rows = parquet_rows.Rows(folder, folder.names[:1], columns, cache_bytes=1, ahead=2)
+    rows = parquet_rows.ParquetRows(folder, folder.names[:1], columns, cache_bytes=1, ahead=2)
     for batch in ([0, 3], [4, 0], [8], [8], [1]):
         rows.read_ahead.fetch(np.array(batch))
     assert requested == [0, 1, 2, 0]

@@ -8,7 +8,7 @@ import pytest
 
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.keys import permutation
-from manyheads.runner.data.order import Blocks, Feistel, Order, Shuffle
+from manyheads.runner.data.order import BlockOrder, Feistel, Order, Shuffle
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
 
 RANKS, ACCUMULATIONS, BATCH = (1, 2, 3), (1, 2), 12
@@ -57,7 +57,7 @@ def test_ranks_and_micro_batches_share_the_same_global_batches(ranks, accumulati
     assert training(size, drop_last=drop_last).updates == len(batches)
 
 
-@pytest.mark.parametrize("order", [Feistel(47, seed=1), Blocks(47, seed=1, block=5, window=3)])
+@pytest.mark.parametrize("order", [Feistel(47, seed=1), BlockOrder(47, seed=1, block=5, window=3)])
 @pytest.mark.parametrize(("ranks", "accumulation"), COMBINATIONS)
 def test_a_computed_order_is_the_same_on_any_ranks_from_any_update_on(order, ranks, accumulation):
     whole = order.at(2, np.arange(47)).tolist()
@@ -156,7 +156,7 @@ def test_of_a_million_samples_it_holds_an_index_array_and_nothing_else():
     assert now < most < 4.2e6  # bytes: four for each sample, and the generator's state
 
 
-@pytest.mark.parametrize("order", [Feistel(10**8, seed=1), Blocks(10**8, seed=1, block=100, window=1000)])
+@pytest.mark.parametrize("order", [Feistel(10**8, seed=1), BlockOrder(10**8, seed=1, block=100, window=1000)])
 def test_of_a_hundred_million_samples_in_a_computed_order_it_holds_nothing(order):
     """It resumes in the last thousandth of an epoch, on eight ranks, at once."""
     first = 10**8 // BATCH - 1000

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import default_collate
 
 from manyheads.runner.data.rank.input_transform import InputTransform
-from manyheads.runner.data.rank.slots import Filling, Slot, new_memory, unpack
+from manyheads.runner.data.rank.slots import BatchSlot, Filling, new_memory, unpack
 
 
 class Pair(NamedTuple):
@@ -18,11 +18,11 @@ class Pair(NamedTuple):
     right: object
 
 
-def slot(size: int) -> Slot:
-    return Slot(new_memory(size), size)
+def slot(size: int) -> BatchSlot:
+    return BatchSlot(new_memory(size), size)
 
 
-def sent(value: object, *, filled: Slot | None = None, size: int = 2**16) -> object:
+def sent(value: object, *, filled: BatchSlot | None = None, size: int = 2**16) -> object:
     """What the rank gets of a value."""
     filling, target = Filling(filled), filled or slot(size)
     content = filling.pack(value)

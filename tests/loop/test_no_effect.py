@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manyheads.runner.config.lookup import CONF, options, read, read_option
-from manyheads.runner.data.rank.in_memory import Blocks
+from manyheads.runner.data.rank.in_memory import TokenDataset
 from manyheads.runner.data.samples import TokenBlocks
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.no_effect import NEEDS, no_effect, of_other_data
@@ -71,7 +71,7 @@ def said(*overrides):
 @pytest.mark.parametrize(
     ("dataset", "says"),
     [
-        (Blocks(TokenBlocks(np.arange(64), 8, "")), "data.image_size=64, since the data has text"),
+        (TokenDataset(TokenBlocks(np.arange(64), 8, "")), "data.image_size=64, since the data has text"),
         (None, "data.block_size=64, since the data has images"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, options, read, read_option
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.locate import OPTION, TARGET
 from manyheads.runner.trust.allowed_keys import own_kinds, refused_keys
 from manyheads.runner.trust.trust_store import Trust
@@ -111,9 +111,11 @@ def test_a_typed_path_stays_ones_own_when_it_is_completed(tmp_path, monkeypatch)
 
 
 def test_the_kinds_that_matter():
-    assert own_kinds("model")["options"] is Kind.ANYTHING
-    assert own_kinds("data")["root"] is own_kinds("checkpoint")["load"] is Kind.PATH
-    assert {"hosts", "template", "nodes", "address"} <= {k for k, v in own_kinds("launcher").items() if v is Kind.PLACE}
+    assert own_kinds("model")["options"] is KeyKind.ANYTHING
+    assert own_kinds("data")["root"] is own_kinds("checkpoint")["load"] is KeyKind.PATH
+    assert {"hosts", "template", "nodes", "address"} <= {
+        k for k, v in own_kinds("launcher").items() if v is KeyKind.PLACE
+    }
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from manyheads.launchers import launch as launching
 from manyheads.launchers.sweep import resume_sweep as resuming
 from manyheads.runner.commands import resume as resume_command
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.trust.allowed_keys import own_kinds
 from manyheads.runner.trust.check_trust import untrusted
 from manyheads.runner.trust.trust_store import Trust
@@ -136,7 +136,7 @@ def changed(config: dict[str, Any], changes: list[tuple[str, str, Any]]) -> dict
 
 SECTIONS = ["", "model", "data", "optimizer", "scheduler", "precision", "launcher", "parallel", "trainer", "loss",
             "checkpoint"]  # fmt: skip
-_HOSTS = [key for key, kind in own_kinds("launcher").items() if kind is Kind.PLACE]
+_HOSTS = [key for key, kind in own_kinds("launcher").items() if kind is KeyKind.PLACE]
 PLACES = st.sampled_from(
     sorted([*_HOSTS, "root", "options", "timeline", "download", "pretrained", "_target_", "_option_", "name", "lr"])
 )

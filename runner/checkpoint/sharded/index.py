@@ -78,7 +78,7 @@ class FileDigest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Index:
+class CheckpointIndex:
     """The content of index.json.
 
     ``generation``: identifies one save, and is in each of its files; ``state``: all values that are not tensors, with
@@ -108,7 +108,7 @@ class Index:
         return sum(kind.size for kind, _ in self.tensors.values())
 
 
-def read(folder: Path) -> Index:
+def read(folder: Path) -> CheckpointIndex:
     """Read the index in a folder. Raises Damaged, also if it is from a newer version; OSError."""
     try:
         most = min(MOST_BYTES, (folder / INDEX).stat().st_size)  # this much memory is allocated for it
@@ -127,7 +127,7 @@ def read(folder: Path) -> Index:
     return index
 
 
-def wrong_with(folder: Path, index: Index, names: list[str]) -> str | None:
+def wrong_with(folder: Path, index: CheckpointIndex, names: list[str]) -> str | None:
     """A clause on what is wrong with these files of a checkpoint; None if nothing is. Reads them completely."""
     for name in names:
         size, digest = index.files[name]
@@ -149,7 +149,7 @@ def _digest(file: Any) -> str:
     return digest.hexdigest()
 
 
-def _of_other_save(path: Path, index: Index) -> str | None:
+def _of_other_save(path: Path, index: CheckpointIndex) -> str | None:
     try:
         with open(path, "rb", opener=no_link) as file:
             about = safetensors_file.about(file)
@@ -160,7 +160,7 @@ def _of_other_save(path: Path, index: Index) -> str | None:
     return f"{path.name} belongs to another checkpoint, that of step {about.get('step')}"
 
 
-def _parsed(content: dict[str, Any]) -> Index:
+def _parsed(content: dict[str, Any]) -> CheckpointIndex:
     files = {name: FileDigest(int(one["bytes"]), str(one["sha256"])) for name, one in content["files"].items()}
     tensors = {}
     for key, one in content["tensors"].items():
@@ -168,7 +168,7 @@ def _parsed(content: dict[str, Any]) -> Index:
             Piece(file, int(begin), Box(_whole(offset), _whole(shape))) for file, begin, offset, shape in one["pieces"]
         )
         tensors[key] = TensorEntry(TensorKind(one["dtype"], _whole(one["shape"])), pieces)
-    return Index(int(content["step"]), str(content["generation"]), content["state"], tensors, files)
+    return CheckpointIndex(int(content["step"]), str(content["generation"]), content["state"], tensors, files)
 
 
 def _whole(numbers: Any) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ def _whole(numbers: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _check(index: Index) -> None:
+def _check(index: CheckpointIndex) -> None:
     """Raises Damaged for pieces that do not make up their tensors, or are outside their files."""
     for name in index.files:
         if Path(name).name != name or not name.endswith(safetensors_file.SUFFIX):

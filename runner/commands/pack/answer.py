@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from manyheads.runner.data.shards.index import Index
+from manyheads.runner.data.shards.index import ShardIndex
 from manyheads.runner.errors import printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.answer import Answer
@@ -35,7 +35,7 @@ class Written(NamedTuple):
     splits: dict[str, int]
     shards: int
     resized: int
-    contents: Index
+    contents: ShardIndex
     overrides: tuple[str, ...] = ()
 
 

@@ -11,9 +11,9 @@ from manyheads.runner.commands.pack.destination import Destination
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.data.image_files import ImageFiles
 from manyheads.runner.data.links import content_of
-from manyheads.runner.data.shards.index import CONTENTS, Found
+from manyheads.runner.data.shards.index import CONTENTS, ShardFile
 from manyheads.runner.data.tar import CLASS, CLASS_NAMES, IMAGES
-from manyheads.runner.data.tar.table import Table
+from manyheads.runner.data.tar.table import TarTable
 from manyheads.runner.data.tar.walk import BLOCK, members
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file, write_whole
@@ -32,11 +32,11 @@ def write_tar(splits: Mapping[str, ImageFiles], out: Destination, settings: Sett
     ConfigurationError for an image that cannot be read.
     """
     sizes = {name: len(samples.paths) for name, samples in splits.items()}
-    growing, all_resized = Table(checked=CONTENTS), 0
+    growing, all_resized = TarTable(checked=CONTENTS), 0
     with working("packing", sum(sizes.values())) as work:
         for split in sorted(splits):  # as an index lists shards
             for name, resized in _shards(split, splits[split], out.folder, settings, work):
-                shard = Found(name, (out.folder / name).stat().st_size, ())
+                shard = ShardFile(name, (out.folder / name).stat().st_size, ())
                 growing.add_shard(out.folder, shard, members)  # reads back everything that was written
                 out.finish(name)
                 all_resized += resized

@@ -83,11 +83,11 @@ def check_custom(option: DataOption) -> None:
     if isinstance(kind, type) and issubclass(kind, Data):
         return
     others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS)
-    own = {key: value for key, value in option.section.items() if key not in others}
+    arguments = {key: value for key, value in option.section.items() if key not in others}
     if option.root is not None and "root" in signature(kind).parameters:
-        own["root"] = option.root
+        arguments["root"] = option.root
     refuse_without_split(option.target, kind)
-    refuse_unfit("data", option.target, kind, **combined("data", own, {"split": "train"}))
+    refuse_unfit("data", option.target, kind, **combined("data", arguments, {"split": "train"}))
 
 
 def build_dataset(data: Data, *, train: bool) -> Dataset:
@@ -110,8 +110,8 @@ def build_loaders(
     if parallel.rank == 0:
         warn_of_inherited(train, num_workers=option.num_workers)
     if option.on_device:
-        for each in (train, *evaluated):
-            each.to(parallel.device)  # type: ignore[attr-defined]
+        for dataset in (train, *evaluated):
+            dataset.to(parallel.device)  # type: ignore[attr-defined]
     batches = GlobalBatches(
         len(train),
         batch_size=option.batch_size,
@@ -133,17 +133,25 @@ def build_loaders(
         **share,
     )
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
-    place: dict[str, Any] = {"task": task, "input_transform": input_transform, "num_workers": option.num_workers}
-    found = [Loader(BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **place)]
+    loader_options: dict[str, Any] = {
+        "task": task,
+        "input_transform": input_transform,
+        "num_workers": option.num_workers,
+    }
+    loaders = [
+        Loader(
+            BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **loader_options
+        )
+    ]
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
     share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "seed": option.split_seed}
     limit_test = trainer.limit_val if trainer.limit_test is None else trainer.limit_test
-    for each, limit in zip(evaluated, (trainer.limit_val, limit_test), strict=False):
-        in_order = EvaluationSampler(len(each), limit=limit, **share)
-        samples = BatchDataset(each, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading)
-        found.append(Loader(samples, in_order, **place))
-    return Loaders(*found)
+    for dataset, limit in zip(evaluated, (trainer.limit_val, limit_test), strict=False):
+        in_order = EvaluationSampler(len(dataset), limit=limit, **share)
+        samples = BatchDataset(dataset, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading)
+        loaders.append(Loader(samples, in_order, **loader_options))
+    return Loaders(*loaders)
 
 
 def _too_few(samples: int, batch_size: int) -> ConfigurationError:
@@ -190,15 +198,15 @@ def warn_of_inherited(dataset: Any, *, num_workers: int) -> None:
     while isinstance(dataset, DatasetWrapper):
         dataset = dataset.dataset
     for name, value in getattr(dataset, "__dict__", {}).items() if num_workers else ():
-        place = f"{type(dataset).__name__}.{name}"
+        attribute = f"{type(dataset).__name__}.{name}"
         if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
             warn(
-                f"{place} is a file that is already open: loader processes share its position, and may read each "
+                f"{attribute} is a file that is already open: loader processes share its position, and may read each "
                 "other's bytes. Open it in __getitem__, once per process, or set data.num_workers=0."
             )
         elif isinstance(value, GENERATORS):
             warn(
-                f"{place} is a random generator of its own: each loader process draws the same numbers from its copy. "
-                "Draw from random, numpy.random or torch instead, which are seeded for each sample, or set "
+                f"{attribute} is a random generator of its own: each loader process draws the same numbers from its "
+                "copy. Draw from random, numpy.random or torch instead, which are seeded for each sample, or set "
                 "data.num_workers=0."
             )

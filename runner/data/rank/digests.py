@@ -20,21 +20,21 @@ SAMPLES_READ = 8  # to find out whether a data set augments its samples
 
 def digest_of_ids(updates: Sequence[Sequence[int]]) -> str:
     """sha256 over the numbers of the samples of each update."""
-    return hashlib.sha256(json.dumps([list(map(int, each)) for each in updates]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([list(map(int, update)) for update in updates]).encode()).hexdigest()
 
 
 def split_digest(dataset: Dataset) -> str:
     """sha256 over the number of samples and their contents, as far as MOST_SAMPLES."""
-    whole = hashlib.sha256(f"{len(dataset)}\n".encode())
+    digest = hashlib.sha256(f"{len(dataset)}\n".encode())
     for one in sample_digests(dataset):
-        whole.update(one)
-    return whole.hexdigest()
+        digest.update(one)
+    return digest.hexdigest()
 
 
 def overlap(split: Dataset, *others: Dataset) -> int:
     """The number of samples with the content of a sample of ``others``, among the samples that are read."""
-    known = {one for other in others for one in sample_digests(other)}
-    return sum(one in known for one in sample_digests(split))
+    digests = {one for other in others for one in sample_digests(other)}
+    return sum(one in digests for one in sample_digests(split))
 
 
 def are_same(one: Dataset, other: Dataset) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from manyheads.runner.data.samples import Augmentation, Table, TokenBlocks
+from manyheads.runner.data.samples import Augmentation, TableArrays, TokenBlocks
 
 PLAIN = Augmentation()
 AT_ONCE = 2**24  # bytes; larger sets are resized batch by batch: 10,000 images of 224 pixels would take 1.5 GB
@@ -126,12 +126,12 @@ def _reflected(places: Tensor, side: int) -> Tensor:
     return side - 1 - (side - 1 - places.abs()).abs()
 
 
-class Rows:
+class TableDataset:
     """A data set of rows: item i is (features (F,), target)."""
 
     uses_keys = False
 
-    def __init__(self, table: Table):
+    def __init__(self, table: TableArrays):
         self.features, self.targets = torch.from_numpy(table.features), torch.from_numpy(table.targets)
 
     def __len__(self) -> int:
@@ -146,7 +146,7 @@ class Rows:
         return self.features.index_select(0, chosen), self.targets.index_select(0, chosen)
 
 
-class Blocks:
+class TokenDataset:
     """A data set of blocks of tokens: item i is a block and its labels, the next tokens; both (block_size,) int64.
 
     ``digest``: the sha256 of the text's tokens.

@@ -105,11 +105,11 @@ def _rounding(values: Tensor) -> float:
 
     Raises ConfigurationError if it is more than it may be.
     """
-    known = values.isfinite()
-    errors = torch.where(known, (values.to(torch.float32).double() - values).abs(), 0)
-    low, high = (torch.where(known, values, end) for end in (torch.inf, -torch.inf))
+    finite = values.isfinite()
+    errors = torch.where(finite, (values.to(torch.float32).double() - values).abs(), 0)
+    low, high = (torch.where(finite, values, end) for end in (torch.inf, -torch.inf))
     spread = high.amax(0) - low.amin(0)
-    varies = spread > CONSTANT * torch.where(known, values.abs(), 0).amax(0)
+    varies = spread > CONSTANT * torch.where(finite, values.abs(), 0).amax(0)
     lost = varies & (errors.amax(0) > ROUNDING * spread)
     if not bool(lost.any()):
         return float(torch.where(varies, errors.amax(0) / spread, 0).max())

@@ -20,26 +20,26 @@ LEAST = 16  # rows of the photo, fewer of which are not worth skipping
 REST = re.compile(r"\d+ extraneous bytes before marker 0xd\d")  # the decoder's message about rows that were not decoded
 
 
-class Size(NamedTuple):
+class PhotoSize(NamedTuple):
     """The size of a photo in pixels, and at how many eighths of it to decode it."""
 
     height: int
     width: int
     eighths: int = 8
 
-    def reduced(self, at_least: float) -> "Size":
+    def reduced(self, at_least: float) -> "PhotoSize":
         """The smallest sufficient one. ``at_least``: a fraction of height and width; above a half it is not reduced."""
         if at_least > 0.5:
             return self
         sizes = (self._replace(eighths=eighths) for eighths in range(1, 9))
-        return next(each for each in sizes if all(each.decoded(side) >= side * at_least for side in self[:2]))
+        return next(size for size in sizes if all(size.decoded(side) >= side * at_least for side in self[:2]))
 
     def decoded(self, side: int) -> int:
         """The length of a side of the photo, or of a part of it, once decoded."""
         return -(-side * self.eighths // 8)
 
 
-def decode(content: bytes, size: Size, *, until: int | None = None, order: str = "RGB") -> np.ndarray:
+def decode(content: bytes, size: PhotoSize, *, until: int | None = None, order: str = "RGB") -> np.ndarray:
     """Decode to (H, W, 3) uint8. Raises ValueError.
 
     ``until``: the photo's first row that may be missing; ``order``: of the channels, RGB or BGR.
@@ -49,7 +49,7 @@ def decode(content: bytes, size: Size, *, until: int | None = None, order: str =
     return simplejpeg.decode_jpeg(content, order, **_at(size, size.height)) if upper is None else upper
 
 
-def _upper(content: bytes, size: Size, rows: int, order: str) -> np.ndarray | None:
+def _upper(content: bytes, size: PhotoSize, rows: int, order: str) -> np.ndarray | None:
     """The upper ``rows`` of the photo; None for a file that may be damaged, or has to be read to its end."""
     height_at = _height_at(content)
     if height_at is None:
@@ -63,7 +63,7 @@ def _upper(content: bytes, size: Size, rows: int, order: str) -> np.ndarray | No
     return pixels
 
 
-def _at(size: Size, rows: int) -> dict[str, int]:
+def _at(size: PhotoSize, rows: int) -> dict[str, int]:
     if size.eighths == 8:
         return {}
     return {"min_height": size.decoded(rows), "min_width": size.decoded(size.width), "min_factor": 2}

@@ -90,15 +90,15 @@ def mixed(mix: Mix, inputs: Any, content: Any) -> tuple[Tensor, Any, Partners]:
         )
     number = torch.arange(len(inputs), device=inputs.device)
     partner = torch.where(number ^ 1 < len(inputs), number ^ 1, number)  # the last of an odd batch is alone
-    own, other, share = slice(mix.first, mix.last), partner[mix.first : mix.last], mix.share
+    window, other, share = slice(mix.first, mix.last), partner[mix.first : mix.last], mix.share
     if mix.box is None:
-        found = inputs[own] * share + inputs[other] * (1 - share)
+        mixture = inputs[window] * share + inputs[other] * (1 - share)
     else:
         rows, columns, share = box(mix, inputs.shape[2], inputs.shape[3])
-        found = inputs[own].clone()
-        found[:, :, rows, columns] = inputs[:, :, rows, columns][other]
+        mixture = inputs[window].clone()
+        mixture[:, :, rows, columns] = inputs[:, :, rows, columns][other]
     images, targets = content
-    return found, (images[own], targets[own]), Partners((images[own], targets[other]), share)
+    return mixture, (images[window], targets[window]), Partners((images[window], targets[other]), share)
 
 
 def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:

@@ -19,7 +19,7 @@ from torchvision.transforms.v2 import functional
 from manyheads.runner.data.links import content_of
 from manyheads.runner.data.rank.crops import CropView, evaluation_view, scaled_to, shorter_side, training_view
 from manyheads.runner.data.rank.image_file import opened, refuse_claim, refuse_size
-from manyheads.runner.data.rank.jpeg import Size, decode
+from manyheads.runner.data.rank.jpeg import PhotoSize, decode
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import CorruptSample, FileContents, StoredFile
 
@@ -123,9 +123,9 @@ class Picture:
             self._pixels = self._by_pil()
             self.height, self.width = self._pixels.shape[:2]
 
-    def size(self, at_least: float) -> Size:
+    def size(self, at_least: float) -> PhotoSize:
         """The size at which it is decoded. ``at_least``: the smallest sufficient fraction of its height and width."""
-        size = Size(self.height, self.width)
+        size = PhotoSize(self.height, self.width)
         return size.reduced(at_least) if self._is_jpeg else size
 
     def decoded(self, *, at_least: float = 1.0, until: int | None = None, order: str = "RGB") -> Tensor:
@@ -165,10 +165,10 @@ def _eight_bits(file: Any) -> np.ndarray:
 
 def shown(picture: Picture, view: CropView, size: int) -> Tensor:
     """The part of a picture that a view shows: (3, size, size) uint8."""
-    (top, left, height, width), found = view.box, picture.size(view.at_least)
+    (top, left, height, width), image_size = view.box, picture.size(view.at_least)
     order = "BGR" if view.is_mirrored else "RGB"
     image = picture.decoded(at_least=view.at_least, until=top + height, order=order)
-    down, right = (found.decoded(side) / side for side in found[:2])
+    down, right = (image_size.decoded(side) / side for side in image_size[:2])
     rows = slice(round(top * down), max(round((top + height) * down), round(top * down) + 1))
     columns = slice(round(left * right), max(round((left + width) * right), round(left * right) + 1))
     image = middle(resized(image[:, rows, columns], view.scaled), size)

@@ -83,9 +83,9 @@ class TrainingSampler:
         begin, end = low, high
         if mix is not None:
             begin, end, mix = share_with_partners(low, high, len(batch), mix)
-        own = None if copies is None else copies[begin:end]
+        copy_numbers = None if copies is None else copies[begin:end]
         weight = (high - low) * self.world_size / len(batch)
-        return BatchIndices(epoch, self.order.at(epoch, batch[begin:end]), high - low, weight, mix, own, side)
+        return BatchIndices(epoch, self.order.at(epoch, batch[begin:end]), high - low, weight, mix, copy_numbers, side)
 
 
 class EvaluationSampler:

@@ -20,7 +20,7 @@ from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_
 ALIGNMENT = 64  # bytes
 
 
-class Slot:
+class BatchSlot:
     """Memory for one batch at a time. ``handle``: its descriptor, which this closes; ``size``: in bytes."""
 
     def __init__(self, handle: int, size: int):
@@ -57,7 +57,7 @@ def new_memory(size: int) -> int:
     return handle
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a slot holds a tensor: from byte ``offset`` on, in ``shape``, whose values are repeated up to ``size``.
 
     ``stride``: as torch's, of a tensor without gaps.
@@ -78,10 +78,10 @@ class Place(NamedTuple):
 class Filling:
     """Puts one batch into a slot. ``slot``: None if there is none yet."""
 
-    def __init__(self, slot: Slot | None):
+    def __init__(self, slot: BatchSlot | None):
         self._memory = torch.empty(0, dtype=torch.uint8) if slot is None else slot.memory()
-        self._outside: list[tuple[Tensor, Place]] = []
-        self._inside: list[tuple[Tensor, Place]] = []
+        self._outside: list[tuple[Tensor, Location]] = []
+        self._inside: list[tuple[Tensor, Location]] = []
         self.needs = 0  # bytes
 
     def collate(self, samples: Sequence[Any]) -> Any:
@@ -94,47 +94,47 @@ class Filling:
         _Packer(file, self._place).dump(value)
         return file.getvalue()
 
-    def complete(self, slot: Slot) -> None:
+    def complete(self, slot: BatchSlot) -> None:
         """Copy to a slot what is not in it yet: tensors that were not stacked here, or all, to another slot."""
         memory = slot.memory()
         is_other = memory.data_ptr() != self._memory.data_ptr()
-        for tensor, place in (*self._outside, *(self._inside if is_other else ())):
-            place.values(memory).copy_(tensor)
+        for tensor, location in (*self._outside, *(self._inside if is_other else ())):
+            location.values(memory).copy_(tensor)
 
     def _stack(self, samples: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:
         first = samples[0]
-        if all(_is_plain(each) and each.dtype == first.dtype for each in samples):
+        if all(_is_plain(sample) and sample.dtype == first.dtype for sample in samples):
             if _is_channels_last(first):  # as the batch will be
-                return self._stacked([each.permute(1, 2, 0) for each in samples]).permute(0, 3, 1, 2)
+                return self._stacked([sample.permute(1, 2, 0) for sample in samples]).permute(0, 3, 1, 2)
             return self._stacked(samples)
         return collate_tensor_fn(samples, collate_fn_map=collate_fn_map)
 
     def _stacked(self, samples: Sequence[Tensor]) -> Tensor:
         before, shape = self.needs, (len(samples), *samples[0].shape)
-        place = self._reserve(samples[0].dtype, shape, torch.empty(shape, device="meta").stride())
+        location = self._reserve(samples[0].dtype, shape, torch.empty(shape, device="meta").stride())
         if self.needs <= len(self._memory):
-            return torch.stack(tuple(samples), out=place.values(self._memory))
+            return torch.stack(tuple(samples), out=location.values(self._memory))
         self.needs = before
         return torch.stack(tuple(samples))
 
-    def _reserve(self, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Place:
+    def _reserve(self, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Location:
         offset = -(-self.needs // ALIGNMENT) * ALIGNMENT
         self.needs = offset + torch.Size(shape).numel() * dtype.itemsize
-        return Place(offset, dtype, shape, stride, shape)
+        return Location(offset, dtype, shape, stride, shape)
 
-    def _place(self, tensor: Any) -> Place | None:
+    def _place(self, tensor: Any) -> Location | None:
         if not _is_plain(tensor):
             return None
         once = tensor.detach()[tuple(slice(None) if stride else slice(1) for stride in tensor.stride())]
         shape, stride = tuple(once.shape), torch.empty_like(once, device="meta").stride()  # without gaps
         offset = once.data_ptr() - self._memory.data_ptr()
         if 0 <= offset < len(self._memory) and once.stride() == stride:
-            place = Place(offset, once.dtype, shape, stride, tuple(tensor.shape))
-            self._inside.append((once, place))
+            location = Location(offset, once.dtype, shape, stride, tuple(tensor.shape))
+            self._inside.append((once, location))
         else:
-            place = self._reserve(once.dtype, shape, stride)._replace(size=tuple(tensor.shape))
-            self._outside.append((once, place))
-        return place
+            location = self._reserve(once.dtype, shape, stride)._replace(size=tuple(tensor.shape))
+            self._outside.append((once, location))
+        return location
 
 
 def unpack(content: bytes, memory: Tensor) -> Any:
@@ -152,9 +152,9 @@ def _is_plain(value: Any) -> bool:
 
 
 class _Packer(pickle.Pickler):
-    def __init__(self, file: BytesIO, place: Callable[[Any], Place | None]):
+    def __init__(self, file: BytesIO, locate: Callable[[Any], Location | None]):
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.persistent_id = place  # type: ignore[method-assign]
+        self.persistent_id = locate  # type: ignore[method-assign]
 
 
 class _Unpacker(pickle.Unpickler):
@@ -162,5 +162,5 @@ class _Unpacker(pickle.Unpickler):
         super().__init__(file)
         self._memory = memory
 
-    def persistent_load(self, place: Place) -> Tensor:
-        return place.values(self._memory).expand(place.size)
+    def persistent_load(self, location: Location) -> Tensor:
+        return location.values(self._memory).expand(location.size)

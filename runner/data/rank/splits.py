@@ -11,7 +11,7 @@ from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import ChosenSamples, Partition
 from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.digests import varies
-from manyheads.runner.data.rank.in_memory import Blocks, InMemory, Rows
+from manyheads.runner.data.rank.in_memory import InMemory, TableDataset, TokenDataset
 from manyheads.runner.data.rank.transformed import Transformed
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import (
@@ -19,7 +19,7 @@ from manyheads.runner.data.samples import (
     Files,
     ImageArrays,
     Samples,
-    Table,
+    TableArrays,
     TokenBlocks,
 )
 from manyheads.runner.errors import ConfigurationError
@@ -55,22 +55,22 @@ def as_dataset(samples: Samples) -> Dataset:
             classes=samples.classes,
             augmentation=samples.augmentation,
         )
-    if isinstance(samples, Table):
-        return Rows(samples)
-    return Blocks(samples) if isinstance(samples, TokenBlocks) else samples
+    if isinstance(samples, TableArrays):
+        return TableDataset(samples)
+    return TokenDataset(samples) if isinstance(samples, TokenBlocks) else samples
 
 
 def _samples(data: Data, split: str, partition: Partition | None, name: str) -> Samples:
     if partition is None or split == "test":
         # If the validation samples were drawn from the training samples, the option's own ones are still unseen.
-        found = data.split(train=split == "train") if split != "test" or partition else data.test()
-        if found is None:
+        dataset = data.split(train=split == "train") if split != "test" or partition else data.test()
+        if dataset is None:
             raise ConfigurationError.at(
                 "trainer.test",
                 True,
                 f": data={name} has no samples to test on. {HOW_TO_TEST}",
             )
-        return found
+        return dataset
     samples = data.split(train=True)
     is_train = split == "train"
     if isinstance(samples, Files):
@@ -80,15 +80,17 @@ def _samples(data: Data, split: str, partition: Partition | None, name: str) -> 
     return _chosen(samples, partition, train=is_train)
 
 
-def _chosen(samples: ImageArrays | Table | TokenBlocks | Dataset, partition: Partition, *, train: bool) -> Samples:
+def _chosen(
+    samples: ImageArrays | TableArrays | TokenBlocks | Dataset, partition: Partition, *, train: bool
+) -> Samples:
     """The training samples of one side of the partition; those for validation are not augmented."""
     if isinstance(samples, ImageArrays):
         chosen = partition.indices(len(samples.images), train=train)
         augment = samples.augment if train else "none"
         return replace(samples, images=samples.images[chosen], targets=samples.targets[chosen], augment=augment)
-    if isinstance(samples, Table):
+    if isinstance(samples, TableArrays):
         chosen = partition.indices(len(samples.features), train=train)
-        return Table(samples.features[chosen], samples.targets[chosen])
+        return TableArrays(samples.features[chosen], samples.targets[chosen])
     if isinstance(samples, TokenBlocks):
         raise ConfigurationError(
             "data.val_fraction, data.folds: blocks of text can't be selected at random for validation. Set them to "
@@ -113,13 +115,13 @@ def _unaugmented(samples: Dataset) -> Dataset:
             "returns a data set of the same samples without augmentation, or leave augmentation to data.transform.",
             key="data.val_fraction",
         )
-    if not callable(view) or len(found := view()) != len(samples):
+    if not callable(view) or len(dataset := view()) != len(samples):
         raise ConfigurationError(
             f"{type(samples).__name__}.unaugmented must be a method that returns the same {len(samples)} samples, in "
             "the same order, without augmentation.",
             key="data._target_",
         )
-    return found
+    return dataset
 
 
 class Subset(DatasetWrapper):

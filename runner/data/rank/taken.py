@@ -50,17 +50,19 @@ class Taken:
     def collect(self) -> list[Multiset]:
         """The samples taken in each window that was closed since the last call."""
         closed, self._closed = self._closed, []
-        own = [each for window in closed for each in window if not isinstance(each, Multiset)]
-        if not own:
-            return [added([each for each in window if isinstance(each, Multiset)]) for window in closed]
-        samples = np.concatenate([each for _, each in own])
-        epochs = {epoch for epoch, _ in own}
-        found = hashes(epochs.pop(), samples) if len(epochs) == 1 else np.concatenate([hashes(*each) for each in own])
+        pairs = [part for window in closed for part in window if not isinstance(part, Multiset)]
+        if not pairs:
+            return [added([part for part in window if isinstance(part, Multiset)]) for window in closed]
+        samples = np.concatenate([indices for _, indices in pairs])
+        epochs = {epoch for epoch, _ in pairs}
+        digests = (
+            hashes(epochs.pop(), samples) if len(epochs) == 1 else np.concatenate([hashes(*pair) for pair in pairs])
+        )
         if len(self._bits):
             self._mark(np.sort(samples))
-        ends = np.cumsum([0, *(sum(len(each) for _, each in window) for window in closed)])  # type: ignore[misc]
-        totals = np.concatenate([[np.uint64(0)], np.cumsum(found, dtype=np.uint64)])[ends]
-        return [Multiset.summed(*each) for each in zip(np.diff(ends).tolist(), np.diff(totals).tolist(), strict=True)]
+        ends = np.cumsum([0, *(sum(len(indices) for _, indices in window) for window in closed)])  # type: ignore[misc]
+        totals = np.concatenate([[np.uint64(0)], np.cumsum(digests, dtype=np.uint64)])[ends]
+        return [Multiset.summed(*sums) for sums in zip(np.diff(ends).tolist(), np.diff(totals).tolist(), strict=True)]
 
     def _mark(self, samples: np.ndarray) -> None:
         places, bits = samples >> 3, np.left_shift(1, samples & 7).astype(np.uint8)
@@ -76,11 +78,11 @@ class Taken:
         """
         if not len(self._bits):
             return None
-        again = {sample for own in parallel.gather(self._again) for sample in own}
+        again = {sample for samples in parallel.gather(self._again) for sample in samples}
         if parallel.world_size > 1:
             for start in range(0, len(self._bits), CHUNK):
-                own = torch.from_numpy(np.unpackbits(self._bits[start : start + CHUNK], bitorder="little"))
-                counts = parallel.reduce(own.to(parallel.device, torch.int32)).cpu().numpy()  # Horovod sums no bytes
+                marks = torch.from_numpy(np.unpackbits(self._bits[start : start + CHUNK], bitorder="little"))
+                counts = parallel.reduce(marks.to(parallel.device, torch.int32)).cpu().numpy()  # Horovod sums no bytes
                 again |= {8 * start + bit for bit in np.flatnonzero(counts > 1)[:MOST].tolist()}
                 self._bits[start : start + CHUNK] = np.packbits(counts > 0, bitorder="little")
         bits = base64.b64encode(zlib.compress(self._bits.tobytes(), 1)).decode()

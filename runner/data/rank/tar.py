@@ -32,15 +32,15 @@ class Fields:
     ):
         self.samples, self.wanted, self.classes = samples, wanted, classes
         self.read_ahead = samples.read_ahead
-        known = samples.index.about.fields
-        self.decoders = {each: decoder_of(known[each], decoders) for _, columns in wanted for each in columns}
+        fields = samples.index.about.fields
+        self.decoders = {column: decoder_of(fields[column], decoders) for _, columns in wanted for column in columns}
 
     def __len__(self) -> int:
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Any:
-        found = tuple(self._value(index, names, columns) for names, columns in self.wanted)
-        return found if len(found) > 1 else found[0]
+        values = tuple(self._value(index, names, columns) for names, columns in self.wanted)
+        return values if len(values) > 1 else values[0]
 
     def _value(self, index: int, names: Sequence[str], columns: Sequence[int]) -> Any:
         for column in columns:
@@ -58,16 +58,16 @@ class Fields:
 def decoder_of(field: str, decoders: Mapping[str, Decoder]) -> Decoder:
     """The function that decodes the bytes of a field. Raises ConfigurationError if there is none."""
     if field in decoders:
-        if callable(own := decoders[field]):
-            return own
+        if callable(decoder := decoders[field]):
+            return decoder
         key = f"data.decoders.{field}"
-        raise ConfigurationError(f"{key}: {own!r} cannot be called. Give it a _target_.", key=key)
+        raise ConfigurationError(f"{key}: {decoder!r} cannot be called. Give it a _target_.", key=key)
     if field in IMAGES:
         from manyheads.runner.data.rank.photos import Picture  # imports torchvision, which is slow
 
         return lambda content: Picture(content).decoded().contiguous()
-    if (known := _KNOWN.get(field)) is not None:
-        return known
+    if (default := _KNOWN.get(field)) is not None:
+        return default
     allowed = [*IMAGES, *_KNOWN]
     raise ConfigurationError.at(
         "data.fields",

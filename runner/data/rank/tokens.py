@@ -46,7 +46,7 @@ class Packed:
     def _ends_inside(self, row: "np.ndarray", first: int) -> "np.ndarray":
         """The places after ``first`` and within the block at which documents end, counted from its begin."""
         low, high = np.searchsorted(self.ends, [first, first + self.block_size], "right")
-        found = self.ends[low:high] - first
+        ends = self.ends[low:high] - first
         if self.end_token is None:
-            return found
-        return np.union1d(found, np.flatnonzero(row[:-1] == self.end_token) + 1)
+            return ends
+        return np.union1d(ends, np.flatnonzero(row[:-1] == self.end_token) + 1)

@@ -48,9 +48,9 @@ def _cifar(kind: Any, files: TorchvisionFiles) -> tuple[np.ndarray, Any, list[st
             raise ValueError(f"{name} is damaged")
         return pickle.loads(content, encoding="latin1")
 
-    parts = [unpickled(*each) for each in (kind.train_list if files.train else kind.test_list)]
-    images = np.concatenate([each["data"] for each in parts]).reshape(-1, 3, 32, 32)
-    targets = [label for each in parts for label in each["labels" if "labels" in each else "fine_labels"]]
+    parts = [unpickled(*archive) for archive in (kind.train_list if files.train else kind.test_list)]
+    images = np.concatenate([part["data"] for part in parts]).reshape(-1, 3, 32, 32)
+    targets = [label for part in parts for label in part["labels" if "labels" in part else "fine_labels"]]
     return images, targets, list(unpickled(kind.meta["filename"], kind.meta["md5"])[kind.meta["key"]])
 
 

@@ -25,12 +25,12 @@ class Transformed(DatasetWrapper):
     def __init__(self, dataset: Dataset, transforms: Sequence[Callable[..., Any]]):
         super().__init__(dataset)
         self.transforms = transforms
-        if unfit := [each for each in transforms if not callable(each)]:
+        if unfit := [transform for transform in transforms if not callable(transform)]:
             raise ConfigurationError(
                 f"data.transform: {unfit[0]!r} cannot be called. Give each a _target_.", key="data.transform"
             )
-        own = getattr(dataset, "draws_from", GENERATORS)
-        self.draws_from = ("torch", *own) if all(map(_draws_from_torch, transforms)) else GENERATORS
+        generators = getattr(dataset, "draws_from", GENERATORS)
+        self.draws_from = ("torch", *generators) if all(map(_draws_from_torch, transforms)) else GENERATORS
 
     def __getitem__(self, index: int) -> Any:
         if (sample := self.dataset[index]) is None:
@@ -48,7 +48,7 @@ class Transformed(DatasetWrapper):
         if moved or (left and size and all(map(_draws_from_torch, self.transforms))):
             image, moved = self._together(image, moved, left, size)
             replaced = iter(moved)
-            others = map_tensors(lambda each: next(replaced) if _moves(each, size) else each, others)
+            others = map_tensors(lambda tensor: next(replaced) if _moves(tensor, size) else tensor, others)
         else:
             for transform in self.transforms:
                 image = transform(image)
@@ -59,7 +59,7 @@ class Transformed(DatasetWrapper):
         """The image and the tensors that move with it, transformed; those that are ``left`` must not have to move."""
         from torchvision import tv_tensors  # it takes two seconds, and few runs need it
 
-        values = [each if isinstance(each, tv_tensors.TVTensor) else tv_tensors.Mask(each) for each in moved]
+        values = [tensor if isinstance(tensor, tv_tensors.TVTensor) else tv_tensors.Mask(tensor) for tensor in moved]
         places = tv_tensors.Mask(torch.arange(size[0] * size[1]).view(size)) if left else None
         values = values if places is None else [*values, places]
         image = tv_tensors.Image(image) if isinstance(image, Tensor) else image
@@ -79,7 +79,7 @@ class Transformed(DatasetWrapper):
                 "BoundingBoxes; or flattened, if it has no positions.",
                 key="data.transform",
             )
-        plain = [each.as_subclass(Tensor) if isinstance(each, Tensor) else each for each in (image, *values)]
+        plain = [tensor.as_subclass(Tensor) if isinstance(tensor, Tensor) else tensor for tensor in (image, *values)]
         return plain[0], plain[1:]
 
 

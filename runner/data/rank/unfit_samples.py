@@ -27,7 +27,7 @@ def is_none(dataset: Dataset, index: int) -> ConfigurationError:
 
 def is_filtered(collate: Any, content: Any, ids: Sequence[int]) -> ConfigurationError | None:
     """The error for a batch from which the user's ``collate`` has dropped samples; None if it has not."""
-    sizes = {len(each) if each.ndim else 0 for each in _tensors(content)}
+    sizes = {len(tensor) if tensor.ndim else 0 for tensor in _tensors(content)}
     if len(sizes) != 1 or not 0 < (left := sizes.pop()) < len(ids):
         return None
     name, listed = getattr(collate, "__qualname__", type(collate).__name__), ", ".join(map(str, ids[:8]))
@@ -42,25 +42,25 @@ def is_filtered(collate: Any, content: Any, ids: Sequence[int]) -> Configuration
 def not_stacked(samples: Sequence[Any], ids: Sequence[int], error: Exception) -> ConfigurationError:
     """The error for samples that torch's default_collate cannot make a batch of."""
     values = [dict(_leaves(sample)) for sample in samples]
-    for number, own in enumerate(values):
-        for place, value in own.items():
-            where, first = f"sample {ids[number]}{place}", values[0].get(place)
+    for number, leaves in enumerate(values):
+        for path, value in leaves.items():
+            where, first = f"sample {ids[number]}{path}", values[0].get(path)
             if hasattr(value, "getbands"):
                 what = "is a PIL image. Add data.transform='[{_target_: torchvision.transforms.v2.PILToTensor}]' (and "
                 return ConfigurationError(
                     f"{where} {what}data.val_transform), or return a tensor.", key="data.transform"
                 )
             if (shape := getattr(value, "shape", None)) != (other := getattr(first, "shape", None)):
-                shapes = [each and (*each,) for each in (shape, other)]
+                shapes = [size and (*size,) for size in (shape, other)]
                 return ConfigurationError(
-                    f"{where} has shape {shapes[0]}, and sample {ids[0]}{place} has {shapes[1]}: samples of unequal "
+                    f"{where} has shape {shapes[0]}, and sample {ids[0]}{path} has {shapes[1]}: samples of unequal "
                     "size can't be stacked. Crop or resize them with data.transform and data.val_transform, or give "
                     "the class a collate_fn that pads them.",
                     key="data.transform",
                 )
             if type(value) is not type(first):
-                other = f"is {type(first).__name__}" if place in values[0] else "is missing"
-                is_other = f"is {type(value).__name__}, and sample {ids[0]}{place} {other}"
+                other = f"is {type(first).__name__}" if path in values[0] else "is missing"
+                is_other = f"is {type(value).__name__}, and sample {ids[0]}{path} {other}"
                 return ConfigurationError(f"{where} {is_other}. Return the same types for each index, {EXAMPLE}.")
     return ConfigurationError(
         f"samples {', '.join(map(str, ids[:3]))}, ... of type {type(samples[0]).__name__} can't be stacked to a batch "
@@ -86,15 +86,15 @@ def refuse_unordered(task: Task, content: Any) -> None:
     )
 
 
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _leaves(item, f'{place}["{key}"]')
+            yield from _leaves(item, f'{path}["{key}"]')
     elif isinstance(value, (tuple, list)):
         for number, item in enumerate(value):
-            yield from _leaves(item, f"{place}[{number}]")
+            yield from _leaves(item, f"{path}[{number}]")
     else:
-        yield place, value
+        yield path, value
 
 
 def _tensors(content: Any) -> list[Tensor]:

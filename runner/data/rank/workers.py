@@ -26,7 +26,7 @@ from torch.utils.data import default_collate
 
 from manyheads.runner.data.rank.batches import Batch, BatchDataset
 from manyheads.runner.data.rank.sampler import BatchIndices
-from manyheads.runner.data.rank.slots import Filling, Slot, new_memory, unpack
+from manyheads.runner.data.rank.slots import BatchSlot, Filling, new_memory, unpack
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import die_with_parent, heard_signals
 from manyheads.runner.run.data_files import without_collector
@@ -59,12 +59,12 @@ class Workers:
 
         Raises what the data set raises, and RuntimeError for a process that has ended.
         """
-        own, left = self._continued(map(pickle.dumps, requests))
-        coming = chain(((request, 1) for request in left), ((pickle.dumps(each), 0) for each in following))
-        own += self._ask(coming)
-        while own:
+        remaining, left = self._continued(map(pickle.dumps, requests))
+        coming = chain(((request, 1) for request in left), ((pickle.dumps(request), 0) for request in following))
+        remaining += self._ask(coming)
+        while remaining:
             batch = self._answer()
-            own += self._ask(coming) - 1
+            remaining += self._ask(coming) - 1
             if isinstance(batch, ExceptionWrapper):
                 batch.reraise()
             yield batch
@@ -105,13 +105,13 @@ class Workers:
         """Keep all processes busy; returns how many of the new requests count."""
         while len(self._workers) < self._count:
             self._workers.appendleft(_Worker(len(self._workers), self._batches))
-        found = 0
+        total = 0
         for request, counts in islice(coming, AHEAD * self._count - len(self._asked)):
             self._workers[0].ask(request)
             self._asked.append((request, self._workers[0]))
             self._workers.rotate(-1)
-            found += counts
-        return found
+            total += counts
+        return total
 
 
 class _Worker:
@@ -123,7 +123,7 @@ class _Worker:
         with without_collector():
             self._process.start()
         theirs.close()
-        self._slots: dict[int, Slot] = {}
+        self._slots: dict[int, BatchSlot] = {}
         self._free: deque[int] = deque()
 
     def ask(self, request: bytes) -> None:
@@ -134,7 +134,7 @@ class _Worker:
         try:
             number, size, offset, length = self._channel.recv()
             if size:
-                self._slots[number] = Slot(recv_handle(self._channel), size)
+                self._slots[number] = BatchSlot(recv_handle(self._channel), size)
         except (EOFError, ConnectionError):
             raise RuntimeError(f"a loader process exited unexpectedly{self._cause()}.") from None
         slot, free = self._slots[number], self._free
@@ -162,7 +162,7 @@ class _Worker:
 def _work(number: int, batches: BatchDataset, channel: Connection) -> None:
     """Answer requests until dismissed."""
     _enter()
-    slots: dict[int, Slot] = {}
+    slots: dict[int, BatchSlot] = {}
     free: list[int] = []
     collates = batches.collate is default_collate
     for request, freed in iter(channel.recv, None):
@@ -181,7 +181,7 @@ def _work(number: int, batches: BatchDataset, channel: Connection) -> None:
         if chosen not in slots or slots[chosen].size < needs:
             size = math.ceil(needs * HEADROOM / mmap.PAGESIZE) * mmap.PAGESIZE
             handle = new_memory(size)
-            slots[chosen] = Slot(os.dup(handle), size)
+            slots[chosen] = BatchSlot(os.dup(handle), size)
         slot = slots[chosen]
         filling.complete(slot)
         slot.write(filling.needs, content)
@@ -194,8 +194,8 @@ def _work(number: int, batches: BatchDataset, channel: Connection) -> None:
 
 def _enter() -> None:
     die_with_parent()
-    for each in heard_signals():
-        signal.signal(each, signal.SIG_DFL)  # the rank's own handlers only take note
+    for number in heard_signals():
+        signal.signal(number, signal.SIG_DFL)  # the rank's own handlers only take note
     gc.freeze()  # never finalize the rank's objects here, such as a process group, whose threads this process lacks
     gc.enable()
     torch.set_num_threads(1)

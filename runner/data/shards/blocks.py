@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from manyheads.runner.data.shards.files import BLOCK, File
-from manyheads.runner.data.shards.index import BLOCKS, NAME, About, Index, Kind, Shard, crc, outdated
+from manyheads.runner.data.shards.index import BLOCKS, NAME, About, Shard, ShardIndex, ShardKind, crc, outdated
 from manyheads.runner.data.shards.index_file import ENTRY
 from manyheads.runner.run.objects.address import Address
 
@@ -39,11 +39,11 @@ class BlockTable:
                 self._highest.append(-1 if content is None else content.highest(first + at, block))
         self._shards.append(Shard(name, file.size, _count(file.size)))
 
-    def index(self, root: Path | Address, kind: Kind) -> Index:
+    def index(self, root: Path | Address, kind: ShardKind) -> ShardIndex:
         """The index of all added files, in the order of their names."""
         import numpy as np
 
-        firsts = np.cumsum([0, *(each.samples for each in self._shards)])
+        firsts = np.cumsum([0, *(shard.samples for shard in self._shards)])
         order = sorted(range(len(self._shards)), key=lambda number: self._shards[number].name)
         shards = tuple(self._shards[number] for number in order)
         rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in order])
@@ -52,33 +52,33 @@ class BlockTable:
         highest = np.asarray(self._highest)[rows]
         above = int(highest.max(initial=-1)) + 1
         about = About(shards, (kind.name,), BLOCKS, above or None)
-        return Index(root, about, entries, np.minimum(highest, 2**31 - 1).astype(np.int32) if above else None)
+        return ShardIndex(root, about, entries, np.minimum(highest, 2**31 - 1).astype(np.int32) if above else None)
 
 
-def check_places(index: Index) -> None:
+def check_places(index: ShardIndex) -> None:
     """Raises ConfigurationError unless the blocks are where they belong: the index may have been sent."""
     expected = _places(index.about.shards) if _counts_fit(index.about.shards) else None
-    own = index.entries
-    if expected is None or any((own[part] != expected[part]).any() for part in ("offset", "size")):
+    entries = index.entries
+    if expected is None or any((entries[part] != expected[part]).any() for part in ("offset", "size")):
         raise outdated(index.root, f"{NAME} is damaged, or was written by another version")
 
 
 def _places(shards: tuple[Shard, ...]) -> "np.ndarray":
     import numpy as np
 
-    entries = np.zeros((sum(each.samples for each in shards), 1), ENTRY)
+    entries = np.zeros((sum(shard.samples for shard in shards), 1), ENTRY)
     row = 0
-    for each in shards:
-        offsets = np.arange(each.samples, dtype=np.int64) * BLOCK
-        rows = slice(row, row + each.samples)
+    for shard in shards:
+        offsets = np.arange(shard.samples, dtype=np.int64) * BLOCK
+        rows = slice(row, row + shard.samples)
         entries["offset"][rows, 0] = offsets
-        entries["size"][rows, 0] = np.minimum(each.size - offsets, BLOCK)
-        row += each.samples
+        entries["size"][rows, 0] = np.minimum(shard.size - offsets, BLOCK)
+        row += shard.samples
     return entries
 
 
 def _counts_fit(shards: tuple[Shard, ...]) -> bool:
-    return all(each.samples == _count(each.size) for each in shards)
+    return all(shard.samples == _count(shard.size) for shard in shards)
 
 
 def _count(size: int) -> int:

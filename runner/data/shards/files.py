@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from manyheads.runner.data.links import opened
-from manyheads.runner.data.shards.index import Index, crc
+from manyheads.runner.data.shards.index import ShardIndex, crc
 from manyheads.runner.data.shards.parts import Parts
 from manyheads.runner.errors import printable
 
@@ -59,7 +59,7 @@ class LocalFile:
 class ObjectFile:
     """A file in object storage: shard ``number`` of an index of blocks."""
 
-    def __init__(self, index: Index, number: int, parts: Parts):
+    def __init__(self, index: ShardIndex, number: int, parts: Parts):
         shard = index.about.shards[number]
         self.name, self.size = printable(f"{index.root}/{shard.name}"), shard.size
         self._index, self._number, self._parts = index, number, parts
@@ -70,7 +70,7 @@ class ObjectFile:
 
         Raises ConfigurationError, also for blocks that differ from what was indexed.
         """
-        found, at, last = [], start // BLOCK, -(-min(stop, self.size) // BLOCK)
+        blocks, at, last = [], start // BLOCK, -(-min(stop, self.size) // BLOCK)
         while at < last:
             part = self._parts.of(self._number, self._first + at)
             until = min(last, -(-part.stop // BLOCK))
@@ -78,10 +78,10 @@ class ObjectFile:
             content = self._parts.read(part, begin, end, partial(self._is_sound, at, until))
             if content is None:
                 raise self._index.changed(self._number, f"{CHANGED}: see bytes {begin} to {end}")
-            found.append(content)
+            blocks.append(content)
             at = until
         before = start % BLOCK
-        return b"".join(found)[before : before + stop - start]
+        return b"".join(blocks)[before : before + stop - start]
 
     def array(self, dtype: str, start: int, count: int) -> "StoredArray":
         """``count`` values from byte ``start`` on, (count,), which are read when they are sliced."""

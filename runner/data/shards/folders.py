@@ -9,7 +9,7 @@ from typing import Any
 from manyheads.runner.data.links import boundary
 from manyheads.runner.data.shards.blocks import check_places
 from manyheads.runner.data.shards.files import LocalFile, ObjectFile
-from manyheads.runner.data.shards.index import Index, Kind
+from manyheads.runner.data.shards.index import ShardIndex, ShardKind
 from manyheads.runner.data.shards.parts import Parts
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.errors import ConfigurationError
@@ -21,7 +21,7 @@ class LocalFolder:
     ``names``: of those below the root, in order, without the files that only describe them.
     """
 
-    def __init__(self, root: Path, kind: Kind):
+    def __init__(self, root: Path, kind: ShardKind):
         self.root = root
         self.within = boundary(root)
         suffix = kind.suffixes[0]
@@ -42,18 +42,18 @@ class LocalFolder:
     def states(self, names: Sequence[str]) -> list[Any]:
         """What changes with the content of these shards, for a cache of what is computed from them."""
         paths = [self.root / name for name in names]
-        found = [(str(path.absolute()), path.stat()) for path in paths]
-        return [(path, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for path, each in found]
+        statuses = [(str(path.absolute()), path.stat()) for path in paths]
+        return [(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns) for path, status in statuses]
 
 
 class StoredFolder:
     """Shards in object storage, with an index of their blocks. Raises ConfigurationError."""
 
-    def __init__(self, shards: Shards, kind: Kind):
+    def __init__(self, shards: Shards, kind: ShardKind):
         self.root, self.shards = shards.address, shards
-        self.index: Index = shards.index(kind)
+        self.index: ShardIndex = shards.index(kind)
         check_places(self.index)
-        self._numbers = {each.name: number for number, each in enumerate(self.index.about.shards)}
+        self._numbers = {shard.name: number for number, shard in enumerate(self.index.about.shards)}
         self.names = [name for name in self._numbers if name.endswith(kind.suffixes[0])]
 
     @cached_property
@@ -76,9 +76,9 @@ class StoredFolder:
     def highest(self, name: str) -> tuple[int, int]:
         """The highest token of a shard, -1 if it has none, and the first block that has it."""
         targets = self.index.targets
-        if targets is None or not len(own := targets[self._span(name)]):
+        if targets is None or not len(labels := targets[self._span(name)]):
             return -1, 0
-        return int(own.max()), int(own.argmax())
+        return int(labels.max()), int(labels.argmax())
 
     def _rows(self, name: str, part: str) -> Any:
         return self.index.entries[part][self._span(name), 0]

@@ -21,7 +21,7 @@ NONE, HEADERS, CONTENTS, BLOCKS = "none", "headers", "headers and contents", "bl
 Advance = Callable[[], None]  # called when another shard has been read
 
 
-class Kind(NamedTuple):
+class ShardKind(NamedTuple):
     """A kind of shards. ``name``: of the option that reads them; ``checked``: what checksums must cover."""
 
     name: str
@@ -29,13 +29,13 @@ class Kind(NamedTuple):
     checked: str = BLOCKS
 
 
-TAR = Kind("tar", (".tar",), CONTENTS)
-PARQUET = Kind("parquet", (".parquet",))
-TOKENS = Kind("tokens", (".bin", ".idx"))
+TAR = ShardKind("tar", (".tar",), CONTENTS)
+PARQUET = ShardKind("parquet", (".parquet",))
+TOKENS = ShardKind("tokens", (".bin", ".idx"))
 KINDS = (TAR, PARQUET, TOKENS)  # if there are several below a root, the first is indexed
 
 
-class Found(NamedTuple):
+class ShardFile(NamedTuple):
     """A shard below the root. ``state``: its inode, and the times of its last changes."""
 
     name: str
@@ -71,7 +71,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Index:
+class ShardIndex:
     """The index of all shards below ``root``.
 
     ``entries``: ENTRY (samples, fields), offset 0 for a missing field, or (blocks, 1); ``targets``: class numbers
@@ -88,16 +88,16 @@ class Index:
         return outdated(self.root, f"the shard {printable(self.about.shards[number].name)} {what}")
 
 
-def check_shards(index: Index, found: list[Found]) -> None:
+def check_shards(index: ShardIndex, files: list[ShardFile]) -> None:
     """Raises ConfigurationError unless the index beside the shards matches those that were found."""
-    here = {each.name: each.size for each in found}
+    here = {file.name: file.size for file in files}
     for number, shard in enumerate(index.about.shards):
         if shard.name not in here:
             raise index.changed(number, "is missing, but was there when the shards were indexed")
         if here[shard.name] != shard.size:
             was = f"has {here[shard.name]:,} bytes, and had {shard.size:,} when it was indexed"
             raise index.changed(number, was)
-    if added := sorted(here.keys() - {each.name for each in index.about.shards}):
+    if added := sorted(here.keys() - {indexed.name for indexed in index.about.shards}):
         raise outdated(index.root, f"the shard {printable(added[0])} was added after the others were indexed")
 
 

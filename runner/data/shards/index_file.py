@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from manyheads.runner.data.links import opened
-from manyheads.runner.data.shards.index import About, Index, Shard
+from manyheads.runner.data.shards.index import About, Shard, ShardIndex
 from manyheads.runner.run.files import whole_file
 from manyheads.runner.run.objects.address import Address
 
@@ -25,7 +25,7 @@ ENTRY_BYTES = 16
 MOST_HEAD = 2**28  # a shard takes some 100 bytes
 
 
-def write(index: Index, path: Path) -> None:
+def write(index: ShardIndex, path: Path) -> None:
     """Write an index, complete or not at all. Raises OSError."""
     head = _head(replace(index.about, digest=_digest(index)))
     with whole_file(path) as file:
@@ -36,7 +36,7 @@ def write(index: Index, path: Path) -> None:
             file.write(index.targets.astype("<i4").tobytes())
 
 
-def read(root: Path, path: Path, *, within: str | None = None) -> Index | None:
+def read(root: Path, path: Path, *, within: str | None = None) -> ShardIndex | None:
     """The index in a file; None if it is no complete index. ``within``: the boundary that the file must be in.
 
     Raises ConfigurationError for a link that points outside it.
@@ -45,17 +45,17 @@ def read(root: Path, path: Path, *, within: str | None = None) -> Index | None:
         return _read(root, file)
 
 
-def sound(root: Address, file: IO[bytes]) -> Index | None:
+def sound(root: Address, file: IO[bytes]) -> ShardIndex | None:
     """The index in an untrusted file; None unless its content has the recorded digest."""
     index = _read(root, file)
     return index if index is not None and index.about.digest == _digest(index) else None
 
 
-def _digest(index: Index) -> str:
+def _digest(index: ShardIndex) -> str:
     digest = hashlib.sha256(_head(replace(index.about, digest="")))
-    for each in (index.entries, index.targets):
-        if each is not None:
-            digest.update(each.astype(each.dtype.newbyteorder("<"), copy=False).tobytes())
+    for array in (index.entries, index.targets):
+        if array is not None:
+            digest.update(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
     return digest.hexdigest()
 
 
@@ -63,29 +63,29 @@ def _head(about: About) -> bytes:
     return json.dumps(asdict(about)).encode()
 
 
-def _read(root: Path | Address, file: IO[bytes]) -> Index | None:
+def _read(root: Path | Address, file: IO[bytes]) -> ShardIndex | None:
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         if file.read(len(MAGIC)) != MAGIC:
             return None
         length = int.from_bytes(file.read(8), "little")
         about = _about(json.loads(file.read(min(length, MOST_HEAD))))
-        samples, width = sum(each.samples for each in about.shards), max(len(about.fields), 1)
+        samples, width = sum(shard.samples for shard in about.shards), max(len(about.fields), 1)
         start = _aligned(length)
         end = start + samples * width * ENTRY_BYTES
         if os.fstat(file.fileno()).st_size != end + (0 if about.classes is None else 4 * samples):
             return None
         entries = _mapped(file, ENTRY, start, (samples, width))
         targets = None if about.classes is None else _mapped(file, "<i4", end, (samples,))
-        return Index(root, about, entries, targets)
+        return ShardIndex(root, about, entries, targets)
     return None
 
 
 def _about(head: Any) -> About:
     """The content of the head, which is untrusted. Raises TypeError, ValueError, KeyError."""
     shards = tuple(Shard(str(name), int(size), int(samples)) for name, size, samples in head["shards"])
-    if any(each.samples < 0 for each in shards):
+    if any(shard.samples < 0 for shard in shards):
         raise ValueError
-    state = tuple(tuple(map(int, each)) for each in head["state"])
+    state = tuple(tuple(map(int, row)) for row in head["state"])
     classes = None if head["classes"] is None else int(head["classes"])
     fields, checked, unlabelled = tuple(map(str, head["fields"])), str(head["checked"]), str(head["unlabelled"])
     return About(shards, fields, checked, classes, unlabelled, state, str(head.get("digest", "")))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from manyheads.runner.data.shards.index import Index
+from manyheads.runner.data.shards.index import ShardIndex
 from manyheads.runner.data.shards.stored import TRIES, Shards, called
 from manyheads.runner.run.objects import StorageError
 
@@ -33,10 +33,10 @@ class Parts:
     ``start``, ``stop``: the first byte of a row of the index, and the one after its last; both grow within a shard.
     """
 
-    def __init__(self, shards: Shards, index: Index, start: Callable[[int], int], stop: Callable[[int], int]):
+    def __init__(self, shards: Shards, index: ShardIndex, start: Callable[[int], int], stop: Callable[[int], int]):
         self._shards, self._index, self._start, self._stop = shards, index, start, stop
-        self.firsts = [0, *accumulate(each.samples for each in index.about.shards)]
-        self._range = lru_cache(MOST_KNOWN)(self._found)
+        self.firsts = [0, *accumulate(shard.samples for shard in index.about.shards)]
+        self._range = lru_cache(MOST_KNOWN)(self._range_of)
 
     def of(self, number: int, row: int) -> Range:
         """The part with which a row of shard ``number`` is fetched."""
@@ -44,8 +44,8 @@ class Parts:
 
     def fetch_ahead(self, parts: Iterable[Range]) -> None:
         """Request parts without waiting, each once."""
-        for each in dict.fromkeys(parts):
-            self._shards.storage.fetch_ahead(each.shard, each.start, each.stop, entry=each.entry)
+        for part in dict.fromkeys(parts):
+            self._shards.storage.fetch_ahead(part.shard, part.start, part.stop, entry=part.entry)
 
     def read(self, part: Range, start: int, stop: int, is_sound: Callable[[bytes], bool]) -> bytes | None:
         """Bytes of a shard that are within the part; None if they were wrong each time that they were fetched.
@@ -63,11 +63,11 @@ class Parts:
                 return content
         return None
 
-    def _found(self, number: int, place: int) -> Range:
+    def _range_of(self, number: int, position: int) -> Range:
         """The range of all rows that begin in the same part of a shard."""
         shard, size = self._index.about.shards[number], self._shards.reading.part
         rows = range(self.firsts[number], self.firsts[number + 1])
-        low, high = (bisect_left(rows, each * size, key=self._start) for each in (place, place + 1))
+        low, high = (bisect_left(rows, edge * size, key=self._start) for edge in (position, position + 1))
         start, stop = self._start(rows[low]), min(self._stop(rows[max(high - 1, low)]), shard.size)
         entry = called(self._index.root, shard.name, self._index.about.digest, start, stop)
         return Range(shard.name, start, stop, entry)

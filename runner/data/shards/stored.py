@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from manyheads.runner.data.shards import index_file
-from manyheads.runner.data.shards.index import BLOCKS, NAME, Found, Index, Kind, check_shards
+from manyheads.runner.data.shards.index import BLOCKS, NAME, ShardFile, ShardIndex, ShardKind, check_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import cache_folder
@@ -44,11 +44,11 @@ class Reading:
     def of(cls, keys: Mapping[str, Any]) -> "Reading":
         """The settings from an option's keys. Raises ConfigurationError for a user without a home."""
         folder = keys["cache_folder"]
-        place = Path(folder).expanduser() if folder else cache_folder("storage")
-        if place is None:
+        cache_path = Path(folder).expanduser() if folder else cache_folder("storage")
+        if cache_path is None:
             why = "you have no home folder, or its cache can't be used"
             raise ConfigurationError(f"data.cache_folder: {why}. Set it.", key="data.cache_folder")
-        cache = Cache(place, int(keys["cache_gb"] * 10**9))
+        cache = Cache(cache_path, int(keys["cache_gb"] * 10**9))
         return cls(cache, int(keys["fetch_mb"] * 10**6), keys["read_ahead"], seconds(keys["retry_for"]) or 0.0)
 
 
@@ -75,22 +75,26 @@ class Shards:
     def objects(self) -> dict[str, Object]:
         """All objects below the address. Raises ConfigurationError."""
         try:
-            return {each.name: each for each in self.storage.list()}
+            return {stored.name: stored for stored in self.storage.list()}
         except StorageError as error:
             raise self.failed(error) from None
 
-    def found(self, kind: Kind) -> list[Found]:
+    def files(self, kind: ShardKind) -> list[ShardFile]:
         """The shards of this kind, by name. Raises ConfigurationError if there are none."""
-        found = [Found(each.name, each.size, ()) for each in self.objects.values() if each.name.endswith(kind.suffixes)]
-        if not found:
+        files = [
+            ShardFile(stored.name, stored.size, ())
+            for stored in self.objects.values()
+            if stored.name.endswith(kind.suffixes)
+        ]
+        if not files:
             ending = " or ".join(kind.suffixes)
             about = f": no object below it ends in {ending}. Set it to the address of the shards."
             raise ConfigurationError.at(self.key, self.address, about)
-        return found
+        return files
 
-    def index(self, kind: Kind) -> Index:
+    def index(self, kind: ShardKind) -> ShardIndex:
         """The index beside the shards. Raises ConfigurationError if it is missing, damaged or not of these shards."""
-        found, about = self.found(kind), self.objects.get(NAME)
+        files, about = self.files(kind), self.objects.get(NAME)
         if about is None:
             raise self._unusable("there is no index beside the shards. Write it once")
         index = self._read(about)
@@ -100,7 +104,7 @@ class Shards:
                 f"{NAME} lists other shards than those of data={kind.name}. Keep only one format below an address, and "
                 "index again"
             )
-        check_shards(index, found)
+        check_shards(index, files)
         if index.about.checked != kind.checked:
             raise self._unusable(f"{NAME} has no checksums of contents. Index again")
         return index
@@ -140,7 +144,7 @@ class Shards:
         about = f" {printable(what)}:" if what else ""
         return ConfigurationError.at(self.key, self.address, f":{about} {error}.")
 
-    def _read(self, about: Object) -> Index:
+    def _read(self, about: Object) -> ShardIndex:
         for attempt in range(TRIES):
             try:
                 entry = called(self.address, *about)

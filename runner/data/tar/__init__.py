@@ -11,13 +11,13 @@ from manyheads.runner.data.data_option import OBJECT
 from manyheads.runner.data.links import boundary, content_of
 from manyheads.runner.data.samples import Samples, StoredFile, TokenBlocks
 from manyheads.runner.data.sharded import ShardedOption, ShardedSamples
-from manyheads.runner.data.shards.index import TAR, Index
+from manyheads.runner.data.shards.index import TAR, ShardIndex
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, open_index, state_of
 from manyheads.runner.data.tar.stored import StoredSamples
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.kind import Kind
+from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
 from manyheads.runner.run.objects.address import is_address
 from manyheads.runner.run.progress import working
@@ -29,7 +29,7 @@ DECODERS = Rule(
     "by field, {_target_: <class>, ...}",
     lambda v: isinstance(v, dict) and all(map(OBJECT.accepts, v.values())),
     {"type": "object", "additionalProperties": OBJECT.schema},
-    Kind.OBJECT,
+    KeyKind.OBJECT,
 )
 CLASS_NAMES = "classnames.txt"  # one per line, as beside the shards of CLIP benchmarks
 
@@ -54,17 +54,17 @@ class TarOption(ShardedOption):
                     f"class whose objects are called with its bytes: +data.decoders.{field}._target_=my_package.Read",
                 )
         with working("looking into the shards", kept="no run was started") as work, self._index(work.advance) as index:
-            self.check_shards([each.name for each in index.about.shards])
+            self.check_shards([shard.name for shard in index.about.shards])
             kind_of(index, fields)
         if is_address(self.root):
             self.warn_of_small_cache(index)
 
     @contextmanager
-    def _index(self, advance: Callable[[], None] = lambda: None) -> Iterator[Index]:
-        if isinstance(place := self.place, Path):
-            yield open_index(place, advance)
+    def _index(self, advance: Callable[[], None] = lambda: None) -> Iterator[ShardIndex]:
+        if isinstance(location := self.place, Path):
+            yield open_index(location, advance)
             return
-        with Shards(place, self.reading) as shards:
+        with Shards(location, self.reading) as shards:
             yield shards.index(self.shards)
 
 
@@ -81,7 +81,7 @@ class Tar(ShardedSamples):
     decoders: Mapping[str, Any]
 
     @cached_property
-    def index(self) -> Index:
+    def index(self) -> ShardIndex:
         """The index of all shards, opened on first use."""
         return open_index(self.place) if isinstance(self.place, Path) else self.stored.index(self.shards)
 
@@ -115,20 +115,20 @@ class Tar(ShardedSamples):
 
     @property
     def _names(self) -> list[str]:
-        return [each.name for each in self.index.about.shards]
+        return [shard.name for shard in self.index.about.shards]
 
     def _samples(self, split: str) -> Samples:
         kind = kind_of(self.index, self.fields)
         if kind == "text":
             return self._text(split)
-        own = self._own(split)
+        samples = self._own(split)
         if kind == "images":
-            contents = members.Contents(own, self._columns(IMAGES))
-            return self.images(contents, members.Targets(own), train=split == "train", classes=self.classes)
+            contents = members.TarContents(samples, self._columns(IMAGES))
+            return self.images(contents, members.Targets(samples), train=split == "train", classes=self.classes)
         from manyheads.runner.data.rank.tar import Fields  # imports torch, which the parent does without
 
-        wanted = [(each.split("|"), self._columns(each.split("|"))) for each in self.fields]
-        return Fields(own, wanted, self.decoders, self.classes)
+        wanted = [(field.split("|"), self._columns(field.split("|"))) for field in self.fields]
+        return Fields(samples, wanted, self.decoders, self.classes)
 
     def _own(self, split: str) -> members.Samples:
         numbers = self.chosen(split, self._names)
@@ -137,16 +137,16 @@ class Tar(ShardedSamples):
         return StoredSamples(self.index, numbers, self.stored)
 
     def _columns(self, fields: Sequence[str]) -> list[int]:
-        known = self.index.about.fields
-        return [known.index(each) for each in fields if each in known]
+        names = self.index.about.fields
+        return [names.index(field) for field in fields if field in names]
 
     def _text(self, split: str) -> TokenBlocks:
-        own = self._own(split)
-        states: list[Any] = [self.index.about.digest, own.numbers]
+        samples = self._own(split)
+        states: list[Any] = [self.index.about.digest, samples.numbers]
         if isinstance(self.place, Path):
-            shards = [self.place / self.index.about.shards[number].name for number in own.numbers]
-            states = [(str(each.absolute()), *state_of(each)) for each in shards]
-        texts = (_decoded(each) for each in members.Contents(own, self._columns(TEXTS)))
+            shards = [self.place / self.index.about.shards[number].name for number in samples.numbers]
+            states = [(str(path.absolute()), *state_of(path)) for path in shards]
+        texts = (_decoded(content) for content in members.TarContents(samples, self._columns(TEXTS)))
         return self.blocks(texts, self.block_size, about=["tar", states], of=split, key="data.block_size")
 
 
@@ -157,33 +157,33 @@ def _decoded(content: StoredFile) -> str:
         raise ConfigurationError(f"{content.origin()} is not UTF-8 ({error.reason} at byte {error.start}).") from None
 
 
-def kind_of(index: Index, fields: str | Sequence[str]) -> str:
+def kind_of(index: ShardIndex, fields: str | Sequence[str]) -> str:
     """The type of samples: "images" with classes, "text", or "fields" that were named. Raises ConfigurationError."""
-    known, about = index.about.fields, index.about
+    names, about = index.about.fields, index.about
     if isinstance(fields, str):
-        if {*IMAGES} & {*known}:
+        if {*IMAGES} & {*names}:
             if about.classes is None:
                 raise ConfigurationError.at(
                     "data.fields",
                     fields,
                     f": images need a class number each, in a file .{CLASS}, which {about.unlabelled} does not have. "
-                    f"Set it to a list of the fields that make a sample. Allowed: {', '.join(known)}.",
-                    allowed=known,
+                    f"Set it to a list of the fields that make a sample. Allowed: {', '.join(names)}.",
+                    allowed=names,
                 )
             return "images"
-        if {*TEXTS} & {*known}:
+        if {*TEXTS} & {*names}:
             return "text"
-    for each in [] if isinstance(fields, str) else fields:
-        if not {*each.split("|")} & {*known}:
+    for field in [] if isinstance(fields, str) else fields:
+        if not {*field.split("|")} & {*names}:
             raise ConfigurationError.at(
-                "data.fields", each, f": no sample has it. Allowed: {', '.join(known)}.", allowed=known
+                "data.fields", field, f": no sample has it. Allowed: {', '.join(names)}.", allowed=names
             )
     if isinstance(fields, str):
         raise ConfigurationError.at(
             "data.fields",
             fields,
             f": there are neither images nor text. Set it to a list of the fields that make a sample. Allowed: "
-            f"{', '.join(known)}.",
-            allowed=known,
+            f"{', '.join(names)}.",
+            allowed=names,
         )
     return "fields"

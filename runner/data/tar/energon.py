@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from manyheads.runner.data.links import boundary, refuse_leaving
-from manyheads.runner.data.shards.index import NONE, Advance, Found, Index
-from manyheads.runner.data.tar.table import Table
+from manyheads.runner.data.shards.index import NONE, Advance, ShardFile, ShardIndex
+from manyheads.runner.data.tar.table import TarTable
 from manyheads.runner.data.tar.walk import BLOCK, Member, Unsound
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import yaml_text
@@ -32,7 +32,7 @@ PARTS = """
 
 def has_index(root: Path) -> bool:
     """Whether there is such an index, with the offsets of files, which its first versions did not record."""
-    if not (root / DATABASE).is_file() or not any((root / each).is_file() for each in INFOS):
+    if not (root / DATABASE).is_file() or not any((root / name).is_file() for name in INFOS):
         return False
     try:
         with closing(_connected(root)) as database:
@@ -42,20 +42,20 @@ def has_index(root: Path) -> bool:
     return all(kinds.get(name) == "table" for name in TABLES)  # a view could compute anything
 
 
-def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None) -> Index:
+def build(root: Path, files: Sequence[ShardFile], advance: Advance = lambda: None) -> ShardIndex:
     """An index of these shards without reading them, except for class numbers. Raises ConfigurationError.
 
     It has no checksums: a file's header is checked when it is read.
     """
     numbers = {name: number for number, name in enumerate(_shards(root))}
-    missing = sorted(numbers.keys() - {each.name for each in found})
+    missing = sorted(numbers.keys() - {file.name for file in files})
     if missing:
         raise ConfigurationError.at("data.root", root, f": {DATABASE} names {printable(missing[0])}, which is missing.")
-    table = Table(checked=NONE)
+    table = TarTable(checked=NONE)
     try:
         with closing(_connected(root)) as database:
-            for each in found:
-                table.add_shard(root, each, partial(_members, database, numbers.get(each.name)))
+            for shard in files:
+                table.add_shard(root, shard, partial(_members, database, numbers.get(shard.name)))
                 advance()
     except sqlite3.Error as error:
         raise _unreadable(root, error) from None
@@ -87,7 +87,7 @@ def _connected(root: Path) -> sqlite3.Connection:
 
 def _shards(root: Path) -> list[str]:
     """The names of the shards below the root, in Energon's order. Raises ConfigurationError."""
-    path = next(root / each for each in INFOS if (root / each).is_file())
+    path = next(root / name for name in INFOS if (root / name).is_file())
     try:
         text = read_text(path)
         content = parse_json(text) if path.suffix == ".json" else yaml_text.parse(text)

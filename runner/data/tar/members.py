@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from manyheads.runner.data.links import MOST_BYTES, boundary, opened
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.samples import CorruptSample, StoredFile
-from manyheads.runner.data.shards.index import CONTENTS, HEADERS, Index, crc
+from manyheads.runner.data.shards.index import CONTENTS, HEADERS, ShardIndex, crc
 from manyheads.runner.data.tar.walk import BLOCK, Unsound, is_header, members
 from manyheads.runner.errors import ConfigurationError, printable
 
@@ -29,10 +29,10 @@ class Samples:
     read_ahead: ReadAhead | None = None
     changed: ClassVar[str] = "has changed since it was indexed"
 
-    def __init__(self, index: Index, numbers: Sequence[int]):
+    def __init__(self, index: ShardIndex, numbers: Sequence[int]):
         self.index, self.numbers = index, tuple(numbers)
         self.within = boundary(index.root) if isinstance(index.root, Path) else None
-        firsts = [0, *accumulate(each.samples for each in index.about.shards)]
+        firsts = [0, *accumulate(shard.samples for shard in index.about.shards)]
         self._first = [firsts[number] for number in self.numbers]  # sample in the index
         self._starts = [0, *accumulate(index.about.shards[number].samples for number in self.numbers)]
         self._opened = lru_cache(maxsize=MOST_OPEN)(self._open)
@@ -44,8 +44,8 @@ class Samples:
 
     def row(self, sample: int) -> tuple[int, int]:
         """The number of a sample's shard, and of the sample in the index."""
-        place = bisect_right(self._starts, sample) - 1
-        return self.numbers[place], self._first[place] + sample - self._starts[place]
+        position = bisect_right(self._starts, sample) - 1
+        return self.numbers[position], self._first[position] + sample - self._starts[position]
 
     def content(self, sample: int, columns: Sequence[int]) -> StoredFile | None:
         """The content of the first of these fields that a sample has; None if it has none.
@@ -64,9 +64,9 @@ class Samples:
         block = self._block(sample, column, offset, size, checksum)
         if not self._is_sound(block, size, checksum):
             raise self.index.changed(number, f"{self.changed}: see {self.name(sample, column)}")
-        found = StoredFile(memoryview(block)[BLOCK:])
-        found.origin = partial(self.name, sample, column)
-        return found
+        content = StoredFile(memoryview(block)[BLOCK:])
+        content.origin = partial(self.name, sample, column)
+        return content
 
     def _block(self, sample: int, column: int, offset: int, size: int, checksum: int) -> bytes:
         """The header and content of a field, which may differ from what was indexed."""
@@ -130,7 +130,7 @@ class _Handle:
         os.close(self.handle)
 
 
-class Contents(Sequence[StoredFile]):
+class TarContents(Sequence[StoredFile]):
     """The content of one field of each sample: the first of ``columns`` that it has."""
 
     def __init__(self, samples: Samples, columns: Sequence[int]):
@@ -146,13 +146,13 @@ class Contents(Sequence[StoredFile]):
     def __getitem__(self, index: slice) -> list[StoredFile]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return [self[each] for each in range(len(self))[index]]
-        place = range(len(self))[index]
-        found = self.samples.content(place, self.columns)
-        if found is None:
-            fields = ", ".join(self.samples.index.about.fields[each] for each in self.columns)
-            raise CorruptSample(self.samples.name(place), f"it has none of the fields {fields}")
-        return found
+            return [self[position] for position in range(len(self))[index]]
+        sample = range(len(self))[index]
+        content = self.samples.content(sample, self.columns)
+        if content is None:
+            fields = ", ".join(self.samples.index.about.fields[column] for column in self.columns)
+            raise CorruptSample(self.samples.name(sample), f"it has none of the fields {fields}")
+        return content
 
 
 class Targets(Sequence[int]):
@@ -170,7 +170,7 @@ class Targets(Sequence[int]):
     def __getitem__(self, index: slice) -> list[int]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return [self[each] for each in range(len(self))[index]]
+            return [self[position] for position in range(len(self))[index]]
         targets = self.samples.index.targets
         assert targets is not None
         return int(targets[self.samples.row(range(len(self))[index])[1]])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.shards.files import CHANGED
-from manyheads.runner.data.shards.index import CONTENTS, NAME, TAR, Advance, Index
+from manyheads.runner.data.shards.index import CONTENTS, NAME, TAR, Advance, ShardIndex
 from manyheads.runner.data.shards.parts import Parts
 from manyheads.runner.data.shards.stored import Shards
 from manyheads.runner.data.tar import table
@@ -24,7 +24,7 @@ class StoredSamples(Samples):
 
     changed = CHANGED
 
-    def __init__(self, index: Index, numbers: Sequence[int], shards: Shards):
+    def __init__(self, index: ShardIndex, numbers: Sequence[int], shards: Shards):
         import numpy as np
 
         super().__init__(index, numbers)
@@ -61,12 +61,12 @@ class StoredSamples(Samples):
         return int((entry["offset"] + entry["size"]).max())
 
 
-def build(shards: Shards, advance: Advance) -> Index:
+def build(shards: Shards, advance: Advance) -> ShardIndex:
     """An index of the shards, with checksums, for which all of them are read once. Raises ConfigurationError."""
-    growing = table.Table(checked=CONTENTS)
-    for each in shards.found(TAR):
+    growing = table.TarTable(checked=CONTENTS)
+    for shard in shards.files(TAR):
         with tempfile.TemporaryFile() as file:
-            shards.save(each.name, file)
-            growing.add_members(shards.address, each, members, file.fileno())
+            shards.save(shard.name, file)
+            growing.add_members(shards.address, shard, members, file.fileno())
         advance()
     return growing.index(shards.address)

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, opened
-from manyheads.runner.data.shards.index import CONTENTS, HEADERS, NONE, About, Advance, Found, Index, Shard, crc
+from manyheads.runner.data.shards.index import (
+    CONTENTS,
+    HEADERS,
+    NONE,
+    About,
+    Advance,
+    Shard,
+    ShardFile,
+    ShardIndex,
+    crc,
+)
 from manyheads.runner.data.shards.index_file import ENTRY
 from manyheads.runner.data.tar.index import CLASS
 from manyheads.runner.data.tar.walk import Member, Unsound, members
@@ -20,21 +30,23 @@ MOST_FIELDS = 32
 MOST_SIZE = 2**32 - 1  # bytes of a field
 
 
-def build(root: Path, found: Sequence[Found], advance: Advance = lambda: None, *, contents: bool = False) -> Index:
+def build(
+    root: Path, files: Sequence[ShardFile], advance: Advance = lambda: None, *, contents: bool = False
+) -> ShardIndex:
     """An index of these shards. ``contents``: read all of them, for checksums of every byte.
 
     Raises ConfigurationError for what is wrong with a shard.
     """
-    table, skipped = Table(checked=CONTENTS if contents else HEADERS), list[str]()
-    for each in found:
-        table.add_shard(root, each, partial(members, skipped=skipped))
+    table, skipped = TarTable(checked=CONTENTS if contents else HEADERS), list[str]()
+    for shard in files:
+        table.add_shard(root, shard, partial(members, skipped=skipped))
         advance()
     why = f" of the shards below {printable(root)}: a name without a dot belongs to no sample."
     LeftOut.of(skipped).warn("member", why)
     return table.index(root)
 
 
-class Table:
+class TarTable:
     """An index that grows sample by sample. ``checked``: what its checksums cover."""
 
     def __init__(self, *, checked: str):
@@ -44,38 +56,38 @@ class Table:
         self.targets, self.unlabelled = array("i"), ""
         self._flat = [array("Q"), array("B"), array("Q"), array("I"), array("I")]  # sample, field, and its entry
 
-    def add_shard(self, root: Path, shard: Found, walk: Walk) -> None:
+    def add_shard(self, root: Path, shard: ShardFile, walk: Walk) -> None:
         """Add the samples of a shard. Raises ConfigurationError."""
         with opened(root / shard.name, boundary(root)) as handle:
             self.add_members(root, shard, walk, handle)
 
-    def add_members(self, root: object, shard: Found, walk: Walk, handle: int) -> None:
+    def add_members(self, root: object, shard: ShardFile, walk: Walk, handle: int) -> None:
         """Add the samples of a shard that is open. Raises ConfigurationError."""
         first = len(self.targets)
-        keys, key, own = set[str](), None, list[Member]()
+        keys, key, sample = set[str](), None, list[Member]()
         try:
             for member in walk(handle, shard.size):
                 if member.key != key:
-                    self._add(own, handle, shard.name)
-                    own, key = [], member.key
+                    self._add(sample, handle, shard.name)
+                    sample, key = [], member.key
                     if key in keys:
                         raise Unsound(
                             f"the key {key!r} occurs twice, with other samples in between. Pack all files of a "
                             "sample one after the other, as tar --sort=name does"
                         )
                     keys.add(key)
-                own.append(member)
-            self._add(own, handle, shard.name)
+                sample.append(member)
+            self._add(sample, handle, shard.name)
         except Unsound as error:
             raise ConfigurationError.at("data.root", root, f": the shard {printable(shard.name)}: {error}.") from None
         self.shards.append(Shard(shard.name, shard.size, len(self.targets) - first))
 
-    def _add(self, own: list[Member], handle: int, shard: str) -> None:
+    def _add(self, files: list[Member], handle: int, shard: str) -> None:
         """Add a sample with these files."""
-        if not own:
+        if not files:
             return
         sample, target, taken = len(self.targets), None, set[int]()
-        for member in own:
+        for member in files:
             column = self._column(member)
             if column in taken:
                 raise Unsound(f"the key {member.key!r} has two files {member.field!r}")
@@ -88,7 +100,7 @@ class Table:
             for values, value in zip(self._flat, (sample, column, *entry), strict=True):
                 values.append(value)
         if target is None and not self.unlabelled:
-            self.unlabelled = f"{shard}: {own[0].key}"
+            self.unlabelled = f"{shard}: {files[0].key}"
         self.targets.append(-1 if target is None else target)
 
     def _checksum(self, member: Member, content: bytes) -> int:
@@ -107,17 +119,17 @@ class Table:
             )
         return self.fields.setdefault(member.field, len(self.fields))
 
-    def index(self, root: Path | Address) -> Index:
+    def index(self, root: Path | Address) -> ShardIndex:
         """The index of all added shards."""
         import numpy as np
 
-        sample, column, *parts = (np.asarray(each) for each in self._flat)
+        sample, column, *parts = (np.asarray(values) for values in self._flat)
         entries = np.zeros((len(self.targets), max(len(self.fields), 1)), ENTRY)
         for (name, _), part in zip(ENTRY, parts, strict=True):
             entries[name][sample, column] = part
         classes = None if self.unlabelled or not self.targets else max(self.targets) + 1
         about = About(tuple(self.shards), tuple(self.fields), self.checked, classes, self.unlabelled)
-        return Index(root, about, entries, None if classes is None else np.asarray(self.targets, np.int32))
+        return ShardIndex(root, about, entries, None if classes is None else np.asarray(self.targets, np.int32))
 
 
 def _class_number(content: bytes) -> int | None:

@@ -69,16 +69,16 @@ def _files(handle: int, size: int) -> Iterator[tuple[str, Member]]:
                 name = _text(text)
             content = own_size
         else:
-            known = _name(header) if name is None else name
+            path = _name(header) if name is None else name
             content = own_size if length is None else length
             if offset + content > size:
-                raise Unsound(f"it is cut off within {known!r}, at {size:,} of at least {offset + content:,} bytes")
+                raise Unsound(f"it is cut off within {path!r}, at {size:,} of at least {offset + content:,} bytes")
             if kind in LINKS:
-                raise Unsound(f"{known!r} is a link. Pack the files themselves: tar --dereference --hard-dereference")
-            if kind in REGULAR and not known.endswith("/"):
-                yield known, Member("", "", offset, content, header)
+                raise Unsound(f"{path!r} is a link. Pack the files themselves: tar --dereference --hard-dereference")
+            if kind in REGULAR and not path.endswith("/"):
+                yield path, Member("", "", offset, content, header)
             elif kind not in SKIPPED and kind not in REGULAR:
-                raise Unsound(f"{known!r} has the type {kind.decode('latin1')!r}. Allowed: files and folders")
+                raise Unsound(f"{path!r} has the type {kind.decode('latin1')!r}. Allowed: files and folders")
             name = length = None
         position = offset + -(-content // BLOCK) * BLOCK
     raise Unsound("it is cut off: the two blocks of zeros at the end of an archive are missing")

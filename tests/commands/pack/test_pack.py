@@ -7,7 +7,7 @@ import pytest
 
 from manyheads.runner.commands.pack import answer, pack_data
 from manyheads.runner.data.tar.index import open_index
-from manyheads.runner.data.tar.members import Contents, Samples, Targets
+from manyheads.runner.data.tar.members import Samples, TarContents, Targets
 from manyheads.runner.errors import ConfigurationError
 from tests.commands.test_json import heard
 from tests.data.conftest import save_photos
@@ -35,7 +35,7 @@ def packed(photos, tmp_path_factory):
 def contents(root, split: str) -> list[tuple[bytes, int]]:
     index = open_index(root)
     own = Samples(index, [n for n, each in enumerate(index.about.shards) if each.name.startswith(split)])
-    return [*zip(Contents(own, [index.about.fields.index("jpg")]), Targets(own), strict=True)]
+    return [*zip(TarContents(own, [index.about.fields.index("jpg")]), Targets(own), strict=True)]
 
 
 def in_folder(root, split: str) -> list[tuple[bytes, int]]:

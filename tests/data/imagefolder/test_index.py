@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.data import imagefolder_index
-from manyheads.runner.data.imagefolder_listing import Listing
+from manyheads.runner.data.imagefolder_listing import ImageListing
 from tests.in_process import config
 
 CLASSES = ["cat", "dog"]
@@ -52,7 +52,7 @@ def tick(scratch: Path) -> None:
         path.touch()
 
 
-def names(listing: Listing) -> list[str]:
+def names(listing: ImageListing) -> list[str]:
     ends = [0, *listing.ends]
     return [os.fsdecode(listing.names[start:end]) for start, end in itertools.pairwise(ends)]
 

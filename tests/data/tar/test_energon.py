@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.data.tar.index import open_index
-from manyheads.runner.data.tar.members import Contents, Samples
+from manyheads.runner.data.tar.members import Samples, TarContents
 from manyheads.runner.data.tar.walk import members
 from manyheads.runner.errors import ConfigurationError
 from tests.data.tar.conftest import samples, write_tar
@@ -98,7 +98,7 @@ def test_a_shard_with_something_else_at_that_place(energon):
     index = open_index(energon)
     write_tar(energon / "train-0.tar", [(name, b"longer " + text) for name, text in samples(0, 5)])
     with pytest.raises(ConfigurationError, match="train-0.tar has changed since it was indexed"):
-        Contents(Samples(index, [0]), [0])[1]
+        TarContents(Samples(index, [0]), [0])[1]
 
 
 def test_what_is_no_database_or_computes_its_tables(energon, shards):

@@ -9,7 +9,7 @@ from manyheads.runner.commands.index import write_index
 from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import NAME
 from manyheads.runner.data.tar.index import open_index
-from manyheads.runner.data.tar.members import Contents, Samples, Targets
+from manyheads.runner.data.tar.members import Samples, TarContents, Targets
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from tests.data.tar.conftest import samples, write_tar
@@ -18,7 +18,7 @@ TEXTS = [f"text {number}".encode() for number in range(12)]
 
 
 def read(index, numbers=(0, 1, 2)) -> list[bytes]:
-    return list(Contents(Samples(index, numbers), [index.about.fields.index("txt")]))
+    return list(TarContents(Samples(index, numbers), [index.about.fields.index("txt")]))
 
 
 @pytest.fixture(params=["in the cache", "beside", "beside, of contents"])
@@ -34,7 +34,7 @@ def test_samples_are_those_of_the_shards_in_their_order(indexed):
     assert read(index) == TEXTS
     assert read(index, [2, 0]) == TEXTS[9:] + TEXTS[:5]
     assert list(Targets(Samples(index, [1]))) == [2, 0, 1, 2]
-    assert Contents(Samples(index, [0]), [0])[-1] == TEXTS[4]
+    assert TarContents(Samples(index, [0]), [0])[-1] == TEXTS[4]
     assert (index.about.classes, index.about.fields) == (3, ("txt", "cls"))
     assert [each.samples for each in index.about.shards] == [5, 4, 3]
 
@@ -94,14 +94,14 @@ def test_a_shard_of_the_same_size_that_belongs_to_another_index_is_noticed_when_
     index = open_index(indexed)
     write_tar(indexed / "train-0.tar", [(name.replace("000", "900"), text) for name, text in samples(0, 5)])
     with pytest.raises(ConfigurationError, match=r"train-0.tar has changed since it was indexed: see .*: 9002.txt"):
-        Contents(Samples(index, [0]), [0])[2]
+        TarContents(Samples(index, [0]), [0])[2]
 
 
 def test_a_shard_that_was_cut_off_after_it_was_indexed(indexed):
     index = open_index(indexed)
     os.truncate(indexed / "train-0.tar", 3000)
     with pytest.raises(ConfigurationError, match=r"train-0.tar has changed since it was indexed: see .*: sample 4"):
-        Contents(Samples(index, [0]), [0])[4]
+        TarContents(Samples(index, [0]), [0])[4]
 
 
 def test_a_flipped_bit_is_found_by_the_checksums_of_contents(shards):
@@ -143,7 +143,7 @@ def test_a_sent_shard_that_is_a_link_is_not_read(shards, tmp_path, monkeypatch):
     (shards / "val-0.tar").rename(tmp_path / "mine.tar")
     (shards / "val-0.tar").symlink_to(tmp_path / "mine.tar")
     with pytest.raises(ConfigurationError, match="points outside this folder"):
-        Contents(Samples(index, [2]), [0])[0]
+        TarContents(Samples(index, [2]), [0])[0]
     with pytest.raises(ConfigurationError, match="points outside this folder"):
         open_index(shards)
     seal.trust(shards, None)
@@ -184,7 +184,7 @@ def test_files_that_are_open_are_few_and_closed(shards, monkeypatch):
     monkeypatch.setattr("manyheads.runner.data.tar.members.MOST_OPEN", 1)
     index = open_index(shards)
     before = len(os.listdir("/proc/self/fd"))
-    texts = Contents(Samples(index, [0, 1, 2]), [0])
+    texts = TarContents(Samples(index, [0, 1, 2]), [0])
     assert [texts[each] for each in (0, 11, 5, 1, 10)] == [TEXTS[each] for each in (0, 11, 5, 1, 10)]
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from manyheads.runner.checkpoint.rank.dtypes import DTYPES
 from manyheads.runner.checkpoint.rank.lazy import Lazy, RankGroup, real, refuse_tensor_bombs
 from manyheads.runner.checkpoint.sharded import index as index_file
-from manyheads.runner.checkpoint.sharded.index import Box, Index, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import Box, CheckpointIndex, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import from_json, with_versions
 from manyheads.runner.run.checkpoint_places import INDEX, Damaged
 from manyheads.runner.run.data_files import no_link
@@ -95,7 +95,7 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
     return {name: value if name in LARGE else real(value) for name, value in state.items()}
 
 
-def _mine(index: Index, ranks: RankGroup | None) -> list[str]:
+def _mine(index: CheckpointIndex, ranks: RankGroup | None) -> list[str]:
     """The files that this rank verifies: each one belongs to a rank, the largest first to the least loaded one."""
     if ranks is None:
         return [*index.files]

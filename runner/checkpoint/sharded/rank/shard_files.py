@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded import safetensors_file
-from manyheads.runner.checkpoint.sharded.index import Box, FileDigest, Index, Piece
+from manyheads.runner.checkpoint.sharded.index import Box, CheckpointIndex, FileDigest, Piece
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import bytes_of
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.run.checkpoint_places import INDEX
@@ -67,7 +67,7 @@ def whole_write(file: Any, content: Any) -> None:
         rest = rest[file.write(rest) :]
 
 
-def write_index(folder: Path, index: Index) -> None:
+def write_index(folder: Path, index: CheckpointIndex) -> None:
     """Write the index, which comes last because it makes a folder a checkpoint."""
     with open(folder / INDEX, "xb", opener=no_link, buffering=0) as file:
         whole_write(file, index.content())
@@ -75,7 +75,7 @@ def write_index(folder: Path, index: Index) -> None:
     sync_folder(folder)
 
 
-def link_best(folder: Path, best: Path, index: Index) -> None:
+def link_best(folder: Path, best: Path, index: CheckpointIndex) -> None:
     """Create the best checkpoint from the weights of one in ``folder``, by hard links to the same files."""
     tensors = {key: entry for key, entry in index.tensors.items() if key.startswith(BEST)}
     if index.state.get("average", {}).get("is_evaluated"):
@@ -88,7 +88,7 @@ def link_best(folder: Path, best: Path, index: Index) -> None:
         for name in names:
             os.link(name, name, src_dir_fd=source.handle, dst_dir_fd=target.handle, follow_symlinks=False)
     files = {name: index.files[name] for name in names}
-    write_index(beside, Index(index.step, index.generation, state, tensors, files))
+    write_index(beside, CheckpointIndex(index.step, index.generation, state, tensors, files))
     take_name(beside, best)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from manyheads.runner.checkpoint.background_save import GivenUp
 from manyheads.runner.checkpoint.rank.lazy import RankGroup
 from manyheads.runner.checkpoint.sharded import safetensors_file
-from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Box, FileDigest, Index, Piece, TensorEntry
+from manyheads.runner.checkpoint.sharded.index import MOST_BYTES, Box, CheckpointIndex, FileDigest, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import (
     Held,
     RankShare,
@@ -114,7 +114,7 @@ class Save:
             for key, piece in written.pieces:
                 pieces[key].append(piece)
         tensors = {key: TensorEntry(kind, tuple(pieces[key])) for key, kind in self.kinds.items()}
-        index = Index(self.step, self.generation, self.state, tensors, files)
+        index = CheckpointIndex(self.step, self.generation, self.state, tensors, files)
         write_index(self.beside, index)
         if best is not None:
             link_best(self.beside, best, index)
