@@ -32,15 +32,15 @@ def everything(paths: Collection[str]) -> Collection[str]:
 
 def without_checkpoints(paths: Collection[str]) -> Collection[str]:
     """Choose all files but checkpoints."""
-    return [each for each in paths if not each.startswith(CHECKPOINTS)]
+    return [path for path in paths if not path.startswith(CHECKPOINTS)]
 
 
 def with_weights(which: str | None) -> Choice:
     """Choose what using the trained model needs. ``which``: "best" or "last" weights; None = best, if there are any."""
 
     def choose(paths: Collection[str]) -> Collection[str]:
-        best = [each for each in paths if each.startswith(f"{CHECKPOINTS}best")]
-        last = [each for each in paths if each.startswith(CHECKPOINTS) and each not in best]
+        best = [path for path in paths if path.startswith(f"{CHECKPOINTS}best")]
+        last = [path for path in paths if path.startswith(CHECKPOINTS) and path not in best]
         return [*without_checkpoints(paths), *(best if best and which != "last" else last)]
 
     return choose
@@ -65,8 +65,8 @@ def at_hand(run: str | Path, choose: Choice = everything) -> Iterator[str | Path
         yield run
         return
     address = Address.of(str(run), key="run")
-    with scratch.folder() as own:
-        folder = own / address.name
+    with scratch.folder() as root:
+        folder = root / address.name
         _fetch(address, folder, choose)
         yield folder
 

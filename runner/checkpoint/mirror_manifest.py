@@ -41,7 +41,7 @@ class Manifest:
 
     def content(self) -> bytes:
         """The bytes of mirror.json, which include a digest of the rest."""
-        about = {"format": FORMAT, "run": self.run, "files": {path: [*each] for path, each in self.files.items()}}
+        about = {"format": FORMAT, "run": self.run, "files": {path: [*copy] for path, copy in self.files.items()}}
         return json.dumps({**about, "sha256": _digest(about)}, indent=1).encode()
 
     @classmethod
@@ -52,15 +52,15 @@ class Manifest:
             digest = about.pop("sha256")
             if about["format"] != FORMAT or digest != _digest(about) or len(about["files"]) > MOST_FILES:
                 raise ValueError
-            files = {path: _copy(path, *each) for path, each in about["files"].items()}
-            return cls(str(about["run"]), {path: each for path, each in files.items() if may_leave(path)})
+            files = {path: _copy(path, *parts) for path, parts in about["files"].items()}
+            return cls(str(about["run"]), {path: copy for path, copy in files.items() if may_leave(path)})
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ConfigurationError(f"{of}: {NAME} is damaged, or was written by another version.") from None
 
     @property
     def objects(self) -> set[str]:
         """The names of all objects that the files are stored in."""
-        return {each.object for each in self.files.values()}
+        return {copy.object for copy in self.files.values()}
 
 
 def object_name(path: str, sha256: str) -> str:
@@ -75,12 +75,12 @@ def is_object(name: str) -> bool:
 
 def _copy(path: Any, size: Any, sha256: Any, mtime_ns: Any, name: Any) -> Copy:
     """The entry of a file. Raises ValueError if it is malformed, or a path points outside."""
-    texts = all(isinstance(each, str) and each.isprintable() for each in (path, sha256, name))
-    numbers = all(type(each) is int and 0 <= each < 2**63 for each in (size, mtime_ns))
+    texts = all(isinstance(string, str) and string.isprintable() for string in (path, sha256, name))
+    numbers = all(type(number) is int and 0 <= number < 2**63 for number in (size, mtime_ns))
     if not texts or not numbers or not _SHA256.fullmatch(sha256) or not is_object(name):
         raise ValueError
-    for each in (path, name):
-        if each != str(PurePosixPath(each)) or each.startswith("/") or {"..", "."} & {*PurePosixPath(each).parts}:
+    for text in (path, name):
+        if text != str(PurePosixPath(text)) or text.startswith("/") or {"..", "."} & {*PurePosixPath(text).parts}:
             raise ValueError
     return Copy(size, sha256, mtime_ns, name)
 

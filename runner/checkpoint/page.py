@@ -40,11 +40,11 @@ class CheckpointPage(Answer):
     def show(self) -> None:
         print(f"{printable(self.path)}: {self.about}")
         print()
-        width = max((len(printable(each.name)) for each in self.tensors), default=0)
-        for each in self.tensors:
-            line = f"{printable(each.name):{width}}  {each.dtype:4}  {each.size:>14,}  {each.shape!s:20}  {each.where}"
+        width = max((len(printable(row.name)) for row in self.tensors), default=0)
+        for row in self.tensors:
+            line = f"{printable(row.name):{width}}  {row.dtype:4}  {row.size:>14,}  {row.shape!s:20}  {row.where}"
             print(line.rstrip())
-        print(f"{len(self.tensors)} tensors, {sum(each.size for each in self.tensors):,} bytes")
+        print(f"{len(self.tensors)} tensors, {sum(row.size for row in self.tensors):,} bytes")
         print()
         for file in self.files:
             print(f"{printable(file.name)}  {file.size:,} bytes  sha256 {printable(file.sha256)}")

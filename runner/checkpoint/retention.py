@@ -11,8 +11,8 @@ STEPS = re.compile(r"(\d+)steps?")
 
 def steps_of(value: Any) -> int | None:
     """The number of updates in a text such as "500steps"; None for anything else."""
-    found = STEPS.fullmatch(value) if isinstance(value, str) else None
-    return int(found[1]) or None if found else None
+    match = STEPS.fullmatch(value) if isinstance(value, str) else None
+    return int(match[1]) or None if match else None
 
 
 HOUR = 3600

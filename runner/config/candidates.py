@@ -45,7 +45,7 @@ def startup_of(setting: str) -> float:
 
 def saves_memory(overrides: Iterable[str]) -> bool:
     """Whether they choose a strategy that is there to save memory rather than time."""
-    return any(_saves_memory(each.partition("=")[2]) for each in overrides if each.startswith(f"{STRATEGY}="))
+    return any(_saves_memory(word.partition("=")[2]) for word in overrides if word.startswith(f"{STRATEGY}="))
 
 
 @cache
@@ -56,11 +56,11 @@ def _saves_memory(strategy: str) -> bool:
 def settings(run: RunConfig) -> Iterator[Candidate]:
     """Changes of single keys to other values, as the run's options declare them."""
     for key, tunable in _declared(run):
-        found = tunable.values(run)
-        if isinstance(found, str):
-            yield Candidate(key, tunable.part, "", found)
+        choices = tunable.values(run)
+        if isinstance(choices, str):
+            yield Candidate(key, tunable.part, "", choices)
             continue
-        yield from (_candidate(run, key, tunable, value) for value in found if value != _value(run, key))
+        yield from (_candidate(run, key, tunable, value) for value in choices if value != _value(run, key))
 
 
 def strategies(run: RunConfig) -> Iterator[Candidate]:
@@ -90,16 +90,16 @@ def _declared(run: RunConfig) -> Iterator[tuple[str, Tunable]]:
     yield from TUNABLE.items()
     for group in GROUPS:
         option = getattr(run, group)
-        yield from ((f"{group}.{key}", each) for key, each in option.all_tunable().items() if key in option.section)
+        yield from ((f"{group}.{key}", rule) for key, rule in option.all_tunable().items() if key in option.section)
 
 
 def _candidate(run: RunConfig, key: str, tunable: Tunable, value: Any) -> Candidate:
     settings = {key: value, **{name: other for name, other in tunable.needs.items() if _value(run, name) != other}}
-    change = " ".join(f"{name}={_typed(each)}" for name, each in settings.items())
+    change = " ".join(f"{name}={_typed(setting)}" for name, setting in settings.items())
     changed = run
     for name, other in settings.items():
-        section, _, own = name.partition(".")
-        changed = changed.changed(**{section: {own: other}})
+        section, _, leaf = name.partition(".")
+        changed = changed.changed(**{section: {leaf: other}})
     try:
         completed(changed)
     except ConfigurationError as error:

@@ -35,12 +35,12 @@ def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
         return value
     typed, _, name = str(value).rpartition(":")
     paths = list(dict.fromkeys(os.path.normpath(project / Path(typed).expanduser()) for project in projects))
-    found = [path for path in paths if os.path.isfile(path)] or paths[:1]
-    if len(found) > 1:
+    files = [path for path in paths if os.path.isfile(path)] or paths[:1]
+    if len(files) > 1:
         raise ConfigurationError.at(
-            key, f"{typed}:{name}", f" could be {' or '.join(found)}. Set it to the path of one of them."
+            key, f"{typed}:{name}", f" could be {' or '.join(files)}. Set it to the path of one of them."
         )
-    return f"{found[0]}:{name}"
+    return f"{files[0]}:{name}"
 
 
 def check_files(named: Sequence[tuple[str, Any]]) -> None:
@@ -65,44 +65,47 @@ def _own_module(target: Any) -> Path | None:
     for folder in own_folders():
         if PathFinder.find_spec(package, [folder]) is not None:
             path = Path(folder, package, *inner)
-            return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
+            return next(
+                (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()),
+                None,
+            )
     return None
 
 
-def refuse_undefined(said: str, path: Path, name: str, *, typed: str | None = None) -> None:
-    """Raises ConfigurationError, which quotes ``said``, unless the file at ``path`` may define ``name``.
+def refuse_undefined(setting: str, path: Path, name: str, *, typed: str | None = None) -> None:
+    """Raises ConfigurationError, which quotes ``setting``, unless the file at ``path`` may define ``name``.
 
     typed: the path as the user wrote it.
     """
     typed = str(path) if typed is None else typed
-    key, _, value = said.partition("=")
+    key, _, value = setting.partition("=")
     named: Any = {"key": key, "value": value} if value else {}
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except (FileNotFoundError, NotADirectoryError):
         beside = [str(Path(typed).with_name(other.name)) for other in path.parent.glob("*.py")]
-        raise ConfigurationError(f"{said}: there is no file {typed}.{nearest(typed, beside)}", **named) from None
+        raise ConfigurationError(f"{setting}: there is no file {typed}.{nearest(typed, beside)}", **named) from None
     except OSError as error:
-        raise ConfigurationError(f"{said}: {typed} cannot be read: {error.strerror}.", **named) from None
+        raise ConfigurationError(f"{setting}: {typed} cannot be read: {error.strerror}.", **named) from None
     except (SyntaxError, ValueError) as error:
         where = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ConfigurationError(f"{said}: {typed} is not valid Python{where}: {error}.", **named) from None
+        raise ConfigurationError(f"{setting}: {typed} is not valid Python{where}: {error}.", **named) from None
     defined = set(_defined(tree))
     if not {name, "*", "__getattr__"} & defined:
-        own = [each.name for each in tree.body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
-        known = f" It defines {', '.join(own)}." if own else ""
-        message = f"{said}: {typed} has no {name}.{nearest(name, defined)}{known} Check the name."
+        definitions = [node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+        hint = f" It defines {', '.join(definitions)}." if definitions else ""
+        message = f"{setting}: {typed} has no {name}.{nearest(name, defined)}{hint} Check the name."
         raise ConfigurationError(message, **named)
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
     """The names that a module's statements may define, including those in if and try; * for a wildcard import."""
-    for each in ast.iter_child_nodes(node):
-        if isinstance(each, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield each.name
-        elif isinstance(each, ast.alias):
-            yield each.asname or each.name.partition(".")[0]
-        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            yield each.id
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield child.name
+        elif isinstance(child, ast.alias):
+            yield child.asname or child.name.partition(".")[0]
+        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield child.id
         else:
-            yield from _defined(each)
+            yield from _defined(child)

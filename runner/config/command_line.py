@@ -51,16 +51,16 @@ class CommandLine:
             raise refused_arguments(message)
 
         parser.error = refuse  # type: ignore[method-assign]
-        words = [_Word(each) for each in self.arguments]
+        words = [_Word(argument) for argument in self.arguments]
         flags, rest = parser.parse_known_args(words)
-        if flag := next((each for each in rest if each.startswith("-")), None):
+        if flag := next((argument for argument in rest if argument.startswith("-")), None):
             parser.print_usage(sys.stderr)
             raise _no_such_flag(flag, *self.arguments[self.arguments.index(flag) + 1 :][:1])
-        typed = {id(each) for each in (*flags.overrides, *rest)}
+        typed = {id(word) for word in (*flags.overrides, *rest)}
         if rest:
             words.sort(key=lambda word: id(word) in typed)
         arguments = [readable(str(word)) if id(word) in typed else str(word) for word in words]
-        flags.overrides = [each for word, each in zip(words, arguments, strict=True) if id(word) in typed]
+        flags.overrides = [argument for word, argument in zip(words, arguments, strict=True) if id(word) in typed]
         for override in flags.overrides:
             _refuse_left_out(override)
         object.__setattr__(self, "arguments", tuple(arguments))
@@ -107,10 +107,10 @@ class CommandLine:
             yield Source("--config-dir", path, Path(os.path.abspath(path)))
         for override in parsed(o for o in self.overrides if SEARCHPATH in o):
             value = override.value()
-            for place in value if isinstance(value, list) else []:
-                scheme, found, path = str(place).partition("://")
-                folder = Path(path if found else place) if scheme == "file" or not found else None
-                yield Source(SEARCHPATH, str(place), folder)
+            for location in value if isinstance(value, list) else []:
+                scheme, separator, path = str(location).partition("://")
+                folder = Path(path if separator else location) if scheme == "file" or not separator else None
+                yield Source(SEARCHPATH, str(location), folder)
 
     @property
     def folders(self) -> Folders:
@@ -124,7 +124,7 @@ class CommandLine:
     def without(self, overrides: Iterable[str]) -> "CommandLine":
         """The command line without these overrides."""
         left_out = set(overrides)
-        return CommandLine(tuple(each for each in self.arguments if each not in left_out), self.home)
+        return CommandLine(tuple(argument for argument in self.arguments if argument not in left_out), self.home)
 
     def adding(self, override: str) -> "CommandLine":
         """The command line with one more override."""
@@ -134,11 +134,11 @@ class CommandLine:
         """The command line that makes Hydra look for configs in ``folder`` too, after the other folders."""
         if self.flags.config_dir is None:
             return CommandLine((*self.arguments, "--config-dir", str(folder)), self.home)
-        typed = [each for each in self.overrides if each.startswith(f"{SEARCHPATH}=[")]
+        typed = [override for override in self.overrides if override.startswith(f"{SEARCHPATH}=[")]
         if not typed:
             return self.adding(searching([folder]))
-        longer = {each: f"{each.rstrip().removesuffix(']')},{_place(folder)}]" for each in typed}
-        return CommandLine(tuple(longer.get(each, each) for each in self.arguments), self.home)
+        longer = {override: f"{override.rstrip().removesuffix(']')},{_place(folder)}]" for override in typed}
+        return CommandLine(tuple(longer.get(argument, argument) for argument in self.arguments), self.home)
 
     def absolute(self) -> "CommandLine":
         """The command line with an absolute --config-path, which Hydra would resolve against the code's own folder."""
@@ -158,7 +158,11 @@ def _no_such_flag(flag: str, after: str = "") -> UnknownName:
     name, equals, value = flag.lstrip("-").partition("=")
     key = name.replace("-", "_")
     value = value if equals else ("<value>" if not after or "=" in after or after.startswith("-") else after)
-    keys = [key] if key in known_keys() else [each for each in known_keys() if each.rpartition(".")[2] == key][:1]
+    keys = (
+        [key]
+        if key in known_keys()
+        else [known_key for known_key in known_keys() if known_key.rpartition(".")[2] == key][:1]
+    )
     how = f"Keys are set without dashes: {keys[0]}={value}" if keys else "--help lists them."
     return UnknownName(f"{flag}: there is no such flag. {how}", key=flag.partition("=")[0])
 
@@ -193,8 +197,8 @@ def parsed(overrides: Iterable[str]) -> Iterator[Any]:
 
 def typed_values(overrides: Iterable[str]) -> dict[str, Any]:
     """The value that each override sets, by key, as Hydra reads it; without sweeps and deletions."""
-    single = (each for each in parsed(overrides) if not each.is_sweep_override() and not each.is_delete())
-    return {each.key_or_group: choices(each)[0] for each in single}
+    single = (word for word in parsed(overrides) if not word.is_sweep_override() and not word.is_delete())
+    return {word.key_or_group: choices(word)[0] for word in single}
 
 
 def choices(override: Any) -> list[Any]:
@@ -202,4 +206,4 @@ def choices(override: Any) -> list[Any]:
     from hydra.core.override_parser.types import ChoiceSweep, Override
 
     value = override.value()
-    return [Override._convert_value(each) for each in (value.list if isinstance(value, ChoiceSweep) else [value])]
+    return [Override._convert_value(element) for element in (value.list if isinstance(value, ChoiceSweep) else [value])]

@@ -47,7 +47,7 @@ class Compositions:
     def compose(self, loader: ConfigLoaderImpl, name: str | None, overrides: list[str], **how: Any) -> DictConfig:
         """Compose with ``loader``; if only values differ from an earlier config, reuse it. Raises what Hydra raises."""
         try:
-            return self._by_values(loader, name, [self._parsed(each) for each in overrides], how)
+            return self._by_values(loader, name, [self._parsed(override) for override in overrides], how)
         except (HydraException, OmegaConfBaseException):  # again, for Hydra's own message on what was typed
             return self._compose(loader, name, overrides, **how)
 
@@ -60,13 +60,13 @@ class Compositions:
     def _by_values(
         self, loader: ConfigLoaderImpl, name: str | None, typed: Sequence[Override], how: dict[str, Any]
     ) -> DictConfig:
-        steering = tuple(_text(each) for each in typed if each.key_or_group in STEERING)
+        steering = tuple(_text(word) for word in typed if word.key_or_group in STEERING)
         if (name, steering) not in self._repositories:
             _, repository = loader._parse_overrides_and_create_caching_repo(name, list(steering))
             self._repositories[name, steering] = repository
         exists = self._repositories[name, steering].group_exists
-        values = [each for each in typed if each.key_or_group not in STEERING and _is_value(each, exists)]
-        options = tuple(_text(each) for each in typed if each not in values)
+        values = [word for word in typed if word.key_or_group not in STEERING and _is_value(word, exists)]
+        options = tuple(_text(word) for word in typed if word not in values)
         asked = name, options, tuple(how.items())
         if asked not in self._composed:
             self._composed[asked] = pickle.dumps(self._compose(loader, name, list(options), **how))
@@ -105,9 +105,9 @@ def _is_value(override: Override, exists: Callable[[str], bool]) -> bool:
 
 def _with_what_was_typed(config: DictConfig, typed: Sequence[Override]) -> DictConfig:
     """The config with Hydra's record of all overrides, including those that only set values."""
-    ours = [each for each in typed if not each.is_hydra_override()]
-    config.hydra.overrides.task = [each.input_line for each in ours]
-    config.hydra.overrides.hydra = [each.input_line for each in typed if each.is_hydra_override()]
+    ours = [override for override in typed if not override.is_hydra_override()]
+    config.hydra.overrides.task = [override.input_line for override in ours]
+    config.hydra.overrides.hydra = [override.input_line for override in typed if override.is_hydra_override()]
     how = config.hydra.job.config.override_dirname
     config.hydra.job.override_dirname = get_overrides_dirname(
         ours, kv_sep=how.kv_sep, item_sep=how.item_sep, exclude_keys=how.exclude_keys

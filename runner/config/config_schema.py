@@ -48,8 +48,8 @@ def schema_for(words: str, folders: Folders = OWN) -> Schema:
             raise no_such_option(group, name, folders)
         return _root(words, option_schema(group, name, folders, written=True))
     if words in GROUPS:
-        found: Schema = {"type": "object", "properties": _keys_of_group(words, folders)}
-        return _root(f"an option of {words}", found)
+        schema: Schema = {"type": "object", "properties": _keys_of_group(words, folders)}
+        return _root(f"an option of {words}", schema)
     if words in NAMED:
         return _root(f"an option of {words}", _entries(words, folders, written=True))
     if words in ("config", "experiment"):
@@ -100,17 +100,17 @@ def option_schema(group: str, name: str, folders: Folders = OWN, *, written: boo
         return _entries(group, folders, written=written)
     path = _file(group, name, folders)
     declares = declared_class(group, content)
-    found = _keys(content, declares.all_rules(), _meanings(path, group))
-    found["name"] = {"const": content["name"]} if declares.has_own_class else {"type": "string"}
+    properties = _keys(content, declares.all_rules(), _meanings(path, group))
+    properties["name"] = {"const": content["name"]} if declares.has_own_class else {"type": "string"}
     is_open = content.get(TARGET) == "???"
     if written:
         return {
-            **_object({**_written(found), "defaults": DEFAULTS}, closed=not is_open),
+            **_object({**_written(properties), "defaults": DEFAULTS}, closed=not is_open),
             "description": description(path),
         }
-    found.setdefault(OPTION, dict(CLASS.schema))
-    required = [key for key in found if key != OPTION]
-    return {**_object(found, required=required, closed=not is_open), "description": description(path)}
+    properties.setdefault(OPTION, dict(CLASS.schema))
+    required = [key for key in properties if key != OPTION]
+    return {**_object(properties, required=required, closed=not is_open), "description": description(path)}
 
 
 def _top() -> dict[str, Schema]:
@@ -121,12 +121,12 @@ def _top() -> dict[str, Schema]:
 def _section(name: str, *, written: bool = False) -> Schema:
     """One of the sections that every run has."""
     content = read(CONF / "config.yaml")[name]
-    found = _keys(content, rules_of(name), _meanings(CONF / "config.yaml", name))
+    properties = _keys(content, rules_of(name), _meanings(CONF / "config.yaml", name))
     is_open = name == "loss"
     return (
-        _object(_written(found), closed=not is_open)
+        _object(_written(properties), closed=not is_open)
         if written
-        else _object(found, required=[*found], closed=not is_open)
+        else _object(properties, required=[*properties], closed=not is_open)
     )
 
 
@@ -138,8 +138,8 @@ def _group(group: str, folders: Folders) -> Schema:
     rules: list[Schema] = []
     for target, names in by_target.items():
         for name in names if target != "???" else ():
-            own = read_option(group, name, folders)["name"]
-            when: Schema = {TARGET: {"const": target}, **({"name": {"const": own}} if len(names) > 1 else {})}
+            declared_name = read_option(group, name, folders)["name"]
+            when: Schema = {TARGET: {"const": target}, **({"name": {"const": declared_name}} if len(names) > 1 else {})}
             then = {"$ref": f"#/$defs/{group}={name}"}
             rules.append({"if": {"properties": when, "required": [*when]}, "then": then})
     common = {TARGET: CLASS.schema, "name": {"type": "string"}}
@@ -148,19 +148,19 @@ def _group(group: str, folders: Folders) -> Schema:
 
 def _keys_of_group(group: str, folders: Folders) -> dict[str, Schema]:
     """All keys that any option of a group has, each with the options that it needs."""
-    found: dict[str, dict[str, Schema]] = {}
+    schemas: dict[str, dict[str, Schema]] = {}
     for name in options(group, folders):
         for key, schema in option_schema(group, name, folders, written=True)["properties"].items():
-            found.setdefault(key, {})[name] = schema
+            schemas.setdefault(key, {})[name] = schema
     merged: dict[str, Schema] = {}
-    for key, by_option in found.items():
-        distinct = [each for at, each in enumerate(by_option.values()) if each not in [*by_option.values()][:at]]
+    for key, by_option in schemas.items():
+        distinct = [form for at, form in enumerate(by_option.values()) if form not in [*by_option.values()][:at]]
         needs = f"Needs {group}={' or '.join(by_option)}. " if len(by_option) < len(options(group, folders)) else ""
-        about = next((text for each in distinct if (text := each.get("description"))), "")
+        about = next((text for form in distinct if (text := form.get("description"))), "")
         bare = [
-            {name: value for name, value in each.items() if name not in ("description", "default")} for each in distinct
+            {name: value for name, value in form.items() if name not in ("description", "default")} for form in distinct
         ]
-        unlike = [each for at, each in enumerate(bare) if each not in bare[:at]]
+        unlike = [form for at, form in enumerate(bare) if form not in bare[:at]]
         merged[key] = {
             **(unlike[0] if len(unlike) == 1 else {"anyOf": unlike}),
             "description": f"{needs}{about}".strip(),
@@ -187,21 +187,21 @@ def _entries(group: str, folders: Folders, *, written: bool = False) -> Schema:
         values["required"] = [TARGET]
     if rules_of_entries := [each for each in entries.values() if each]:
         values["allOf"] = rules_of_entries
-    found: Schema = {"type": "object", "propertyNames": {"pattern": r"^[^\W\d]\w*$"}, "additionalProperties": values}
-    return {"anyOf": [found, {"type": "array", "items": {"type": "string"}}]} if written else found
+    mapping: Schema = {"type": "object", "propertyNames": {"pattern": r"^[^\W\d]\w*$"}, "additionalProperties": values}
+    return {"anyOf": [mapping, {"type": "array", "items": {"type": "string"}}]} if written else mapping
 
 
 def _keys(content: Mapping[str, Any], rules: Mapping[str, Rule], meanings: Mapping[str, str]) -> dict[str, Schema]:
-    found = {}
+    properties = {}
     for key, default in content.items():
         rule = rule_for(rules, key, default)
         about = {"description": meanings[key]} if meanings.get(key) else {}
         shown = {"default": value} if (value := to_json(default)) is not None and value != "???" else {}
-        found[key] = {**({} if rule is None else rule.schema), **about, **shown}
-    return found
+        properties[key] = {**({} if rule is None else rule.schema), **about, **shown}
+    return properties
 
 
-def _written(found: Mapping[str, Schema]) -> dict[str, Schema]:
+def _written(properties: Mapping[str, Schema]) -> dict[str, Schema]:
     """The same keys in a file, where a value may also refer to another key."""
     kept = ("description", "default")
     return {
@@ -209,7 +209,7 @@ def _written(found: Mapping[str, Schema]) -> dict[str, Schema]:
             "anyOf": [{name: value for name, value in schema.items() if name not in kept}, REFERENCE],
             **{name: schema[name] for name in kept if name in schema},
         }
-        for key, schema in found.items()
+        for key, schema in properties.items()
     }
 
 
@@ -233,6 +233,6 @@ def _file(group: str, name: str, folders: Folders) -> Path:
 @cache
 def _meanings(path: Path, section: str = "") -> dict[str, str]:
     """The meanings of the keys of a section, by key; without those of files that it includes."""
-    found = described(path, "" if path == CONF / "config.yaml" else section)
+    rows = described(path, "" if path == CONF / "config.yaml" else section)
     prefix = f"{section}." if section else ""
-    return {each.key.removeprefix(prefix): each.meaning for each in found if each.key.startswith(prefix)}
+    return {row.key.removeprefix(prefix): row.meaning for row in rows if row.key.startswith(prefix)}

@@ -70,8 +70,8 @@ def completed(run: RunConfig) -> RunConfig:
 
     Raises ConfigurationError, or Unavailable for a valid config that this machine cannot run.
     """
-    with run.launcher.on_its_machines(run) as known:
-        run = _with_ranks(_with_device(known))
+    with run.launcher.on_its_machines(run) as resolved:
+        run = _with_ranks(_with_device(resolved))
         refuse_unavailable(run)
         for group in ORDER:
             run = getattr(run, group).resolved(run)

@@ -101,20 +101,20 @@ def explain(error: Exception, folders: Folders = OWN, overrides: Sequence[str] =
         if error.override and error.override.startswith("hydra.launcher.exclude"):
             return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}", key="hydra.launcher.exclude")
         return _unreadable(str(error.override), str(error).splitlines())
-    if found := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
-        group, name = found.groups()
+    if match := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
+        group, name = match.groups()
         if group == "experiment" and name in options(group, folders):
             return ConfigurationError(NOT_OVER_SAVED, key=group, value=name)
         if group in (*GROUPS, *NAMED, "experiment"):
             return no_such_option(group, name, folders)
-    if found := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
-        return _of_key(found.group(1) or found.group(2), text, folders, overrides)
-    if found := re.search(r"Could not append to config\. An item is already at '([^']+)'.*: '\+(\+[^=]+=.*)'$", text):
-        key, typed = found.groups()
+    if match := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
+        return _of_key(match.group(1) or match.group(2), text, folders, overrides)
+    if match := re.search(r"Could not append to config\. An item is already at '([^']+)'.*: '\+(\+[^=]+=.*)'$", text):
+        key, typed = match.groups()
         message = f"{typed}: {key} is already set. Write +{typed}, which sets a key whether or not it is already set."
         return ConfigurationError(message, key=key, value=typed.partition("=")[2])
-    if found := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
-        group, name = found.groups()
+    if match := re.search(r"Multiple values for ([^ ]+)\. To override a value use 'override \S+: ([^']+)'", text):
+        group, name = match.groups()
         message = f"+{group}={name}: {group} already has an option. Write {group}={name}, without the plus."
         return ConfigurationError(message, key=group, value=name)
     if "Config group override must be" in text:
@@ -141,8 +141,8 @@ def _unreadable(override: str, lines: list[str]) -> ConfigurationError:
 
 def _of_key(key: str, text: str, folders: Folders, overrides: Sequence[str]) -> ConfigurationError:
     """The error about a key that does not exist. ``text``: Hydra's message. Raises as ``explain`` does."""
-    group, typed = key.partition(".")[0], [each for each in overrides if each.partition("=")[0] == key]
-    if typed and any(re.match(rf"{group}=({KIND}$|.*{NAMED_CLASS}'?$)", each) for each in overrides):
+    group, typed = key.partition(".")[0], [override for override in overrides if override.partition("=")[0] == key]
+    if typed and any(re.match(rf"{group}=({KIND}$|.*{NAMED_CLASS}'?$)", override) for override in overrides):
         message = f"{typed[0]}: {group} has no such key yet. Write +{typed[0]}, which passes it to your class."
         return UnknownName(message, key=key)
     if "@experiment." in key and (experiment := re.search(r"In 'experiment/([^']+)'", text)):
@@ -153,8 +153,8 @@ def _of_key(key: str, text: str, folders: Folders, overrides: Sequence[str]) -> 
         section = key.rpartition(".")[0]
         listing = f"`{invocation.command('train')} --cfg hydra -p {section}` lists them."
         return UnknownName(f"{key}: there is no such key. {listing}", key=key)
-    if known := owners(key, folders):
-        return UnknownName(f"{unknown_key(key, folders)} {OF_ANOTHER.format(key=key)}", key=key, allowed=known)
+    if option_names := owners(key, folders):
+        return UnknownName(f"{unknown_key(key, folders)} {OF_ANOTHER.format(key=key)}", key=key, allowed=option_names)
     listing = f"`{invocation.command('train')} --cfg job` lists them all."
     return UnknownName(f"{unknown_key(key, folders)} {listing}", key=key, allowed=keys_beside(key, folders))
 
@@ -177,12 +177,12 @@ def broken_plugin(error: Exception) -> ConfigurationError | None:
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     scans = [frame for frame in frames if frame.f_globals.get("__name__") == "hydra.core.plugins"]
-    module = next((str(each.f_locals["modname"]) for each in scans if "modname" in each.f_locals), None)
+    module = next((str(frame.f_locals["modname"]) for frame in scans if "modname" in frame.f_locals), None)
     if module is None:
         return None
     where, python = module.replace(".", "/"), platform.python_version()
-    files = ((each, str(file)) for each in distributions() for file in each.files or ())
-    owner = next((each for each, file in files if file in (f"{where}.py", f"{where}/__init__.py")), None)
+    files = ((package, str(file)) for package in distributions() for file in package.files or ())
+    owner = next((package for package, file in files if file in (f"{where}.py", f"{where}/__init__.py")), None)
     name = f"{owner.name} {owner.version}" if owner else module
     reason = f"{type(error).__name__}: {error}".rstrip(".")
     return ConfigurationError(

@@ -34,8 +34,8 @@ LIBRARIES = {"optimizer": "torch.optim", "scheduler": "torch.optim.lr_scheduler"
 
 def searched(sources: Iterable[Mapping[str, str]]) -> Folders:
     """The folders that Hydra searched, from its own record ``hydra.runtime.config_sources``."""
-    found = [folder for each in sources if (folder := _folder(each["schema"], each["path"])) is not None]
-    return tuple(dict.fromkeys((CONF, *found)))
+    folders = [folder for source in sources if (folder := _folder(source["schema"], source["path"])) is not None]
+    return tuple(dict.fromkeys((CONF, *folders)))
 
 
 def package_folder(name: str) -> Path | None:
@@ -79,7 +79,7 @@ def package_of(text: str) -> str | None:
     """The package of a config file, by Hydra's rule: a comment ``# @package``, above every other line."""
     lines = (line.strip() for line in text.splitlines())
     head = takewhile(lambda line: not line or re.match(r"#\s*@", line), lines)
-    return next((found[1] for line in head if (found := re.match(r"#\s*@package\s+(\S+)", line))), None)
+    return next((match[1] for line in head if (match := re.match(r"#\s*@package\s+(\S+)", line))), None)
 
 
 def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[str, ...] = ()) -> Section:
@@ -92,12 +92,12 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
         raise no_such_option(group, name, folders)
     content = read(folder / group / f"{name}.yaml")
     above = (*above, name)
-    known = [each for each in options(group, folders) if each not in above]
-    bases = [read_option(group, each, folders, above=above) for each in content.get("defaults") or [] if each in known]
-    own = content.get(group, {key: value for key, value in content.items() if key != "defaults"})
+    names = [base for base in options(group, folders) if base not in above]
+    bases = [read_option(group, base, folders, above=above) for base in content.get("defaults") or [] if base in names]
+    keys = content.get(group, {key: value for key, value in content.items() if key != "defaults"})
     if folder != CONF:
-        own = absolute(own, [project_of(folder)])
-    return {key: value for base in (*bases, own) for key, value in base.items()}
+        keys = absolute(keys, [project_of(folder)])
+    return {key: value for base in (*bases, keys) for key, value in base.items()}
 
 
 def own_sections(group: str) -> list[Section]:
@@ -107,26 +107,26 @@ def own_sections(group: str) -> list[Section]:
     """
     if group not in (*GROUPS, *NAMED):
         return []
-    found = [read_option(group, name) for name in options(group)]
-    return [entry for each in found for entry in each.values()] if group in NAMED else found
+    contents = [read_option(group, name) for name in options(group)]
+    return [entry for content in contents for entry in content.values()] if group in NAMED else contents
 
 
 def option_of(group: str, section: Any, folders: Folders = OWN) -> Section | None:
     """The option that a composed section is an instance of; None if its keys are the user's own."""
-    known = options(group, folders)
+    names = options(group, folders)
     if not isinstance(section, dict):
         raise ConfigurationError(
-            f"{group}={shown(section)} is not an option. Allowed: {', '.join(known)}.",
-            allowed=known,
+            f"{group}={shown(section)} is not an option. Allowed: {', '.join(names)}.",
+            allowed=names,
             key=group,
             value=shown(section),
         )
     target, name = section.get("_target_"), section.get("name")
     if target is None or name is None:
         missing = "_target_" if target is None else "name"
-        message = f"{group}.{missing} is not set: choose {group}=<{'|'.join(known)}>."
-        raise ConfigurationError(message, key=f"{group}.{missing}", allowed=known)
-    candidates = (read_option(group, option, folders) for option in sorted(known, key=lambda o: o != name))
+        message = f"{group}.{missing} is not set: choose {group}=<{'|'.join(names)}>."
+        raise ConfigurationError(message, key=f"{group}.{missing}", allowed=names)
+    candidates = (read_option(group, option, folders) for option in sorted(names, key=lambda o: o != name))
     return next((option for option in candidates if option.get("_target_") == target), None)
 
 
@@ -144,23 +144,23 @@ def refuse_hidden(group: str, section: Section, folders: Folders = OWN) -> None:
 
 def entry_option(group: str, entry: Section, folders: Folders = OWN) -> Section | None:
     """The entry of an option of the group that has this entry's class, with its defaults; None if there is none."""
-    known = (each for name in options(group, folders) for each in read_option(group, name, folders).values())
-    return next((each for each in known if each["_target_"] == entry["_target_"]), None)
+    entries = (other for name in options(group, folders) for other in read_option(group, name, folders).values())
+    return next((other for other in entries if other["_target_"] == entry["_target_"]), None)
 
 
 def unavailable(group: str, option: str, folders: Folders = OWN) -> str | None:
     """Why an option cannot run on this machine, and how to install it; None if it can."""
     section = read_option(group, option, folders)
     sections = section.values() if group in ENTRIES else [section]
-    return next((reason for each in sections if (reason := declared(group, each).unavailable())), None)
+    return next((reason for keys in sections if (reason := declared(group, keys).unavailable())), None)
 
 
 def no_such_option(group: str, name: str, folders: Folders = OWN) -> UnknownName:
     """The error for a name that is not an option of the group."""
-    known = options(group, folders)
-    hint = _unread(group, name) or _class_of(group, name) or nearest(name, known)
-    message = f"{group}={name}: there is no such option.{hint} Allowed: {', '.join(known)}."
-    return UnknownName(message, key=group, value=name, allowed=known)
+    names = options(group, folders)
+    hint = _unread(group, name) or _class_of(group, name) or nearest(name, names)
+    message = f"{group}={name}: there is no such option.{hint} Allowed: {', '.join(names)}."
+    return UnknownName(message, key=group, value=name, allowed=names)
 
 
 def _class_of(group: str, name: str) -> str:
@@ -199,7 +199,7 @@ def owners(key: str, folders: Folders = OWN) -> list[str]:
 def keys_beside(key: str, folders: Folders = OWN) -> list[str]:
     """The keys of the section in which this key would be, of any of its options."""
     section = key.rpartition(".")[0]
-    return [known for known in known_keys(folders) if known.rpartition(".")[0] == section]
+    return [sibling for sibling in known_keys(folders) if sibling.rpartition(".")[0] == section]
 
 
 def unknown_key(key: str, folders: Folders = OWN, allowed: Iterable[str] | None = None) -> str:
@@ -208,19 +208,19 @@ def unknown_key(key: str, folders: Folders = OWN, allowed: Iterable[str] | None 
     allowed: the names of its section's keys, if the options are known; then nothing else is suggested.
     """
     section, dot, name = key.rpartition(".")
-    if found := owners(key, folders):
-        return f"{key} is a key of {', '.join(found)} only."
+    if matches := owners(key, folders):
+        return f"{key} is a key of {', '.join(matches)} only."
     if allowed is not None:
-        found = [f"{section}{dot}{each}" for each in similar(name, allowed)]
-        return f"{key} is not a key of the run config.{suggest(found)}"
-    siblings = [known.rpartition(".")[2] for known in keys_beside(key, folders)]
-    found = [f"{section}{dot}{sibling}" for sibling in similar(name, siblings)]
-    leaves = {known: known.rpartition(".")[2] for known in known_keys(folders)}
-    found = found or [known for known, leaf in leaves.items() if leaf == name]
-    if not found and not (section and siblings):
+        matches = [f"{section}{dot}{match}" for match in similar(name, allowed)]
+        return f"{key} is not a key of the run config.{suggest(matches)}"
+    siblings = [full_key.rpartition(".")[2] for full_key in keys_beside(key, folders)]
+    matches = [f"{section}{dot}{sibling}" for sibling in similar(name, siblings)]
+    leaves = {full_key: full_key.rpartition(".")[2] for full_key in known_keys(folders)}
+    matches = matches or [full_key for full_key, leaf in leaves.items() if leaf == name]
+    if not matches and not (section and siblings):
         wanted_leaves = similar(name, sorted(set(leaves.values())))
-        found = [known for wanted in wanted_leaves for known, leaf in leaves.items() if leaf == wanted]
-    return f"{key} is not a key of the run config.{suggest(found[:3])}"
+        matches = [full_key for wanted in wanted_leaves for full_key, leaf in leaves.items() if leaf == wanted]
+    return f"{key} is not a key of the run config.{suggest(matches[:3])}"
 
 
 @cache

@@ -22,7 +22,7 @@ class Described(NamedTuple):
 def description(path: Path) -> str:
     """The comment at the head of an option's file."""
     lines = path.read_text().splitlines()
-    head = [line for line in lines if line.startswith("# ") and not any(each in line for each in FOR_PROGRAMS)]
+    head = [line for line in lines if line.startswith("# ") and not any(phrase in line for phrase in FOR_PROGRAMS)]
     return " ".join(line[2:] for line in head)
 
 

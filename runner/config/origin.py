@@ -39,8 +39,8 @@ class Origin:
     @staticmethod
     def of(task: Callable[..., Any]) -> "Origin":
         """The origin that a task function was bound to; an empty one for another application's."""
-        found = task.keywords.get("origin") if isinstance(task, partial) else None
-        return found if isinstance(found, Origin) else Origin()
+        origin = task.keywords.get("origin") if isinstance(task, partial) else None
+        return origin if isinstance(origin, Origin) else Origin()
 
 
 def resolve_origin(line: CommandLine) -> tuple[CommandLine, Origin]:
@@ -57,9 +57,9 @@ def resolve_origin(line: CommandLine) -> tuple[CommandLine, Origin]:
         return line, Origin()
     packages, others = split_typed(line.overrides)
     line, typed = offer_files(line.without(set(line.overrides) - set(others)))
-    found = saved.read_saved(line.primary) if line.flags.config_path is not None else None
-    trust = trust_for(line, packages, found, typed)
-    if found is None:
+    saved_config = saved.read_saved(line.primary) if line.flags.config_path is not None else None
+    trust = trust_for(line, packages, saved_config, typed)
+    if saved_config is None:
         return line, Origin(trust)
-    saved.register_options(found.config, chosen=line.chosen)
+    saved.register_options(saved_config.config, chosen=line.chosen)
     return line.composing(CONF, saved.NAME), Origin(trust, composed_from=str(line.primary))

@@ -30,9 +30,9 @@ def with_own_folders(line: CommandLine) -> CommandLine:
     Raises ConfigurationError as ``with_project`` and ``packages`` do.
     """
     line = with_project(line)
-    known = {source.folder for source in line.sources()}
+    folders = {source.folder for source in line.sources()}
     for package in packages():
-        line = line if package.folder in known else line.searching(package.folder)
+        line = line if package.folder in folders else line.searching(package.folder)
     return line
 
 
@@ -43,9 +43,9 @@ def with_project(line: CommandLine) -> CommandLine:
     names a folder which does not exist.
     """
     here = Path.cwd()
-    found = None if (here / ".names" / "manyheads").is_dir() else conf_of(here)  # none in a checkout of this project
-    conf = found and found.resolve()
-    if conf is None or conf in {CONF, *(place.folder.resolve() for place in line.sources() if place.folder)}:
+    folder = None if (here / ".names" / "manyheads").is_dir() else conf_of(here)  # none in a checkout of this project
+    conf = folder and folder.resolve()
+    if conf is None or conf in {CONF, *(source.folder.resolve() for source in line.sources() if source.folder)}:
         return line
     if is_own_place(conf):
         return line.searching(conf)
@@ -74,12 +74,12 @@ class Package(NamedTuple):
     def options(self) -> Iterator[tuple[str, str]]:
         """Each group and option. Raises ConfigurationError for files that are not options."""
         for path in sorted(self.folder.rglob("*.yaml")):
-            place = path.relative_to(self.folder)
-            group, name = str(place.parent), place.stem
+            file = path.relative_to(self.folder)
+            group, name = str(file.parent), file.stem
             if group not in ALLOWED:
-                raise self.error(f"{place} is not an option. Allowed: <group>/<option>.yaml in {', '.join(ALLOWED)}.")
+                raise self.error(f"{file} is not an option. Allowed: <group>/<option>.yaml in {', '.join(ALLOWED)}.")
             if group == "experiment" and name.removesuffix("_quick") in {*options("data")} - {name}:
-                raise self.error(f"{place} would change every run with data={name.removesuffix('_quick')}.")
+                raise self.error(f"{file} would change every run with data={name.removesuffix('_quick')}.")
             yield group, name
 
     def error(self, what: str) -> ConfigurationError:
@@ -93,22 +93,22 @@ def packages() -> tuple[Package, ...]:
 
     Raises ConfigurationError for files that are not options, or that this project or another package has too.
     """
-    found = sorted({package.folder: package for package in _found()}.values())
+    distinct = sorted({package.folder: package for package in _found()}.values())
     owners: dict[tuple[str, str], Package | None] = {
         (group, name): None for group in ALLOWED for name in options(group)
     }
-    for package in found:
+    for package in distinct:
         for group, name in package.options():
             if (group, name) in owners:
                 owner = owners[group, name]
                 raise package.error(f"{group}={name} is an option of {owner.name if owner else 'manyheads itself'}.")
             owners[group, name] = package
-    return tuple(found)
+    return tuple(distinct)
 
 
 def package_of(group: str, option: str) -> Package | None:
     """The installed package that brings an option; None for all others."""
-    return next((each for each in packages() if (each.folder / group / f"{option}.yaml").is_file()), None)
+    return next((package for package in packages() if (package.folder / group / f"{option}.yaml").is_file()), None)
 
 
 def _found() -> Iterator[Package]:
@@ -117,8 +117,8 @@ def _found() -> Iterator[Package]:
             top, *inner = entry.module.split(".")
             spec = importlib.util.find_spec(top)  # of a top-level package, which this does not import
             name = f"{distribution.name} {distribution.version}"
-            folders = [Path(each, *inner) for each in (spec.submodule_search_locations if spec else None) or ()]
-            folder = next((each for each in folders if each.is_dir()), None)
+            folders = [Path(location, *inner) for location in (spec.submodule_search_locations if spec else None) or ()]
+            folder = next((candidate for candidate in folders if candidate.is_dir()), None)
             if folder is None:
                 raise ConfigurationError(
                     f"the package {name} names {entry.value} as its folder of configs, which does not exist. "

@@ -165,9 +165,9 @@ MOST_MICRO_BATCHES = 8
 
 def _micro_batches(run: RunConfig) -> list[int]:
     """Numbers of micro-batches into which the global batch can be divided, the most similar to the run's own first."""
-    parts, own = run.data.batch_size // run.data_shares, run.trainer.grad_accumulation
-    found = [count for count in range(1, max(MOST_MICRO_BATCHES, own) + 1) if parts % count == 0]
-    return sorted(found, key=lambda count: max(count / own, own / count))
+    parts, accumulation = run.data.batch_size // run.data_shares, run.trainer.grad_accumulation
+    counts = [count for count in range(1, max(MOST_MICRO_BATCHES, accumulation) + 1) if parts % count == 0]
+    return sorted(counts, key=lambda count: max(count / accumulation, accumulation / count))
 
 
 def _compiled(run: RunConfig) -> list[str]:

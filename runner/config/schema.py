@@ -215,8 +215,8 @@ def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders =
     If an option has an entry of the same class, the entry may have that option's keys; otherwise any keys.
     """
     option = entry_option(group, entry, folders) or {}
-    own = entry_option(group, entry) or {}
-    entry |= _completed(name, entry, _without_class(option) | {k: own[k] for k in (OPTION,) if k in own})
+    base = entry_option(group, entry) or {}
+    entry |= _completed(name, entry, _without_class(option) | {k: base[k] for k in (OPTION,) if k in base})
     declares = declared_class(group, entry)
     _check_section(f"{group}.{name}", entry, option, declares.all_rules(), folders, open_keys=not option)
 
@@ -234,8 +234,8 @@ def _check_own_name(group: str, section: Section, option: Section | None, folder
 
 def _refuse_keys_of_another(group: str, section: Mapping[str, Any], folders: Folders) -> None:
     """Raises ConfigurationError if a file's class is set over an option, whose keys the class would get too."""
-    known, name = options(group, folders), section["name"]
-    if KIND not in known or name not in known or source_file(section["_target_"]) is None:
+    names, name = options(group, folders), section["name"]
+    if KIND not in names or name not in names or source_file(section["_target_"]) is None:
         return
     custom, taken = read_option(group, KIND, folders), read_option(group, name, folders)
     if rest := [key for key in taken if key in section and key not in (OPTION, *custom)]:

@@ -40,10 +40,10 @@ def offer_files(line: CommandLine) -> Typed:
     Raises ConfigurationError for a file that does not exist, or that does not define what is named.
     """
     offered: dict[str, str] = {}  # targets by group and option
-    rewritten = {each: _rewritten(each, line, offered) for each in line.overrides}
-    arguments = tuple(rewritten.get(each, each) for each in line.arguments)
-    own = tuple((f"{option.partition('=')[0]}.{TARGET}", target) for option, target in offered.items())
-    return Typed(CommandLine(arguments, line.home), own)
+    rewritten = {override: _rewritten(override, line, offered) for override in line.overrides}
+    arguments = tuple(rewritten.get(argument, argument) for argument in line.arguments)
+    targets = tuple((f"{option.partition('=')[0]}.{TARGET}", target) for option, target in offered.items())
+    return Typed(CommandLine(arguments, line.home), targets)
 
 
 def _rewritten(override: str, line: CommandLine, offered: dict[str, str]) -> str:
@@ -60,8 +60,8 @@ def _rewritten(override: str, line: CommandLine, offered: dict[str, str]) -> str
     if name.rpartition(".")[2] == TARGET:
         return f"{key}={re.sub(_FILE, lambda match: quoted(_target(override, match.groups())), value)}"
     if name in GROUPS and KIND in options(name):
-        own = re.sub(_FILE, lambda match: _option(name, _target(override, match.groups()), line, offered), value)
-        return f"{key}={own}"
+        rewritten = re.sub(_FILE, lambda match: _option(name, _target(override, match.groups()), line, offered), value)
+        return f"{key}={rewritten}"
     return override
 
 

@@ -69,12 +69,8 @@ class HfContents:
 
     def _split(self, name: str) -> Any:
         wanted = getattr(self.data, f"{name}_split")
-        validation = next((candidate for candidate in VALIDATION if candidate in self.splits), None)
-        split = (
-            {"val": validation, "test": "test" if validation != "test" else None}.get(name)
-            if wanted == "auto"
-            else wanted
-        )
+        val = next((candidate for candidate in VALIDATION if candidate in self.splits), None)
+        split = {"val": val, "test": "test" if val != "test" else None}.get(name) if wanted == "auto" else wanted
         if split is None and name == "test":
             return None
         if split not in self.splits:

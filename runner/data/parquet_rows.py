@@ -42,9 +42,7 @@ class ParquetRows(Sequence[Any]):
         self.input = self._input(columns["input"])
         self.is_image = self._is_image(self.input)
         self.label = self._label(columns["label"]) if self.is_image else None
-        groups = [
-            (file, number) for file, parquet in enumerate(self._files) for number in range(parquet.num_row_groups)
-        ]
+        groups = [(file, number) for file, table in enumerate(self._files) for number in range(table.num_row_groups)]
         self._groups = groups
         sizes = (self._files[file].metadata.row_group(number).num_rows for file, number in groups)
         self._starts = [0, *accumulate(sizes)]

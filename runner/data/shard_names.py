@@ -24,16 +24,14 @@ def chosen(split: str, pattern: str, names: Sequence[str], *, may_lack: bool = F
         dict[int, None](),
     )
     patterns = [f"{split}/*", f"*{split}*"] if pattern == "auto" else _expanded(pattern, key)
-    for alternative in patterns:
-        if any(letter in alternative for letter in "*?["):
-            numbers.update((number, None) for name, number in places.items() if fnmatchcase(name, alternative))
-        elif alternative in places:
-            numbers[places[alternative]] = None
+    for shard in patterns:
+        if any(letter in shard for letter in "*?["):
+            numbers.update((number, None) for name, number in places.items() if fnmatchcase(name, shard))
+        elif shard in places:
+            numbers[places[shard]] = None
         elif not may_lack:
-            meant = nearest(alternative, names)
-            raise ConfigurationError.at(
-                key, pattern, f": the shard {alternative} is missing.{meant} Copy it to data.root."
-            )
+            meant = nearest(shard, names)
+            raise ConfigurationError.at(key, pattern, f": the shard {shard} is missing.{meant} Copy it to data.root.")
     if not numbers and not may_lack:
         raise ConfigurationError.at(
             key,

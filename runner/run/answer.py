@@ -47,8 +47,10 @@ class Problem:
     def of(cls, error: ConfigurationError | RunFailed | Interrupted | KeyboardInterrupt) -> "Problem":
         """The problem that one of this project's exceptions reports."""
         if isinstance(error, RunFailed):
-            found = error.failure
-            return cls(found.kind, str(error), rank=found.rank, node=found.node, traceback=found.traceback or None)
+            failure = error.failure
+            return cls(
+                failure.kind, str(error), rank=failure.rank, node=failure.node, traceback=failure.traceback or None
+            )
         if isinstance(error, (Interrupted, KeyboardInterrupt)):
             kept = "\n".join(getattr(error, "__notes__", ()))  # which ``keeping`` has added
             return cls(Code.INTERRUPTED, str(error) or "interrupted by SIGINT", kept=kept or None)
@@ -59,12 +61,12 @@ class Problem:
         """The problem in parsed JSON; None if it lacks a code or a message."""
         if not isinstance(content, dict) or not isinstance(content.get("message"), str):
             return None
-        known: dict[str, Kind | Code] = {str(each): each for each in (*Kind, *Code)}
-        if not isinstance(content.get("code"), str) or content["code"] not in known:
+        codes: dict[str, Kind | Code] = {str(code): code for code in (*Kind, *Code)}
+        if not isinstance(content.get("code"), str) or content["code"] not in codes:
             return None
         names = ("message", "key", "value", "rank", "node", "traceback", "kept")
         rest: Mapping[str, Any] = {name: content.get(name) for name in names}
-        return cls(known[content["code"]], allowed=tuple(content.get("allowed") or ()), **rest)
+        return cls(codes[content["code"]], allowed=tuple(content.get("allowed") or ()), **rest)
 
     def as_exception(self, exit_code: int) -> ConfigurationError | RunFailed:
         """The error of a command that ended with this code."""
@@ -108,8 +110,8 @@ class ChildEnd(NamedTuple):
     @property
     def result(self) -> Mapping[str, Any]:
         """The command's answer; empty if there is none."""
-        found = self.reply.get("result")
-        return found if isinstance(found, dict) else {}
+        content = self.reply.get("result")
+        return content if isinstance(content, dict) else {}
 
     def error(self, failure: Failure | None = None) -> ConfigurationError | RunFailed:
         """The error that ended the command. ``failure``: what its run recorded about it, if anything."""
@@ -145,20 +147,20 @@ def run_command(
     from manyheads.runner.run.program import Program
 
     with scratch.folder() as folder:
-        place = folder / "reply.json"
+        reply_file = folder / "reply.json"
         try:
-            code = Program(command, {**environment, REPLY_TO: str(place)}).run(on_line=on_line, stdout=stdout)
+            code = Program(command, {**environment, REPLY_TO: str(reply_file)}).run(on_line=on_line, stdout=stdout)
         except Interrupted as reason:
-            problem = Problem.from_json(_read(place).get("error"))
+            problem = Problem.from_json(_read(reply_file).get("error"))
             if problem is not None and problem.kept:
                 reason.add_note(problem.kept)
             raise
-        return ChildEnd(code, _read(place))
+        return ChildEnd(code, _read(reply_file))
 
 
-def _read(place: Path) -> Mapping[str, Any]:
+def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(place.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):  # it was killed, or is an earlier version
         return {}
     return content if isinstance(content, dict) else {}

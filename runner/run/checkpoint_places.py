@@ -35,19 +35,19 @@ def best(checkpoints: Path) -> Path:
 def by_step(checkpoints: Path) -> dict[int, Path]:
     """The kept checkpoints, and a sharded last one, in the order of their steps."""
     files = [path for path in matching(checkpoints, "step_*.pt") if path.is_file()]
-    found = sorted([*files, *folders(checkpoints, "step")], key=_key)
-    return {_key(path)[0]: path for path in found if _key(path)[0] >= 0}
+    paths = sorted([*files, *folders(checkpoints, "step")], key=_key)
+    return {_key(path)[0]: path for path in paths if _key(path)[0] >= 0}
 
 
 def folders(checkpoints: Path, kind: str) -> list[Path]:
     """The sharded checkpoints, in the order of their steps. ``kind``: "step" or "best"."""
-    found = [path for path in matching(checkpoints, f"{kind}_*") if path.is_dir()]
-    return sorted((path for path in found if _key(path)[0] >= 0 and path.suffix != ".pt"), key=_key)
+    paths = [path for path in matching(checkpoints, f"{kind}_*") if path.is_dir()]
+    return sorted((path for path in paths if _key(path)[0] >= 0 and path.suffix != ".pt"), key=_key)
 
 
 def fresh(checkpoints: Path, kind: str, step: int) -> Path:
     """An unused path for a sharded checkpoint. ``kind``: "step" or "best"."""
-    same = [number for found, number in map(_key, folders(checkpoints, kind)) if found == step]
+    same = [number for saved_step, number in map(_key, folders(checkpoints, kind)) if saved_step == step]
     return checkpoints / (f"{kind}_{step:08}" + (f".{max(1, *same) + 1}" if same else ""))
 
 

@@ -63,11 +63,11 @@ class Folder:
 
     def child(self, name: str | PurePath) -> "Folder":
         """A folder below this one, held by its own descriptor."""
-        found = Folder.__new__(Folder)
-        found.path, found.handle = self.path / name, -1
+        folder = Folder.__new__(Folder)
+        folder.path, folder.handle = self.path / name, -1
         parts = _inside(name, self.path).parts
-        found.handle = _descend(os.dup(self.handle), parts, shown=found.path)
-        return found
+        folder.handle = _descend(os.dup(self.handle), parts, shown=folder.path)
+        return folder
 
     def status(self, name: str | PurePath) -> os.stat_result:
         """The result of ``lstat``, also for a link."""
@@ -139,11 +139,11 @@ class Folder:
         """The names in the folder, sorted, each with what ``lstat`` returns."""
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.handle)
         try:
-            found = {}
+            statuses = {}
             for name in sorted(os.listdir(handle)):
                 with suppress(FileNotFoundError):  # it was removed at the same time
-                    found[name] = os.stat(name, dir_fd=handle, follow_symlinks=False)
-            return found
+                    statuses[name] = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            return statuses
         finally:
             os.close(handle)
 
@@ -157,7 +157,7 @@ class Folder:
             yield PurePath(name), status
             if stat.S_ISDIR(status.st_mode):
                 with suppress(FileNotFoundError), self.child(name) as inner:
-                    yield from ((name / path, each) for path, each in inner.walk())
+                    yield from ((name / path, inner_status) for path, inner_status in inner.walk())
 
     def remove(self, name: str | PurePath, *, only: Inode | None = None, ignore_errors: bool = False) -> None:
         """Remove a file, a link or a folder with everything in it; a folder never remains half removed under its name.
@@ -227,10 +227,10 @@ def _replaced(path: Path) -> ConfigurationError:
 
 def _up_to(count: int, handle: int) -> bytes:
     """The next ``count`` bytes of a file, or all that are left."""
-    found = os.read(handle, count)
-    while len(found) < count and (more := os.read(handle, count - len(found))):
-        found += more
-    return found
+    content = os.read(handle, count)
+    while len(content) < count and (more := os.read(handle, count - len(content))):
+        content += more
+    return content
 
 
 _path = lru_cache(maxsize=256)(PurePath)  # the same few files are read in every run

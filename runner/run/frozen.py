@@ -33,8 +33,8 @@ def frozen(text: str, *, only: tuple[str, ...] = ()) -> Flat:
     """
     if text.count("\n") > yaml_text.MOST_VALUES:
         return {}
-    found = {key: value for part in _parts(text, _SECTION, dict, only) for key, value in part.items()}
-    return without_format(found) if len(found) <= yaml_text.MOST_VALUES else {}
+    settings = {key: value for part in _parts(text, _SECTION, dict, only) for key, value in part.items()}
+    return without_format(settings) if len(settings) <= yaml_text.MOST_VALUES else {}
 
 
 def read_typed(path: Path) -> list[str]:
@@ -53,12 +53,12 @@ def _parts(text: str, start: re.Pattern[str], kind: type, only: tuple[str, ...] 
     """The contents of the parts of a text; that of the whole text if the parts are not YAML by themselves."""
     try:
         try:
-            found = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only or "")]
+            contents = [_read(part) for part in start.split(text) if part.strip() and part.startswith(only or "")]
         except yaml_text.Error:  # such as of an alias for what stands in another part
-            found = [_parsed(text)]
+            contents = [_parsed(text)]
     except Exception:  # YAML's constructors raise anything
         return
-    yield from (part for part in found if isinstance(part, kind))
+    yield from (part for part in contents if isinstance(part, kind))
 
 
 @lru_cache(maxsize=4096)
@@ -69,9 +69,9 @@ def _read(text: str) -> Any:
     head, *keys = _KEY.split(text)
     if keys and _HEAD.fullmatch(head):
         with suppress(yaml_text.Error):
-            [name], *found = [_parsed(part) for part in (head, *keys)]
-            if all(isinstance(each, dict) for each in found):
-                return {f"{name}.{key}": value for each in found for key, value in each.items()}
+            [name], *sections = [_parsed(part) for part in (head, *keys)]
+            if all(isinstance(section, dict) for section in sections):
+                return {f"{name}.{key}": value for section in sections for key, value in section.items()}
     return _parsed(text)
 
 

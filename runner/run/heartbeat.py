@@ -61,8 +61,8 @@ class Pending(NamedTuple):
     def of(cls, name: str, size: int) -> "Pending":
         """From torch's name of the operation, such as all_reduce, or allgather_into_tensor_coalesced."""
         plain = name.lower().replace("_", "")
-        known = [each for each in OPERATIONS[1:] if each.replace("_", "") in plain]
-        return cls(max(known, key=len, default=OPERATIONS[0]), size)
+        names = [operation for operation in OPERATIONS[1:] if operation.replace("_", "") in plain]
+        return cls(max(names, key=len, default=OPERATIONS[0]), size)
 
     def __str__(self) -> str:
         article = "an" if self.operation[0] in "aeiou" else "a"
@@ -97,12 +97,12 @@ class Heartbeat:
         self._own = 1 + _PER_RANK * rank
 
     @classmethod
-    def of_rank(cls, place: RankInfo, otherwise: Path) -> "Heartbeat":
+    def of_rank(cls, rank_info: RankInfo, otherwise: Path) -> "Heartbeat":
         """A rank's heartbeat, in the file that its launcher names; ``otherwise``: the run folder's file."""
-        own = machine_folder(place)
-        if own is not None:  # which only the user can enter
-            return cls(own / "heartbeat", rank=place.rank)
-        return cls(otherwise, rank=place.rank, identity=os.environ.get(FILE))
+        folder = machine_folder(rank_info)
+        if folder is not None:  # which only the user can enter
+            return cls(folder / "heartbeat", rank=rank_info.rank)
+        return cls(otherwise, rank=rank_info.rank, identity=os.environ.get(FILE))
 
     @classmethod
     def create(cls, path: Path, *, ranks: int) -> "Heartbeat":
@@ -170,8 +170,8 @@ class Heartbeat:
 
     def reports(self) -> list[Report]:
         """How ranks failed, in rank order; what cannot be read is skipped."""
-        found = (self._read_report(rank) for rank in range(self.ranks))
-        return [report for report in found if isinstance(report, dict)]
+        contents = (self._read_report(rank) for rank in range(self.ranks))
+        return [report for report in contents if isinstance(report, dict)]
 
     def forget(self, rank: int) -> None:
         """Remove a rank's report, because the rank is restarted."""
@@ -237,10 +237,10 @@ class Heartbeat:
             return None
 
 
-def machine_folder(place: RankInfo) -> Path | None:
+def machine_folder(rank_info: RankInfo) -> Path | None:
     """The run's folder on this machine alone, which only the user can enter; None for a run on one machine."""
     base = os.environ.get(PLACE)
-    return None if base is None else Path(f"{base}{place.rank - place.local_rank}")
+    return None if base is None else Path(f"{base}{rank_info.rank - rank_info.local_rank}")
 
 
 def _private(path: str, flags: int) -> int:
@@ -266,7 +266,7 @@ def _fitting(report: Report) -> bytes:
     while len(content := json.dumps(report).encode()) > REPORT_BYTES - _LENGTH:
         if trace := report["traceback"]:
             report["traceback"] = trace[len(trace) // 2 + 1 :]
-        elif name := next((each for each in ("allowed", "value") if each in report), None):
+        elif name := next((key for key in ("allowed", "value") if key in report), None):
             del report[name]
         else:
             report["message"] = report["message"][: len(report["message"]) // 2]
@@ -275,8 +275,8 @@ def _fitting(report: Report) -> bytes:
 
 def failures_of(reports: list[Report]) -> list[Failure]:
     """The failures, the earliest first; one whose time is unknown comes last."""
-    found = [(_time(report), failure) for report in reports if (failure := Failure.from_json(report))]
-    return [failure for _, failure in sorted(found, key=lambda each: each[0])]
+    timed_failures = [(_time(report), failure) for report in reports if (failure := Failure.from_json(report))]
+    return [failure for _, failure in sorted(timed_failures, key=lambda pair: pair[0])]
 
 
 def _time(report: Report) -> float:

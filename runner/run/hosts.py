@@ -47,8 +47,8 @@ def names_of_this_machine() -> set[str]:
 
 
 def _parse(key: str, entries: Sequence[str], form: re.Pattern[str], allowed: str) -> dict[str, int]:
-    found = [form.fullmatch(entry.strip()) for entry in entries]
-    slots = {match[1] or match[2]: int(match[3]) for match in found if match}
+    matches = [form.fullmatch(entry.strip()) for entry in entries]
+    slots = {match[1] or match[2]: int(match[3]) for match in matches if match}
     if len(slots) < len(entries) or not slots or len(set(slots.values())) > 1 or 0 in slots.values():
         raise ConfigurationError(
             f"{key}: {', '.join(entries) or 'nothing'} is not allowed. Allowed: {allowed}, each machine once, with "

@@ -36,7 +36,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(each) for each in value]
+        return [to_json(element) for element in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
@@ -46,7 +46,7 @@ def schema_of(kind: Any, **properties: Any) -> Schema:
     """The JSON Schema of a dataclass in ``to_json``'s form. ``properties``: types that replace those of its fields."""
     definitions: dict[str, Schema] = {}
     root = _object(kind, definitions)
-    root["properties"] |= {name: _schema(each, definitions) for name, each in properties.items()}
+    root["properties"] |= {name: _schema(annotation, definitions) for name, annotation in properties.items()}
     return {"$schema": DIALECT, **root, "$defs": definitions}
 
 
@@ -57,7 +57,7 @@ def _schema(kind: Any, definitions: dict[str, Schema]) -> Schema:
     if origin is Annotated:
         return {**_schema(arguments[0], definitions), "description": arguments[1]}
     if origin in (Union, types.UnionType):
-        return _union([_schema(each, definitions) for each in arguments])
+        return _union([_schema(argument, definitions) for argument in arguments])
     if origin is Literal:
         return {"enum": [*arguments]}
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -65,7 +65,7 @@ def _schema(kind: Any, definitions: dict[str, Schema]) -> Schema:
     if isinstance(origin, type) and issubclass(origin, Sequence):
         return {"type": "array", "items": _schema(arguments[0], definitions)}
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return {"enum": [each.value for each in kind]}
+        return {"enum": [member.value for member in kind]}
     if _is_record(kind):
         name = str(getattr(kind, "__name__", kind))
         if name not in definitions:
@@ -100,9 +100,9 @@ def _is_record(kind: Any) -> bool:
     return is_dataclass(kind) or hasattr(kind, "_fields")
 
 
-def _union(found: list[Schema]) -> Schema:
+def _union(schemas: list[Schema]) -> Schema:
     """The schema of a union; plain types are merged into one list, which is easier to read."""
-    if not all(each.keys() == {"type"} for each in found):
-        return {"anyOf": found}
-    listed = [each["type"] if isinstance(each["type"], list) else [each["type"]] for each in found]
+    if not all(schema.keys() == {"type"} for schema in schemas):
+        return {"anyOf": schemas}
+    listed = [schema["type"] if isinstance(schema["type"], list) else [schema["type"]] for schema in schemas]
     return {"type": [*dict.fromkeys(name for names in listed for name in names)]}

@@ -205,7 +205,7 @@ def _test(kind: Any) -> Test:
             value is None or (isinstance(value, dict) and required <= value.keys() and not wrong_keys(value, kind))
         )
     if origin is UnionType:
-        tests = [_test(each) for each in get_args(kind)]
+        tests = [_test(argument) for argument in get_args(kind)]
         return lambda value: type(value) in plain or any(test(value) for test in tests)
     if origin in (dict, list):
         inner, test = _plain(get_args(kind)[-1]), _test(get_args(kind)[-1])

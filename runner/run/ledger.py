@@ -39,14 +39,17 @@ class Entry:
 
     def check(self) -> None:
         """Raises TypeError for values that do not have the declared type."""
-        if not all(type(each) is int and each >= 0 for each in (self.job, self.repeat, self.split)) or not self.split:
+        if (
+            not all(type(count) is int and count >= 0 for count in (self.job, self.repeat, self.split))
+            or not self.split
+        ):
             raise TypeError("job, repeat and split are integers")
         texts = [self.folder, self.state, self.signature or "", self.reason or ""]
-        if not isinstance(self.overrides, list) or not all(isinstance(each, str) for each in texts + self.overrides):
+        if not isinstance(self.overrides, list) or not all(isinstance(word, str) for word in texts + self.overrides):
             raise TypeError("folder, state, signature and reason are strings, overrides a list of strings")
         if self.state not in STATES:
             raise TypeError(f"state is one of {', '.join(STATES)}")
-        if not all(type(each) in (int, float) for each in (self.objective or 0, self.time)):
+        if not all(type(count) in (int, float) for count in (self.objective or 0, self.time)):
             raise TypeError("objective and time are numbers")
 
     def now(self, state: str, **changes: Any) -> "Entry":
@@ -111,10 +114,10 @@ class Ledger:
 
     def options(self) -> dict[str, Any]:
         """How the sweep runs its jobs. Raises ConfigurationError."""
-        found = self._lines()[0].get("options", {})
-        if not isinstance(found, dict):
+        options = self._lines()[0].get("options", {})
+        if not isinstance(options, dict):
             raise ConfigurationError(f"{self.path} cannot be read: its options are not a mapping.")
-        return found
+        return options
 
     def about(self, sealed: Mapping[str, bytes]) -> Mapping[str, Any]:
         """The first line, parsed. ``sealed``: from ``sealed_part``. Raises ConfigurationError."""
@@ -123,7 +126,7 @@ class Ledger:
     def arguments(self, sealed: Mapping[str, bytes]) -> list[str]:
         """The command line in the first line, which plans the jobs again. Raises ConfigurationError."""
         arguments = self.about(sealed).get("arguments", [])
-        if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+        if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
             raise ConfigurationError(f"{self.path} cannot be read: its arguments are not a list of strings.")
         return arguments
 
@@ -133,16 +136,16 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """Each job with its current state, in the order in which they were planned."""
-        known = {entry.name for entry in fields(Entry)}
-        found: dict[tuple[int, int], Entry] = {}
+        names = {entry.name for entry in fields(Entry)}
+        entries: dict[tuple[int, int], Entry] = {}
         for line in self._lines()[1:]:
             try:
-                entry = Entry(**{key: value for key, value in line.items() if key in known})
+                entry = Entry(**{key: value for key, value in line.items() if key in names})
                 entry.check()
             except TypeError as error:
                 raise ConfigurationError(f"{self.path} cannot be read: {error}.") from None
-            found[entry.job, entry.repeat] = entry
-        return list(found.values())
+            entries[entry.job, entry.repeat] = entry
+        return list(entries.values())
 
     def is_active(self) -> bool:
         """Whether a process is working on the sweep."""

@@ -95,9 +95,9 @@ def read(folder: RunFolder) -> Description | None:
     for key, is_right in _RIGHT.items():
         if content.get(key) is not None and not is_right(content[key]):
             raise ConfigurationError(f"{folder.description} cannot be read: {key} has another type. Restore it.")
-    known: dict[str, Any] = {field.name: content.get(field.name) for field in fields(Description)}
-    lists = {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
-    return Description(**{**known, **lists, "preprocess": Steps.of(known["preprocess"])})
+    values: dict[str, Any] = {field.name: content.get(field.name) for field in fields(Description)}
+    lists = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+    return Description(**{**values, **lists, "preprocess": Steps.of(values["preprocess"])})
 
 
 def numbers(value: Any) -> tuple[float, ...] | None:
@@ -129,7 +129,7 @@ def _are_numbers(value: Any) -> bool:
 
 _RIGHT = {
     "num_classes": lambda value: _is_whole(value) and value <= 2**24,
-    "classes": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    "classes": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
     "image_size": _is_side,
     "shape": lambda value: isinstance(value, list) and len(value) <= 8 and _are_few(value),
     "dtype": lambda value: value in DTYPES,

@@ -23,7 +23,7 @@ def clear_refused(folder: RunFolder) -> None:
         if not log.stat().st_size:
             remove(log)
     remove_if_empty(folder.path)
-    for parent in takewhile(lambda each: Path.cwd() in each.parents, folder.path.parents):
+    for parent in takewhile(lambda ancestor: Path.cwd() in ancestor.parents, folder.path.parents):
         remove_if_empty(parent)
 
 

@@ -164,8 +164,8 @@ class RunFolder:
 
         A folder with neither a format nor provenance.json was recorded by none, and is checked like others' configs.
         """
-        found = _FORMAT.search(self.config_content())
-        if (found is None and not self.provenance.exists()) or (found is not None and int(found[1]) == FORMAT):
+        match = _FORMAT.search(self.config_content())
+        if (match is None and not self.provenance.exists()) or (match is not None and int(match[1]) == FORMAT):
             return
         try:
             commit = right(read_json(self.provenance), ProvenanceJson).get("commit")
@@ -217,12 +217,12 @@ class RunFolder:
 
         Without bytecode beside them, which is never read (``run/source_file``).
         """
-        found = {}
+        contents = {}
         with suppress(FileNotFoundError), Folder(self.code) as held:
             for name, status in held.walk():
                 if not S_ISDIR(status.st_mode) and name.parent.name != "__pycache__":
-                    found[f"{self.code.name}/{name}"] = held.read(name)
-        return found
+                    contents[f"{self.code.name}/{name}"] = held.read(name)
+        return contents
 
     def code_changes(self) -> bytes:
         """The recorded difference from the commit: code.diff; empty if there is none."""
@@ -239,14 +239,14 @@ class RunFolder:
 
 def _settled(path: Path) -> Path:
     """The path without links, except for those within a sweep, which nobody typed: the guard refuses to follow them."""
-    found, typed = path.resolve(), Path(os.path.abspath(path))
-    if found != typed:
+    resolved, typed = path.resolve(), Path(os.path.abspath(path))
+    if resolved != typed:
         from manyheads.runner.run.ledger import NAME as LEDGER  # most folders are named without links
 
         for above in typed.parents:
             if (above / LEDGER).is_file():
                 return above.resolve() / typed.relative_to(above)
-    return found
+    return resolved
 
 
 def without_format(config: dict) -> dict:

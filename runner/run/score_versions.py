@@ -23,11 +23,11 @@ def unlike(column: str, runs: Mapping[str, ScoresJson | None]) -> str | None:
 
     Runs without scores have measured nothing.
     """
-    found: dict[str, list[str]] = {}
+    by_version: dict[str, list[str]] = {}
     for name, scores in runs.items():
         if scores:
-            found.setdefault(version_of(scores, column), []).append(name)
-    if len(found) < 2:
+            by_version.setdefault(version_of(scores, column), []).append(name)
+    if len(by_version) < 2:
         return None
-    told = "; ".join(f"version {version} in {listed(names)}" for version, names in sorted(found.items()))
+    told = "; ".join(f"version {version} in {listed(names)}" for version, names in sorted(by_version.items()))
     return f"{column} has several definitions: {told}. Its values are not compared."

@@ -45,10 +45,10 @@ def temporary(*, longest: int = 4096) -> str:
     longest: bytes of its path.
     """
     places = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
-    usable = [place for place in places if len(os.fsencode(place)) <= longest and os.access(place, os.W_OK)]
-    for place in usable:
-        if (others := open_to_others(Path(place, _NEW))) is None:
-            return place
+    usable = [path for path in places if len(os.fsencode(path)) <= longest and os.access(path, os.W_OK)]
+    for path in usable:
+        if (others := open_to_others(Path(path, _NEW))) is None:
+            return path
         warn(f"others can replace what is in {others}, so this process's folders are elsewhere. Set its sticky bit")
     return usable[0] if usable else tempfile.gettempdir()
 
@@ -58,12 +58,12 @@ def of_process() -> Path:
 
     One that multiprocessing created itself would remain if this process is killed. Raises OSError.
     """
-    own: Any = multiprocessing.current_process()
-    if "tempdir" not in own._config:
+    process: Any = multiprocessing.current_process()
+    if "tempdir" not in process._config:
         stack = ExitStack()
-        own._config["tempdir"] = str(stack.enter_context(folder(for_sockets())))
+        process._config["tempdir"] = str(stack.enter_context(folder(for_sockets())))
         Finalize(None, stack.close, exitpriority=-100)  # as multiprocessing does, after what uses the folder
-    return Path(own._config["tempdir"])
+    return Path(process._config["tempdir"])
 
 
 @contextmanager
@@ -88,8 +88,8 @@ def own_folder(path: Path) -> Iterator[Path]:
         new.rename(path)  # only now, locked, can ``sweep`` find it
         yield path
     finally:
-        for each in (new, path) if os.getpid() == owner else ():  # not in a fork, which has inherited this context
-            shutil.rmtree(each, ignore_errors=True)
+        for leftover in (new, path) if os.getpid() == owner else ():  # not in a fork, which has inherited this context
+            shutil.rmtree(leftover, ignore_errors=True)
         os.close(lock)
 
 

@@ -43,7 +43,7 @@ def digest_of(about: Any) -> str:
 def is_own(folder: Path, parts: Mapping[str, bytes | str]) -> bool:
     """Whether this user recorded all these parts of the folder together, or trusts them together."""
     wanted = digests(parts).items()
-    return any(wanted <= own.items() for own in (_recorded(folder), _trusted(folder) or {}) if own) or (
+    return any(wanted <= sealed.items() for sealed in (_recorded(folder), _trusted(folder) or {}) if sealed) or (
         is_own_place(folder)
     )
 
@@ -51,7 +51,7 @@ def is_own(folder: Path, parts: Mapping[str, bytes | str]) -> bool:
 def is_own_place(folder: Path) -> bool:
     """Whether the user trusts this folder, or one that contains it, with everything that is ever in it."""
     path = folder.resolve()
-    return any(_trusted(each) is None for each in (path, *path.parents))
+    return any(_trusted(ancestor) is None for ancestor in (path, *path.parents))
 
 
 def project_of(configs: Path) -> Path:
@@ -99,12 +99,14 @@ def keyed(purpose: str, content: Any, *, lasting: bool = True) -> str | None:
 def _recorded(folder: Path) -> dict[str, str]:
     """The digests under the user's seal in the folder; none if the seal is missing or uses another key."""
     try:
-        found = json.loads(read_bytes(folder.resolve() / NAME))
-        covers, code = found["covers"], found["seal"]
+        content = json.loads(read_bytes(folder.resolve() / NAME))
+        covers, code = content["covers"], content["seal"]
     except (OSError, ConfigurationError, ValueError, LookupError, TypeError, RecursionError):
         return {}
     expected = (_keyed(key, "seal", covers) for key in (_key(), _key_in_memory()) if key)
-    is_valid = isinstance(code, str) and any(hmac.compare_digest(code.encode(), each.encode()) for each in expected)
+    is_valid = isinstance(code, str) and any(
+        hmac.compare_digest(code.encode(), candidate.encode()) for candidate in expected
+    )
     return covers if is_valid else {}
 
 
@@ -116,12 +118,12 @@ def _trusted(folder: Path) -> dict[str, str] | None:
 
 def _record_of(folder: Path) -> dict[str, Any]:
     """What ``trust`` wrote about the folder at this path."""
-    path = _trusted_file(place := folder.resolve())
+    path = _trusted_file(resolved := folder.resolve())
     try:
         record = json.loads(read_bytes(path)) if path is not None and is_closed(path.parent) else {}
     except (OSError, ValueError, ConfigurationError):
         return {}
-    return record if record.get("folder") == str(place) else {}  # else the file was renamed
+    return record if record.get("folder") == str(resolved) else {}  # else the file was renamed
 
 
 def _trusted_file(path: Path) -> Path | None:

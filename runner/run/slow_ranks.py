@@ -24,60 +24,60 @@ FAR = 0.5  # fraction of the memory from which on its place is a cause
 RETRANSMITTED = 0.01  # fraction of the TCP segments from which on they are a cause
 
 
-def cause(part: str, own: "Hindrances", every: "Sequence[Hindrances]", *, seconds: float, longer: float) -> str:
+def cause(part: str, rank: "Hindrances", every: "Sequence[Hindrances]", *, seconds: float, longer: float) -> str:
     """Why this rank was slow, as a clause; empty if nothing shows it.
 
     ``part``: the part of an update in which it took longer; ``every``: the counts of all ranks; ``seconds``: for which
     it has trained; ``longer``: by how many seconds it was slower than others.
     """
     least = max(NOTABLE * seconds, EXPLAINS * longer)
-    for found in _of_processors(own, every, least):
-        return found
-    return ", and ".join([*_of_data(part, own, least), *_of_network(own, every)])
+    for reason in _of_processors(rank, every, least):
+        return reason
+    return ", and ".join([*_of_data(part, rank, least), *_of_network(rank, every)])
 
 
-def _of_processors(own: "Hindrances", every: "Sequence[Hindrances]", least: float) -> Iterator[str]:
+def _of_processors(rank: "Hindrances", every: "Sequence[Hindrances]", least: float) -> Iterator[str]:
     def is_much(count: "Callable[[Hindrances], float]") -> bool:
-        return count(own) > least and count(own) > 2 * median_low([count(each) for each in every])
+        return count(rank) > least and count(rank) > 2 * median_low([count(peer) for peer in every])
 
-    if own.core.cores < (most := median_high([each.core.cores for each in every])):
-        yield f"it may run on {own.core.cores} {'core' if own.core.cores == 1 else 'cores'}, others on {most}"
-    if is_much(lambda each: each.core.throttled):
-        yield f"its CPU quota was used up for {own.core.throttled:.1f} s"
-    if is_much(lambda each: each.hot):
-        yield f"heat lowered the clock of its cores for {own.hot:.1f} s"
-    if is_much(lambda each: each.slowed):
-        yield f"heat or the power limit lowered the clock of its GPU for {own.slowed:.1f} s"
-    if SLOWER * own.clock < (usual := median_high([each.clock for each in every])) and own.clock:
-        yield f"the clock of its core was {own.clock / 1000:.1f} GHz, that of others {usual / 1000:.1f} GHz"
-    if is_much(lambda each: each.core.ready):
-        yield f"it waited {own.core.ready:.1f} s for a core that other processes used"
-    if own.far > FAR and own.far > 2 * median_low([each.far for each in every]):
-        yield f"{own.far:.0%} of its memory is on another NUMA node than its cores"
-    if own.is_far and not all(each.is_far for each in every):
+    if rank.core.cores < (most := median_high([peer.core.cores for peer in every])):
+        yield f"it may run on {rank.core.cores} {'core' if rank.core.cores == 1 else 'cores'}, others on {most}"
+    if is_much(lambda peer: peer.core.throttled):
+        yield f"its CPU quota was used up for {rank.core.throttled:.1f} s"
+    if is_much(lambda peer: peer.hot):
+        yield f"heat lowered the clock of its cores for {rank.hot:.1f} s"
+    if is_much(lambda peer: peer.slowed):
+        yield f"heat or the power limit lowered the clock of its GPU for {rank.slowed:.1f} s"
+    if SLOWER * rank.clock < (usual := median_high([peer.clock for peer in every])) and rank.clock:
+        yield f"the clock of its core was {rank.clock / 1000:.1f} GHz, that of others {usual / 1000:.1f} GHz"
+    if is_much(lambda peer: peer.core.ready):
+        yield f"it waited {rank.core.ready:.1f} s for a core that other processes used"
+    if rank.far > FAR and rank.far > 2 * median_low([peer.far for peer in every]):
+        yield f"{rank.far:.0%} of its memory is on another NUMA node than its cores"
+    if rank.is_far and not all(peer.is_far for peer in every):
         yield "its GPU is on another NUMA node than its cores"
 
 
-def _of_data(part: str, own: "Hindrances", least: float) -> Iterator[str]:
+def _of_data(part: str, rank: "Hindrances", least: float) -> Iterator[str]:
     if part == "data":
         yield "its loader is slower"
-        if own.disk > least:
-            yield f"processes on its machine waited {own.disk:.1f} s for disks"
+        if rank.disk > least:
+            yield f"processes on its machine waited {rank.disk:.1f} s for disks"
 
 
-def _of_network(own: "Hindrances", every: "Sequence[Hindrances]") -> Iterator[str]:
-    lost = [each.segments.retransmitted / max(1, each.segments.sent) for each in every]
-    if (mine := own.segments.retransmitted / max(1, own.segments.sent)) > max(RETRANSMITTED, 2 * median_low(lost)):
+def _of_network(rank: "Hindrances", every: "Sequence[Hindrances]") -> Iterator[str]:
+    lost = [peer.segments.retransmitted / max(1, peer.segments.sent) for peer in every]
+    if (mine := rank.segments.retransmitted / max(1, rank.segments.sent)) > max(RETRANSMITTED, 2 * median_low(lost)):
         yield f"its machine retransmitted {mine:.0%} of its TCP segments"
-    if 0 < own.link < (usual := median_high([each.link for each in every])):
-        yield f"its network interface has {own.link:,} Mbit/s, that of others {usual:,}"
+    if 0 < rank.link < (usual := median_high([peer.link for peer in every])):
+        yield f"its network interface has {rank.link:,} Mbit/s, that of others {usual:,}"
 
 
 def slow_in_words(slow: Iterable[SlowRankJson]) -> str:
     """Such as: rank 1, always (in 9 of 10 intervals, for 12.3 s), mostly computing: its CPU quota was used up."""
-    known = [*slow]
-    more = [f"{len(known) - SHOWN} more in result.json"] if len(known) > SHOWN else []
-    return "; ".join([*map(_in_words, known[:SHOWN]), *more])
+    ranks = [*slow]
+    more = [f"{len(ranks) - SHOWN} more in result.json"] if len(ranks) > SHOWN else []
+    return "; ".join([*map(_in_words, ranks[:SHOWN]), *more])
 
 
 def _in_words(slow: SlowRankJson) -> str:

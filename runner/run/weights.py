@@ -17,10 +17,10 @@ def chosen(folder: RunFolder, which: str | None = None) -> tuple[str, Path]:
     if which is not None and which not in paths:
         message = f"{which}: there are no such weights. Allowed: {', '.join(paths)}."
         raise WrongValue(message, key="--weights", value=which, allowed=[*paths])
-    found = [name for name in ([which] if which else paths) if paths[name].exists()]
-    if not found:
+    names = [name for name in ([which] if which else paths) if paths[name].exists()]
+    if not names:
         raise ConfigurationError(
             f"{folder} has no {which + ' ' if which else ''}weights: {paths[which or LAST]} does not exist. Name a run "
             "that has been trained, with checkpoint.every other than 0."
         )
-    return found[0], paths[found[0]]
+    return names[0], paths[names[0]]

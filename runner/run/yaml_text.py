@@ -38,8 +38,8 @@ class _Expanded(Dumper):
 
 
 YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag not in (_FLOAT, _TIMESTAMP)]
-    for first, found in YamlLoader.yaml_implicit_resolvers.items()
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_FLOAT, _TIMESTAMP)]
+    for first, resolvers in YamlLoader.yaml_implicit_resolvers.items()
 }
 for _class in (YamlLoader, Dumper):  # so that a text that looks like a number is quoted
     _class.add_implicit_resolver(_FLOAT, _NUMBER, list("-+0123456789."))
@@ -107,6 +107,6 @@ def _nodes(node: yaml.Node, counted: dict[int, float]) -> float:
     if id(node) not in counted:
         counted[id(node)] = math.inf  # in case it contains itself
         parts = [] if isinstance(node, yaml.ScalarNode) else node.value
-        inner = [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]
-        counted[id(node)] = 1 + sum(_nodes(each, counted) for each in inner)
+        inner = [child for part in parts for child in (part if isinstance(part, tuple) else (part,))]
+        counted[id(node)] = 1 + sum(_nodes(child, counted) for child in inner)
     return counted[id(node)]

@@ -43,5 +43,5 @@ def kept(value: Any) -> Any:
     if isinstance(value, dict):
         return each_of(value, kept)
     if isinstance(value, (list, tuple)):
-        return type(value)([kept(each) for each in value])
+        return type(value)([kept(child) for child in value])
     return value

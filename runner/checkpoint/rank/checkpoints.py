@@ -113,8 +113,8 @@ class Checkpoints:
     def _save_shares(self, view: View, ranks: RankGroup, *, step: int, best: bool) -> Work:
         """Writes a folder with each rank's part of the state and, with ``best``, one of its weights."""
         folder, sharded = self._folder.checkpoints, folder_format()
-        place = checkpoint_places.fresh(folder, "step", step)
-        save = sharded.Save(place, {"version": VERSION, **view.shares()}, ranks, step=step)
+        path = checkpoint_places.fresh(folder, "step", step)
+        save = sharded.Save(path, {"version": VERSION, **view.shares()}, ranks, step=step)
         if self.asynchronous:
             save.copy()
 
@@ -128,12 +128,12 @@ class Checkpoints:
                     self._folder.sync_tables()
                     best_place = checkpoint_places.fresh(folder, "best", step) if best else None
                     save.finish(everyone, best=best_place)
-                    self._remove_others(place, best_place)
+                    self._remove_others(path, best_place)
             except OSError as error:
                 if ranks.rank == 0:
                     remove_leftovers(folder)  # which would leave no room on the disk for reporting the failure
-                said = f"{error.strerror}, so a checkpoint was not written; the previous one is intact"
-                raise OSError(error.errno, said, str(place)) from error
+                message = f"{error.strerror}, so a checkpoint was not written; the previous one is intact"
+                raise OSError(error.errno, message, str(path)) from error
 
         return write
 

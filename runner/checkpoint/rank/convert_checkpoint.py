@@ -70,16 +70,16 @@ def convert(source: Path, to: str, out: Path | None = None) -> Path:
     elif to == "safetensors":
         _write_safetensors(path, weights)
     else:
-        with _mapped(state if to == "single" else weights, path.parent) as whole, whole_file(path) as file:
-            torch.save(_with_lists(whole) if to == "single" else whole, file)
+        with _mapped(state if to == "single" else weights, path.parent) as content, whole_file(path) as file:
+            torch.save(_with_lists(content) if to == "single" else content, file)
     return path
 
 
 def _refuse_other_tensors(state: Any, to: str) -> None:
     """Raises ConfigurationError for tensors that have no values, or are not dense."""
-    for name, each in tensors(state):
-        if isinstance(each, Tensor) and (each.is_meta or each.layout is not torch.strided):
-            what = "on the meta device, so it has no values" if each.is_meta else f"a tensor of layout {each.layout}"
+    for name, leaf in tensors(state):
+        if isinstance(leaf, Tensor) and (leaf.is_meta or leaf.layout is not torch.strided):
+            what = "on the meta device, so it has no values" if leaf.is_meta else f"a tensor of layout {leaf.layout}"
             message = f"{name} is {what}, which --to {to} does not support. Set --to single or torch."
             raise ConfigurationError(message, key="--to", value=to, allowed=("single", "torch"))
 
@@ -116,8 +116,8 @@ class _mapped:  # noqa: N801
         self._state, self._folder = state, folder
 
     def __enter__(self) -> Any:
-        stored = [each for _, each in tensors(self._state) if isinstance(each, Stored)]
-        size = sum(-(-each.nbytes // ALIGNED) * ALIGNED for each in stored)
+        stored = [tensor for _, tensor in tensors(self._state) if isinstance(tensor, Stored)]
+        size = sum(-(-tensor.nbytes // ALIGNED) * ALIGNED for tensor in stored)
         self._file = tempfile.TemporaryFile(dir=self._folder)
         self._file.truncate(max(1, size))
         self._map = mmap.mmap(self._file.fileno(), max(1, size))
@@ -133,20 +133,23 @@ class _mapped:  # noqa: N801
         if isinstance(value, dict):
             return each_of(value, self._whole)
         if isinstance(value, (list, tuple)):
-            return type(value)([self._whole(each) for each in value])
+            return type(value)([self._whole(child) for child in value])
         return value
 
     def _placed(self, stored: Stored) -> Tensor:
         count = stored.shape.numel()
         if not count:
             return stored.read()
-        found = torch.frombuffer(self._map, dtype=stored.dtype, count=count, offset=self._end).view(stored.shape)
+        tensor = torch.frombuffer(self._map, dtype=stored.dtype, count=count, offset=self._end).view(stored.shape)
         self._end += -(-stored.nbytes // ALIGNED) * ALIGNED
-        stored.read_into(found, Box.whole(stored.shape))
-        return found
+        stored.read_into(tensor, Box.whole(stored.shape))
+        return tensor
 
 
 def _with_lists(state: StateDict) -> StateDict:
     """The state with the ranks' own parts in lists, as in single files."""
-    own = {name: state[name] for name in ("rng", "parallel") if isinstance(state.get(name), dict)}
-    return {**state, **{name: [each for _, each in sorted(by_rank.items())] for name, by_rank in own.items()}}
+    by_name = {name: state[name] for name in ("rng", "parallel") if isinstance(state.get(name), dict)}
+    return {
+        **state,
+        **{name: [part for _, part in sorted(by_rank.items())] for name, by_rank in by_name.items()},
+    }

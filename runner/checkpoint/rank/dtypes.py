@@ -45,8 +45,8 @@ def converted(model: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 def _complex(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The complex parameters and buffers that a module itself has, by name."""
-    for own in (module.named_parameters(recurse=False), module.named_buffers(recurse=False)):
-        yield from [(name, tensor) for name, tensor in own if tensor.is_complex()]
+    for named in (module.named_parameters(recurse=False), module.named_buffers(recurse=False)):
+        yield from [(name, tensor) for name, tensor in named if tensor.is_complex()]
 
 
 def as_real(tensor: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ def _written(value: Any) -> Any:
         content = base64.b64encode(flat.numpy().tobytes()).decode()
         return ["tensor", str(value.dtype).removeprefix("torch."), [*value.shape], content]
     if isinstance(value, Mapping):
-        return ["dict", *([_written(key), _written(each)] for key, each in value.items())]
+        return ["dict", *([_written(key), _written(child)] for key, child in value.items())]
     if type(value) in (list, tuple):
         return [type(value).__name__, *map(_written, value)]
     raise TypeError(f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins."))
@@ -119,5 +119,5 @@ def _read(value: Any) -> Any:
             torch.frombuffer(flat, dtype=dtype).reshape(shape) if math.prod(shape) else torch.zeros(shape, dtype=dtype)
         )
     if kind == "dict":
-        return {_read(key): _read(each) for key, each in rest}
+        return {_read(key): _read(child) for key, child in rest}
     return {"list": list, "tuple": tuple}[kind](map(_read, rest))

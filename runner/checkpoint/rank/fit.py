@@ -40,8 +40,12 @@ class Unfit(NamedTuple):
 
     def __str__(self) -> str:
         """A clause with some names of each."""
-        said = {"missing from it": self.missing, "not in the model": self.unexpected, "with another shape": self.shapes}
-        return "; ".join(f"{words}: {listed(names, SHOWN)}" for words, names in said.items() if names)
+        lists = {
+            "missing from it": self.missing,
+            "not in the model": self.unexpected,
+            "with another shape": self.shapes,
+        }
+        return "; ".join(f"{words}: {listed(names, SHOWN)}" for words, names in lists.items() if names)
 
 
 def load_model(
@@ -57,30 +61,30 @@ def load_model(
     ``strict``: all weights must fit; ``advice``: the last sentence of the error. Raises ConfigurationError if the
     weights belong to another model: not all of them fit, or, without ``strict``, none does.
     """
-    own = model.state_dict()
+    model_state = model.state_dict()
     if not is_named(weights):
         raise ConfigurationError(f"the checkpoint {source} holds no named weights.")
-    unfit = _unfit(model, own, weights)
+    unfit = _unfit(model, model_state, weights)
     count = sum(map(len, unfit))
     if count and strict:
         raise ConfigurationError(
             f"the checkpoint {source} belongs to another model: {count} of its names or shapes don't fit "
             f"({unfit}). {advice}"
         )
-    if own and len(own) == len(unfit.missing) + len(unfit.shapes):
+    if model_state and len(model_state) == len(unfit.missing) + len(unfit.shapes):
         raise ConfigurationError(f"the checkpoint {source} belongs to another model: none of its weights fit. {advice}")
     fitting = copy.copy(weights)  # with the version numbers that some modules need for loading
     for name in (*unfit.unexpected, *unfit.shapes):
         del fitting[name]
     for part in _parts(fitting):
-        model.load_state_dict(part, strict=strict and len(part) == len(own))
+        model.load_state_dict(part, strict=strict and len(part) == len(model_state))
     return unfit
 
 
 def is_named(weights: Any) -> bool:
     """Whether these are weights by name, and possibly modules' extra state."""
     return isinstance(weights, dict) and all(
-        isinstance(name, str) and (isinstance(each, (Tensor, Lazy)) or is_extra(name)) for name, each in weights.items()
+        isinstance(name, str) and (isinstance(leaf, (Tensor, Lazy)) or is_extra(name)) for name, leaf in weights.items()
     )
 
 
@@ -101,18 +105,18 @@ def _parts(weights: StateDict) -> Iterator[dict[str, Tensor]]:
 
 def load_optimizer(optimizer: Optimizer, state: StateDict, source: str | Path) -> None:
     """Load the optimizer's state. Raises ConfigurationError if it belongs to another type of optimizer."""
-    saved, own = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
-    if saved != own:
+    saved, kinds = (KINDS & set().union(*groups) for groups in (state["param_groups"], optimizer.param_groups))
+    if saved != kinds:
         raise ConfigurationError(
             f"the checkpoint {source} belongs to another optimizer, one with "
-            f"{', '.join(sorted(saved)) or 'other settings'} where this one has {', '.join(sorted(own)) or 'none'}. "
+            f"{', '.join(sorted(saved)) or 'other settings'} where this one has {', '.join(sorted(kinds)) or 'none'}. "
             "Set optimizer= to the one it was trained with."
         )
     sizes, own_sizes = (
         [len(group["params"]) for group in groups] for groups in (state["param_groups"], optimizer.param_groups)
     )
     if sizes != own_sizes:
-        was, has = (" + ".join(map(str, each)) for each in (sizes, own_sizes))
+        was, has = (" + ".join(map(str, lengths)) for lengths in (sizes, own_sizes))
         raise ConfigurationError(
             f"the checkpoint {source} has {was} trainable parameters in its groups, where this run has {has}. Set "
             "parameters.* to what it was trained with, or start from its weights alone with checkpoint.load."
@@ -127,19 +131,19 @@ def lay_out_as_weights(optimizer: Optimizer) -> None:
     torch keeps the format that was saved. If that is another one, fused optimizers combine elements of different
     positions.
     """
-    for weight, own in optimizer.state.items():
-        for name, value in own.items():
+    for weight, weight_state in optimizer.state.items():
+        for name, value in weight_state.items():
             is_apart = type(value) is Tensor and value.shape == weight.shape and value.stride() != weight.stride()
             if is_apart:
-                own[name] = torch.empty_like(weight, dtype=value.dtype, device=value.device).copy_(value)
+                weight_state[name] = torch.empty_like(weight, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _with_own_settings(optimizer: Optimizer, saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Saved groups with this run's settings, such as weight decay, except for those that training changes."""
     names = set(getattr(optimizer, "defaults", {})) - {"lr"}  # which the schedule sets
     return [
-        {name: own[name] if name in names & own.keys() else value for name, value in group.items()}
-        for group, own in zip(saved, optimizer.param_groups, strict=True)
+        {name: current[name] if name in names & current.keys() else value for name, value in group.items()}
+        for group, current in zip(saved, optimizer.param_groups, strict=True)
     ]
 
 
@@ -152,16 +156,16 @@ def read_weights(model: nn.Module, path: str) -> tuple[dict[str, Tensor], str]:
     """
     content = load(Path(path).expanduser().resolve())
     state = content.get("model") or content.get("state_dict") or content
-    own = model.state_dict()
+    model_state = model.state_dict()
     prefix = max(
         dict.fromkeys(["", *(begin for name in state for begin in _prefixes(name))]),
-        key=lambda begin: sum(begin + name in state for name in own),
+        key=lambda begin: sum(begin + name in state for name in model_state),
     )
     if prefix:
         metadata = getattr(state, "_metadata", None)  # version numbers, which some modules need to load
         state = OrderedDict((name.removeprefix(prefix), weight) for name, weight in state.items())
         if metadata is not None:
-            renamed = {f"{name}.".removeprefix(prefix).removesuffix("."): each for name, each in metadata.items()}
+            renamed = {f"{name}.".removeprefix(prefix).removesuffix("."): about for name, about in metadata.items()}
             state._metadata = OrderedDict(renamed)  # type: ignore[attr-defined]
     _refuse_untied(model, state, path)
     return state, prefix
@@ -197,11 +201,11 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Unf
     The auxiliary heads that torchvision's weights have are skipped if torchvision's model has none. Returns what did
     not fit. Raises ConfigurationError if more than the last layer does not fit.
     """
-    own = model.state_dict()
-    unfit = _unfit(model, own, state)
+    model_state = model.state_dict()
+    unfit = _unfit(model, model_state, state)
     is_torchvision = type(model).__module__.startswith("torchvision.")
     strange = [name for name in unfit.unexpected if not (is_torchvision and name.lower().startswith("aux"))]
-    last = list(own)[-1].rpartition(".")[0] if own else ""
+    last = list(model_state)[-1].rpartition(".")[0] if model_state else ""
     wrong = {name for name in (*unfit.missing, *unfit.shapes) if name.rpartition(".")[0] != last} | {*strange}
     if wrong:
         raise ConfigurationError.at(
@@ -216,15 +220,15 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], source: str) -> Unf
     return unfit
 
 
-def _unfit(model: nn.Module, own: dict[str, Tensor], weights: dict[str, Tensor]) -> Unfit:
+def _unfit(model: nn.Module, model_state: dict[str, Tensor], weights: dict[str, Tensor]) -> Unfit:
     """What does not fit. Of tied weights, one name is enough."""
     tied = {name for _, missing in stored(model, weights) for name in missing}
     return Unfit(
-        missing=[name for name in own if name not in weights and name not in tied],
-        unexpected=[name for name in weights if name not in own],
+        missing=[name for name in model_state if name not in weights and name not in tied],
+        unexpected=[name for name in weights if name not in model_state],
         shapes=[
             name
-            for name, value in own.items()
+            for name, value in model_state.items()
             if name in weights and not is_lazy(value) and not is_extra(name) and weights[name].shape != value.shape
         ],
     )

@@ -49,15 +49,15 @@ def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(state, (Tensor, Lazy)):
         yield key, state
     elif isinstance(state, (dict, list, tuple)):
-        for name, each in state.items() if isinstance(state, dict) else enumerate(state):
-            yield from tensors(each, f"{key}/{name}" if key else str(name))
+        for name, child in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from tensors(child, f"{key}/{name}" if key else str(name))
 
 
 def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
     """The mapping with changed values; keeps the version numbers of a state_dict, which some modules need to load."""
-    found = copy.copy(mapping)
-    found.update({name: change(value) for name, value in mapping.items()})
-    return found
+    clone = copy.copy(mapping)
+    clone.update({name: change(value) for name, value in mapping.items()})
+    return clone
 
 
 def real(value: Any) -> Any:
@@ -67,7 +67,7 @@ def real(value: Any) -> Any:
     if isinstance(value, dict):
         return each_of(value, real)
     if isinstance(value, (list, tuple)):
-        return type(value)([real(each) for each in value])
+        return type(value)([real(child) for child in value])
     return value
 
 
@@ -77,7 +77,7 @@ def refuse_tensor_bombs(state: Any, size: int) -> None:
     With strides, or pieces that are used repeatedly, a few bytes can describe a tensor of any size, which a copy would
     allocate in full. Some repetition is normal: shared weights are stored once, under several names.
     """
-    total = sum(math.prod(each.shape) * each.dtype.itemsize for _, each in tensors(state))
+    total = sum(math.prod(tensor.shape) * tensor.dtype.itemsize for _, tensor in tensors(state))
     if total > MOST_SHARED * size:
         raise Damaged(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
 

@@ -10,17 +10,17 @@ def names_of(model: nn.Module) -> dict[str, list[str]]:
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
-    return {own[0]: own for own in names.values()}
+    return {aliases[0]: aliases for aliases in names.values()}
 
 
 def trained_names(model: nn.Module) -> dict[str, str]:
     """Every name of each trained parameter, with its first one."""
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    return {name: first for first, own in names_of(model).items() if first in trained for name in own}
+    return {name: first for first, aliases in names_of(model).items() if first in trained for name in aliases}
 
 
 def stored(model: nn.Module, names: Container[str]) -> Iterator[tuple[list[str], list[str]]]:
     """For each parameter that ``names`` has, those of its names that are among them, and those that are not."""
-    for own in names_of(model).values():
-        if present := [name for name in own if name in names]:
-            yield present, [name for name in own if name not in names]
+    for aliases in names_of(model).values():
+        if present := [name for name in aliases if name in names]:
+            yield present, [name for name in aliases if name not in names]

@@ -98,8 +98,8 @@ class CheckpointIndex:
             for key, (kind, pieces) in self.tensors.items()
         }
         files = {name: {"bytes": size, "sha256": sha256} for name, (size, sha256) in self.files.items()}
-        said = {"version": VERSION, "step": self.step, "generation": self.generation}
-        content = {**said, "files": files, "tensors": tensors, "state": self.state}
+        header = {"version": VERSION, "step": self.step, "generation": self.generation}
+        content = {**header, "files": files, "tensors": tensors, "state": self.state}
         return _text({**content, "sha256": hashlib.sha256(_text(content)).hexdigest()})
 
     @property

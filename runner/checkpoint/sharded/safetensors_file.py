@@ -65,8 +65,8 @@ def about(file: IO[bytes]) -> dict[str, str]:
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= MOST_BYTES:
         raise ValueError("it is not a safetensors file")
-    found = json.loads(file.read(length))
-    text = found.get("__metadata__", {}) if isinstance(found, dict) else None
+    content = json.loads(file.read(length))
+    text = content.get("__metadata__", {}) if isinstance(content, dict) else None
     if not isinstance(text, dict):
         raise ValueError("it is not a safetensors file")
     return {str(key): str(value) for key, value in text.items()}
@@ -74,4 +74,4 @@ def about(file: IO[bytes]) -> dict[str, str]:
 
 def by_size(kinds: Iterable[tuple[str, TensorKind]]) -> dict[str, TensorKind]:
     """The tensors in the order of the safetensors library: the widest types first, so that all are aligned."""
-    return dict(sorted(kinds, key=lambda each: (-ITEM_BYTES[each[1].dtype], each[0])))
+    return dict(sorted(kinds, key=lambda pair: (-ITEM_BYTES[pair[1].dtype], pair[0])))

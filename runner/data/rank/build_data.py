@@ -133,16 +133,12 @@ def build_loaders(
         **share,
     )
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
-    loader_options: dict[str, Any] = {
+    how: dict[str, Any] = {
         "task": task,
         "input_transform": input_transform,
         "num_workers": option.num_workers,
     }
-    loaders = [
-        Loader(
-            BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **loader_options
-        )
-    ]
+    loaders = [Loader(BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **how)]
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
     share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "seed": option.split_seed}
@@ -150,7 +146,7 @@ def build_loaders(
     for dataset, limit in zip(evaluated, (trainer.limit_val, limit_test), strict=False):
         in_order = EvaluationSampler(len(dataset), limit=limit, **share)
         samples = BatchDataset(dataset, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading)
-        loaders.append(Loader(samples, in_order, **loader_options))
+        loaders.append(Loader(samples, in_order, **how))
     return Loaders(*loaders)
 
 

@@ -75,16 +75,16 @@ class Shards:
     def objects(self) -> dict[str, Object]:
         """All objects below the address. Raises ConfigurationError."""
         try:
-            return {stored.name: stored for stored in self.storage.list()}
+            return {shard.name: shard for shard in self.storage.list()}
         except StorageError as error:
             raise self.failed(error) from None
 
     def files(self, kind: ShardKind) -> list[ShardFile]:
         """The shards of this kind, by name. Raises ConfigurationError if there are none."""
         files = [
-            ShardFile(stored.name, stored.size, ())
-            for stored in self.objects.values()
-            if stored.name.endswith(kind.suffixes)
+            ShardFile(shard.name, shard.size, ())
+            for shard in self.objects.values()
+            if shard.name.endswith(kind.suffixes)
         ]
         if not files:
             ending = " or ".join(kind.suffixes)

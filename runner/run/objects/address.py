@@ -34,9 +34,9 @@ class Address:
     @classmethod
     def of(cls, value: str, *, key: str) -> Self:
         """Parse an address. ``key``: for errors. Raises ConfigurationError, which hides a password."""
-        found = _WHOLE.fullmatch(value)
-        parts = found[3].split("/") if found else []
-        if found is None or not value.isprintable() or {".", ".."} & {*parts}:
+        match = _WHOLE.fullmatch(value)
+        parts = match[3].split("/") if match else []
+        if match is None or not value.isprintable() or {".", ".."} & {*parts}:
             shown = printable(_LOGIN.sub(r"\1***@", value.partition("?")[0]))
             raise ConfigurationError.at(
                 key,
@@ -44,7 +44,7 @@ class Address:
                 f" is not an address of object storage. Allowed: {ALLOWED}. The server and your credentials are taken "
                 "from your environment, such as AWS_ENDPOINT_URL and AWS_ACCESS_KEY_ID.",
             )
-        return cls(f"{found[1]}://{found[2]}{found[3]}")
+        return cls(f"{match[1]}://{match[2]}{match[3]}")
 
 
 def is_address(value: Any) -> bool:

@@ -40,11 +40,11 @@ class Tail:
                 self._offset, self.columns = 0, []
             file.seek(self._offset)
             content = file.read(MOST_BYTES)
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole:
-            self._last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
-            self._offset += len(whole)
-        return whole
+        lines = content[: content.rfind(b"\n") + 1]
+        if lines:
+            self._last = lines[lines.rfind(b"\n", 0, -1) + 1 :]
+            self._offset += len(lines)
+        return lines
 
 
 def _number(cell: str) -> float | None:

@@ -59,23 +59,23 @@ def parted(value: Any, shares: dict[str, RankShare], key: str = "") -> Any:
             shares[key] = value if isinstance(value, RankShare) else RankShare.whole(value)
         return Key(key)
     if isinstance(value, dict):
-        return {name: parted(each, shares, f"{key}/{name}" if key else str(name)) for name, each in value.items()}
+        return {name: parted(child, shares, f"{key}/{name}" if key else str(name)) for name, child in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)([parted(each, shares, f"{key}/{number}") for number, each in enumerate(value)])
+        return type(value)([parted(child, shares, f"{key}/{number}") for number, child in enumerate(value)])
     return value
 
 
 def versions_of(weights: Any) -> dict[str, int] | None:
     """The modules' version numbers by name, if the weights are a model's state_dict; else None."""
-    found = getattr(weights, "_metadata", None)
-    return None if found is None else {name: about["version"] for name, about in found.items() if "version" in about}
+    stored = getattr(weights, "_metadata", None)
+    return None if stored is None else {name: about["version"] for name, about in stored.items() if "version" in about}
 
 
 def with_versions(weights: StateDict, versions: dict[str, int]) -> StateDict:
     """The weights with the modules' version numbers, as in a model's state_dict."""
-    found = OrderedDict(weights)
-    found._metadata = OrderedDict((name, {"version": version}) for name, version in versions.items())  # type: ignore
-    return found
+    state_dict = OrderedDict(weights)
+    state_dict._metadata = OrderedDict((name, {"version": version}) for name, version in versions.items())  # type: ignore
+    return state_dict
 
 
 def held(key: str, share: RankShare) -> Held:
@@ -103,8 +103,8 @@ def merged(states: list[Any]) -> Any:
 def without_absent(value: Any, keys: Collection[str]) -> Any:
     """The structure without the tensors that no rank has."""
     if isinstance(value, dict):
-        there = {name: each for name, each in value.items() if not isinstance(each, Key) or each in keys}
-        return {name: without_absent(each, keys) for name, each in there.items()}
+        there = {name: child for name, child in value.items() if not isinstance(child, Key) or child in keys}
+        return {name: without_absent(child, keys) for name, child in there.items()}
     return value
 
 
@@ -114,12 +114,12 @@ def to_json(value: Any, key: str = "") -> Any:
         return {"tensor": str(value)}
     if isinstance(value, dict):
         if all(isinstance(name, str) for name in value) and not (len(value) == 1 and next(iter(value)) in _MARKS):
-            return {name: to_json(each, f"{key}/{name}") for name, each in value.items()}
-        return {"dict": [[to_json(name), to_json(each, f"{key}/{name}")] for name, each in value.items()]}
+            return {name: to_json(child, f"{key}/{name}") for name, child in value.items()}
+        return {"dict": [[to_json(name), to_json(child, f"{key}/{name}")] for name, child in value.items()]}
     if isinstance(value, tuple):
-        return {"tuple": [to_json(each, key) for each in value]}
+        return {"tuple": [to_json(child, key) for child in value]}
     if isinstance(value, list):
-        return [to_json(each, key) for each in value]
+        return [to_json(child, key) for child in value]
     if isinstance(value, float) and not abs(value) < float("inf"):
         return {"float": str(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -134,21 +134,21 @@ def to_json(value: Any, key: str = "") -> Any:
 def from_json(value: Any, tensors: dict[str, Any]) -> Any:
     """The inverse of ``to_json``; ``tensors``: by their keys. Raises ValueError for anything else."""
     if isinstance(value, list):
-        return [from_json(each, tensors) for each in value]
+        return [from_json(child, tensors) for child in value]
     if not isinstance(value, dict):
         return value
     mark = next(iter(value)) if len(value) == 1 else None
     if mark == "tensor":
         return tensors[value[mark]]
     if mark == "tuple":
-        return tuple(from_json(each, tensors) for each in value[mark])
+        return tuple(from_json(child, tensors) for child in value[mark])
     if mark == "dict":
         return dict(_pairs(value[mark], tensors))
     if mark == "float":
         return float(value[mark])
-    return {name: from_json(each, tensors) for name, each in value.items()}
+    return {name: from_json(child, tensors) for name, child in value.items()}
 
 
 def _pairs(value: Any, tensors: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    for name, each in value:
-        yield from_json(name, tensors), from_json(each, tensors)
+    for name, child in value:
+        yield from_json(name, tensors), from_json(child, tensors)

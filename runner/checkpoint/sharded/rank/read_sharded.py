@@ -33,9 +33,9 @@ class Stored(Lazy):
         return self._entry.kind.size
 
     def read(self) -> Tensor:
-        found = torch.zeros(self.shape, dtype=self.dtype)
-        self.read_into(found, Box.whole(self.shape))
-        return found
+        tensor = torch.zeros(self.shape, dtype=self.dtype)
+        self.read_into(tensor, Box.whole(self.shape))
+        return tensor
 
     def read_into(self, target: Tensor, box: Box) -> None:
         """Read the part ``box`` into ``target``. Needs no more memory than one piece's rows that contain it."""
@@ -81,9 +81,9 @@ def opened(folder: Path, ranks: RankGroup | None = None) -> StateDict:
         wrong = f"{INDEX} is missing"
     except ValueError as error:
         wrong = str(error)
-    found = [wrong] if ranks is None else ranks.gather(wrong)
-    if any(found) or index is None:
-        raise Damaged(next(filter(None, found)))
+    errors = [wrong] if ranks is None else ranks.gather(wrong)
+    if any(errors) or index is None:
+        raise Damaged(next(filter(None, errors)))
     stored = {key: Stored(folder, entry) for key, entry in index.tensors.items()}
     try:
         state = from_json(index.state, stored)
@@ -101,7 +101,7 @@ def _mine(index: CheckpointIndex, ranks: RankGroup | None) -> list[str]:
         return [*index.files]
     load = [0] * ranks.world_size
     mine = []
-    for name, part in sorted(index.files.items(), key=lambda each: (-each[1].size, each[0])):
+    for name, part in sorted(index.files.items(), key=lambda file: (-file[1].size, file[0])):
         rank = load.index(min(load))
         load[rank] += part.size
         if rank == ranks.rank:

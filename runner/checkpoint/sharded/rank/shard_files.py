@@ -44,8 +44,8 @@ class Chosen(NamedTuple):
 
 def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple[FileDigest, list[tuple[str, Piece]]]:
     """Write a new file of tensors and sync it to disk; return it and its pieces by key. Raises OSError."""
-    by_name = {each.name: each for each in chosen}
-    kinds = safetensors_file.by_size((name, each.kind._replace(shape=each.box.shape)) for name, each in by_name.items())
+    by_name = {part.name: part for part in chosen}
+    kinds = safetensors_file.by_size((name, part.kind._replace(shape=part.box.shape)) for name, part in by_name.items())
     begin, begins = safetensors_file.header(kinds, about)
     digest, size = hashlib.sha256(begin), len(begin)
     with open(path, "xb", opener=no_link, buffering=0) as file:
@@ -56,7 +56,7 @@ def write_file(path: Path, chosen: list[Chosen], about: dict[str, str]) -> tuple
             digest.update(content)
             size += len(content)
         os.fsync(file.fileno())
-    pieces = [(each.key, Piece(path.name, begins[name], each.box)) for name, each in by_name.items()]
+    pieces = [(part.key, Piece(path.name, begins[name], part.box)) for name, part in by_name.items()]
     return FileDigest(size, digest.hexdigest()), pieces
 
 
@@ -92,11 +92,11 @@ def link_best(folder: Path, best: Path, index: CheckpointIndex) -> None:
     take_name(beside, best)
 
 
-def copy_folder(path: Path, place: Path) -> None:
-    """Copy a checkpoint folder completely; does nothing if ``place`` already exists."""
-    if place.exists():
+def copy_folder(path: Path, target: Path) -> None:
+    """Copy a checkpoint folder completely; does nothing if ``target`` already exists."""
+    if target.exists():
         return
-    beside = place.with_name(aside(place.name))
+    beside = target.with_name(aside(target.name))
     make_folder(beside)
     for name in [*index_file.read(path).files, INDEX]:
         with open(path / name, "rb", opener=no_link) as file, open(beside / name, "xb", opener=no_link) as copy:
@@ -104,4 +104,4 @@ def copy_folder(path: Path, place: Path) -> None:
             copy.flush()
             os.fsync(copy.fileno())
     sync_folder(beside)
-    take_name(beside, place)
+    take_name(beside, target)

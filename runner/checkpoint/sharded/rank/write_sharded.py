@@ -49,28 +49,28 @@ class Written(NamedTuple):
 
 
 class Save:
-    """One rank's part in saving ``state`` as the folder ``place``. Creating one is a collective operation of all ranks.
+    """One rank's part in saving ``state`` as the folder ``path``. Creating one is a collective operation of all ranks.
 
     ``state``: tensors in it may be RankShares; other values are taken from the first rank that has them.
     """
 
-    def __init__(self, place: Path, state: StateDict, ranks: RankGroup, *, step: int):
-        self.place, self.step, self.rank = place, step, ranks.rank
+    def __init__(self, path: Path, state: StateDict, ranks: RankGroup, *, step: int):
+        self.path, self.step, self.rank = path, step, ranks.rank
         if (versions := versions_of(state.get("model"))) is not None:
             state = {**state, "versions": versions}
         shares: dict[str, RankShare] = {}
-        own = parted(state, shares)
-        beside = place.name
+        structure = parted(state, shares)
+        beside = path.name
         if ranks.rank == 0:
-            make_folder(place.parent)
-            remove_leftovers(place.parent)
-            beside = aside(place.name)
-            make_folder(place.parent / beside)
-        said = ranks.gather((beside, own, {key: held(key, share) for key, share in shares.items()}))
-        self.beside = place.with_name(said[0][0])  # rank 0 has created it by now
-        listed = [found for _, _, found in said]
+            make_folder(path.parent)
+            remove_leftovers(path.parent)
+            beside = aside(path.name)
+            make_folder(path.parent / beside)
+        gathered = ranks.gather((beside, structure, {key: held(key, share) for key, share in shares.items()}))
+        self.beside = path.with_name(gathered[0][0])  # rank 0 has created it by now
+        listed = [pieces for _, _, pieces in gathered]
         self.kinds = kinds(listed)
-        self.state = to_json(without_absent(merged([left for _, left, _ in said]), self.kinds))
+        self.state = to_json(without_absent(merged([left for _, left, _ in gathered]), self.kinds))
         writers = _writers(listed)
         self.chosen = [
             Chosen(key, self.kinds[key], box, tensor)
@@ -86,13 +86,13 @@ class Save:
 
     def copy(self) -> None:
         """Copy the tensors that this rank writes to the CPU, after which the originals may change."""
-        self.chosen = [each._replace(tensor=each.tensor.detach().to("cpu", copy=True)) for each in self.chosen]
+        self.chosen = [piece._replace(tensor=piece.tensor.detach().to("cpu", copy=True)) for piece in self.chosen]
 
     def write(self) -> Written:
         """Write this rank's files. Raises OSError."""
         written = Written({}, [])
         for name in ("model", "average", "state"):
-            of_name = [each for each in self.chosen if _file_of(each.key) == name]
+            of_name = [piece for piece in self.chosen if _file_of(piece.key) == name]
             if of_name:
                 file = f"{name}-{self.rank:05}{safetensors_file.SUFFIX}"
                 about = {"generation": self.generation, "step": str(self.step)}
@@ -118,7 +118,7 @@ class Save:
         write_index(self.beside, index)
         if best is not None:
             link_best(self.beside, best, index)
-        take_name(self.beside, self.place)
+        take_name(self.beside, self.path)
 
 
 def _file_of(key: str) -> str:
@@ -132,7 +132,7 @@ def whole_size(state: StateDict, ranks: RankGroup) -> int:
     shares: dict[str, RankShare] = {}
     parted(state, shares)
     sizes = {key: math.prod(share.shape) * share.dtype.itemsize for key, share in shares.items()}
-    return sum({key: size for own in ranks.gather(sizes) for key, size in own.items()}.values())
+    return sum({key: size for rank_sizes in ranks.gather(sizes) for key, size in rank_sizes.items()}.values())
 
 
 def written_by_all(save: Save, ranks: RankGroup) -> list[Written]:
@@ -181,20 +181,20 @@ def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) 
 
 def _written(files: dict[str, Any], pieces: list[Any]) -> Written:
     """The content of a rank's note."""
-    found = [(key, Piece(file, begin, Box(*map(tuple, box)))) for key, (file, begin, box) in pieces]
-    return Written({name: FileDigest(*part) for name, part in files.items()}, found)
+    located = [(key, Piece(file, begin, Box(*map(tuple, box)))) for key, (file, begin, box) in pieces]
+    return Written({name: FileDigest(*part) for name, part in files.items()}, located)
 
 
 def kinds(listed: list[dict[str, Held]]) -> dict[str, TensorKind]:
     """The type and shape of each tensor that any rank has, by key."""
-    return {key: one.kind for found in listed for key, one in found.items()}
+    return {key: one.kind for pieces in listed for key, one in pieces.items()}
 
 
 def _writers(listed: list[dict[str, Held]]) -> dict[tuple[str, Box], int]:
     """The rank that writes each piece: the first one that has it, or the least loaded if all have the same values."""
     holders: dict[tuple[str, Box], list[int]] = {}
-    for rank, found in enumerate(listed):
-        for key, one in found.items():
+    for rank, pieces in enumerate(listed):
+        for key, one in pieces.items():
             for box in one.boxes:
                 holders.setdefault((key, box), []).append(rank)
     load = [0] * len(listed)

@@ -58,9 +58,9 @@ class Bucket:
         """
         import obstore
 
-        found = self._until_it_works(lambda: [one for part in obstore.list(self._store, below or None) for one in part])
-        for each in found:
-            yield each["path"], each["size"], each["e_tag"] or str(each["last_modified"])
+        metas = self._until_it_works(lambda: [one for part in obstore.list(self._store, below or None) for one in part])
+        for meta in metas:
+            yield meta["path"], meta["size"], meta["e_tag"] or str(meta["last_modified"])
 
     def size(self, name: str) -> int:
         """The size of an object in bytes. Raises StorageError."""
@@ -94,10 +94,10 @@ class Bucket:
         import obstore
 
         def get() -> bytes:
-            found = bytes(obstore.get_range(self._store, name, start=start, end=stop))
-            if len(found) != stop - start:
-                raise _CutError(f"bytes {start} to {stop} came as {len(found)} bytes")
-            return found
+            content = bytes(obstore.get_range(self._store, name, start=start, end=stop))
+            if len(content) != stop - start:
+                raise _CutError(f"bytes {start} to {stop} came as {len(content)} bytes")
+            return content
 
         return self._until_it_works(get)
 
@@ -138,8 +138,8 @@ def _words(error: Exception) -> str:
     text = str(error)
     if isinstance(error, _CutError):
         return text
-    if found := _STATUS.search(text):
-        return f"the server answers with status {found[1]}"
+    if match := _STATUS.search(text):
+        return f"the server answers with status {match[1]}"
     if re.search(r"(?<!retry_)time(d )?out", text, re.IGNORECASE):
         return "the server does not answer in time"
     if re.search(r"body|decod|incomplete|end of file", text, re.IGNORECASE):

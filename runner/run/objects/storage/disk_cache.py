@@ -96,15 +96,15 @@ class DiskCache:
 
     def _evict(self, most: int) -> int:
         """Remove the least recently used entries until ``most`` bytes are left; returns the bytes that are left."""
-        found = []
-        for each in chain.from_iterable(_entries(folder.path) for folder in _entries(self.folder) if folder.is_dir()):
+        files = []
+        for file in chain.from_iterable(_entries(folder.path) for folder in _entries(self.folder) if folder.is_dir()):
             with suppress(OSError):
-                status = each.stat(follow_symlinks=False)
-                if each.name.startswith(".") and time.time() - status.st_mtime < LEFT_SECONDS:
+                status = file.stat(follow_symlinks=False)
+                if file.name.startswith(".") and time.time() - status.st_mtime < LEFT_SECONDS:
                     continue  # somebody still writes it
-                found.append((status.st_mtime_ns, status.st_size, each.path))
-        left = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+                files.append((status.st_mtime_ns, status.st_size, file.path))
+        left = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
             if left <= most:
                 break
             with suppress(OSError):

@@ -82,19 +82,19 @@ class Server:
             if job.has_begun:  # it was queued twice, the second time with priority
                 return
             job.has_begun = True
-        found: Message = {}
+        answer: Message = {}
         handle = None
         try:
             handle = self._entry(job.request)
         except StorageError as error:
-            found = wire.failure(error)
+            answer = wire.failure(error)
         except Exception as error:
-            found = wire.failure(StorageError(f"{type(error).__name__} in the process that talks to it"))
+            answer = wire.failure(StorageError(f"{type(error).__name__} in the process that talks to it"))
         with self._lock:
             del self._jobs[job.request["entry"]]
-        for each in job.waiting:
-            with each, suppress(OSError):  # the other side has ended
-                wire.send(each, found, [] if handle is None else [handle])
+        for connection in job.waiting:
+            with connection, suppress(OSError):  # the other side has ended
+                wire.send(connection, answer, [] if handle is None else [handle])
         if handle is not None:
             os.close(handle)
 
@@ -104,8 +104,8 @@ class Server:
         name = request["entry"]
         if request["again"]:
             self._cache.drop(name)
-        elif (found := self._cache.find(name)) is not None:
-            return found
+        elif (handle := self._cache.find(name)) is not None:
+            return handle
         return self._cache.add(name, self._bucket.read(request["name"], request["start"], request["stop"]))
 
     def _list(self, request: Message, file: int) -> None:
@@ -135,16 +135,16 @@ def _answered(answer: socket, work: Callable[[int], Message | None], file: int) 
     """Do ``work`` with a file, and answer with what it returns."""
     with answer:
         try:
-            said = work(file) or {}
+            reply = work(file) or {}
         except StorageError as error:
-            said = wire.failure(error)
+            reply = wire.failure(error)
         except OSError as error:
-            said = wire.failure(StorageError(f"the local disk failed ({error.strerror})"))
+            reply = wire.failure(StorageError(f"the local disk failed ({error.strerror})"))
         finally:
             if file >= 0:
                 os.close(file)
         with suppress(OSError):
-            wire.send(answer, said)
+            wire.send(answer, reply)
 
 
 def _write(handle: int, parts: Iterable[bytes]) -> None:

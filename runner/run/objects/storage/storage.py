@@ -67,7 +67,7 @@ class Storage:
         with tempfile.TemporaryFile() as file:
             self._ask({"do": "list", "below": below}, file)
             file.seek(0)
-            return sorted(Object(*each) for each in json.load(file))
+            return sorted(Object(*fields) for fields in json.load(file))
 
     def read(self, name: str) -> bytes:
         """A small object's content. Raises StorageError."""
@@ -113,15 +113,15 @@ class Storage:
 
     def _ask(self, request: Any, file: IO[bytes] | None = None) -> tuple[Any, Sequence[int]]:
         """The answer to a request, and descriptors that come with it. ``file``: passed along. Raises StorageError."""
-        own, theirs = wire.pair()
-        with own:
+        connection, theirs = wire.pair()
+        with connection:
             with theirs, suppress(OSError):  # if it has ended, there is no answer
                 wire.send(self._channel, request, [theirs.fileno(), *([file.fileno()] if file else [])])
             try:
-                answer, found = wire.receive(own)
+                answer, handles = wire.receive(connection)
             except OSError:
-                answer, found = None, []
-        return wire.checked(answer), found
+                answer, handles = None, []
+        return wire.checked(answer), handles
 
 
 def _ended(channel: socket, process: Process, owner: int) -> None:

@@ -32,8 +32,8 @@ def send(channel: socket.socket, message: Any, files: Sequence[int] = ()) -> Non
 def receive(channel: socket.socket) -> tuple[Any, list[int]]:
     """The next message, None at the end, and the files that came with it. Raises OSError."""
     content, files, _, _ = socket.recv_fds(channel, MOST, 4)
-    for each in files:
-        os.set_inheritable(each, False)
+    for handle in files:
+        os.set_inheritable(handle, False)
     return (json.loads(content) if content else None), files
 
 
