@@ -86,8 +86,8 @@ def _looking(job: Job, environment: Mapping[str, str]) -> Iterator[Refusal]:
 def _found(answer: Connection) -> ConfigurationError | None:
     with suppress(EOFError, OSError):  # the process found nothing, or was killed
         if answer.poll() and (failure := answer.recv()) is not None:
-            found = error_of(failure)
-            return found if isinstance(found, ConfigurationError) else None
+            error = error_of(failure)
+            return error if isinstance(error, ConfigurationError) else None
     return None
 
 
@@ -163,8 +163,8 @@ def relay_stdout() -> Iterator[dict[str, str]]:
     if sys.stdout.isatty():
         yield {VARIABLE: os.ttyname(sys.stdout.fileno())}
         return
-    with scratch.folder() as own:
-        path = own / "stdout"
+    with scratch.folder() as folder:
+        path = folder / "stdout"
         os.mkfifo(path)
         source = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a blocking open would wait for a writer
         os.set_blocking(source, True)

@@ -31,8 +31,8 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
     for rank in died or unfinished:
         code = exit_codes.get(rank)
         if code and code > 0 and job.heartbeat.state(rank) == STARTING and (error := job.heartbeat.unreachable()):
-            found = Failure.of(error, rank=rank)  # the rank could not report it
-            return replace(found, exit_code=code, traceback="")
+            lost = Failure.of(error, rank=rank)  # the rank could not report it
+            return replace(lost, exit_code=code, traceback="")
         message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)
         return Failure(Kind.PROCESS_DIED, rank=rank, exit_code=code, message=message)
     return None
@@ -84,7 +84,7 @@ def waited_for(job: Job, failure: Failure) -> str:
     if not any(word in f"{failure.type} {failure.message}".lower() for word in WAITED):
         return ""
     reached = {rank: job.heartbeat.collective(rank) for rank in job.watched}
-    pending = {rank: found for rank in job.watched if (found := job.heartbeat.pending(rank)) is not None}
+    pending = {rank: operation for rank in job.watched if (operation := job.heartbeat.pending(rank)) is not None}
     most = max(reached.values(), default=0)
     late = [] if 0 in reached.values() else [rank for rank, number in reached.items() if number < most]
     late = late or ([rank for rank in reached if rank not in pending] if pending else [])
@@ -101,8 +101,8 @@ def waited_for(job: Job, failure: Failure) -> str:
 
 def stopped(job: Job) -> str:
     """A sentence that names the ranks on this machine whose processes a signal has stopped; empty if there are none."""
-    found = [rank for rank in job.watched if (pid := job.heartbeat.pid(rank)) and is_stopped(pid)]
-    return f" Stopped by a signal (SIGSTOP): {ranks_in_words(list(map(job.name_of, found)))}." if found else ""
+    ranks = [rank for rank in job.watched if (pid := job.heartbeat.pid(rank)) and is_stopped(pid)]
+    return f" Stopped by a signal (SIGSTOP): {ranks_in_words(list(map(job.name_of, ranks)))}." if ranks else ""
 
 
 def is_stopped(pid: int) -> bool:

@@ -108,8 +108,8 @@ def waiting(policy: str) -> dict[str, str]:
 @contextmanager
 def file_rendezvous() -> Iterator[dict[str, str]]:
     """Variables for a rendezvous of ranks on this machine through a file, so that ports cannot clash."""
-    with scratch.folder() as own:
-        yield {"MANYHEADS_MEETING": str(own / "rendezvous")}
+    with scratch.folder() as folder:
+        yield {"MANYHEADS_MEETING": str(folder / "rendezvous")}
 
 
 def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:

@@ -92,12 +92,12 @@ def _imports(run: RunConfig, *, apart: bool = False) -> list[str]:
 
     ``apart``: this process has other jobs, which may need torchvision.
     """
-    entries = (each for each in run.logger.values() if not each.publishes)
+    entries = (section for section in run.logger.values() if not section.publishes)
     options = (*(getattr(run, group) for group in GROUPS if group != "launcher"), *entries)
-    used = [each for each in options if not each.installed()]
-    named = [str(target) for each in used for _, target in targets(each.section)]
+    used = [option for option in options if not option.installed()]
+    named = [str(target) for option in used for _, target in targets(option.section)]
     modules = [name.rpartition(".")[0] for name in named if name.startswith(("manyheads.", "torchvision."))]
-    slow = [name for each in used for name in each.imports]
+    slow = [name for option in used for name in option.imports]
     return [*modules, *slow, *(["torchvision"] if apart else [])]
 
 
@@ -140,7 +140,7 @@ def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_
             from manyheads.runner.logger.terminal import Terminal  # slow; the ranks import meanwhile
 
             Terminal().header({"run": str(folder)})  # ranks print the rest once they have imported torch
-        sys.path += [each for each in PROJECT if each not in sys.path]
+        sys.path += [path for path in PROJECT if path not in sys.path]
         folder.clear_attempt()
         spread = launcher.settings is not None
         create = partial(Heartbeat, None) if spread else partial(Heartbeat.create, folder.heartbeat)

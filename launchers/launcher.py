@@ -49,8 +49,8 @@ class Job:
 
     def failures(self) -> list[Failure]:
         """How the watched ranks failed, the earliest first."""
-        found = failures_of(self.reports() if self.reports else self.heartbeat.reports())
-        return [each for each in found if each.rank is None or each.rank in self.watched]
+        failures = failures_of(self.reports() if self.reports else self.heartbeat.reports())
+        return [failure for failure in failures if failure.rank is None or failure.rank in self.watched]
 
     def check_timeout(self) -> None:
         """Raises RunFailed if the run has exceeded its time limit."""

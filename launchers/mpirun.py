@@ -111,8 +111,8 @@ def own_session() -> Iterator[dict[str, str]]:
     variables have the names of Open MPI 4 and of 5.
     """
     sockets = "OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"
-    with scratch.folder(scratch.base()) as own:
-        yield dict.fromkeys((*sockets, *horovod.OPEN_MPI_MEMORY), str(own))
+    with scratch.folder(scratch.base()) as folder:
+        yield dict.fromkeys((*sockets, *horovod.OPEN_MPI_MEMORY), str(folder))
 
 
 def exit_codes(text: str) -> dict[int, int]:

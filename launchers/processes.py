@@ -72,8 +72,8 @@ def supervise(ranks: Ranks, job: Job, *, stall_timeout: float) -> None:
         end(_left(job), patience=0)
     exit_codes = {**ranks.exit_codes(), **exit_codes}  # an agent reports only when its ranks have ended
     if failure := first_failure(job, exit_codes, silent):
-        if known := waited_for(job, failure) + recorded(job.folder):
-            failure = replace(failure, message=failure.message.rstrip(".") + "." + known)
+        if details := waited_for(job, failure) + recorded(job.folder):
+            failure = replace(failure, message=failure.message.rstrip(".") + "." + details)
         raise error_of(failure)
     result = job.folder.read_result() or {}
     if signals or result.get("status") == "interrupted":

@@ -24,40 +24,40 @@ def finish(
     ``planned``: ``RunConfig.as_planned``; ``reason``: why the run did not complete; ``added``: fields that only the
     parent knows.
     """
-    known = folder.read_result() or last_known(folder)
+    content = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
-    status = _status(known, reason, failure)
+    status = _status(content, reason, failure)
     result: ResultJson = {
         "status": status,
         "error": failure.to_json() if failure else None,
-        "epochs": known.get("epochs", 0),
-        "steps": known.get("steps", 0),
-        "samples_seen": known.get("samples_seen", 0),
-        "world_size": known.get("world_size", planned["world_size"]),
-        "device": known.get("device", planned["device"]),
+        "epochs": content.get("epochs", 0),
+        "steps": content.get("steps", 0),
+        "samples_seen": content.get("samples_seen", 0),
+        "world_size": content.get("world_size", planned["world_size"]),
+        "device": content.get("device", planned["device"]),
         "parallel": planned["parallel"],
         "precision": planned["precision"],
         "launcher": planned["launcher"],
-        "train_seconds": known.get("train_seconds"),
+        "train_seconds": content.get("train_seconds"),
         "wall_seconds": round(wall_seconds, 3),
-        "samples_per_second": known.get("samples_per_second"),
-        "peak_memory_mb": known.get("peak_memory_mb"),
-        "metrics": known.get("metrics", {}),
-        "objective": known.get("objective"),
-        "best": known.get("best"),
-        "weights_sha256": known.get("weights_sha256"),
+        "samples_per_second": content.get("samples_per_second"),
+        "peak_memory_mb": content.get("peak_memory_mb"),
+        "metrics": content.get("metrics", {}),
+        "objective": content.get("objective"),
+        "best": content.get("best"),
+        "weights_sha256": content.get("weights_sha256"),
         "files": folder.digests(),
     }
     if isinstance(reason, Interrupted) and status == "interrupted":  # else the signal came after the last update
         result["signal"] = reason.signum
-    extra = {key: value for key, value in known.items() if key not in result and key != "signal"}
+    extra = {key: value for key, value in content.items() if key not in result and key != "signal"}
     folder.write_json(folder.result, {**result, **extra, **(added or {})})
     return result
 
 
-def _status(known: ResultJson, reason: BaseException | None, failure: Failure | None) -> str:
+def _status(content: ResultJson, reason: BaseException | None, failure: Failure | None) -> str:
     """How the run ended: as rank 0 has reported, unless it was interrupted before that, or has failed."""
-    status = known.get("status", "failed")
+    status = content.get("status", "failed")
     if isinstance(reason, Interrupted) and status != "completed":
         return "interrupted"
     return "failed" if failure else status

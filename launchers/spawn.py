@@ -48,12 +48,12 @@ class Spawn(Launcher):
 
 def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: bool) -> BaseProcess:
     """Start one of the ranks that this process watches."""
-    own = job.watched
+    ranks = job.watched
     places = {
         "RANK": rank,
-        "LOCAL_RANK": rank - own.start,
+        "LOCAL_RANK": rank - ranks.start,
         "WORLD_SIZE": job.ranks,
-        "LOCAL_WORLD_SIZE": len(own),
+        "LOCAL_WORLD_SIZE": len(ranks),
     }
     environment = {**environment, **{name: str(value) for name, value in places.items()}}
     if is_warm:

@@ -46,9 +46,9 @@ class Torchrun(Launcher):
         return order(job, shares, number)
 
     def launch(self, job: Job) -> None:
-        with scratch.folder() as own, file_rendezvous() as rendezvous:
+        with scratch.folder() as folder, file_rendezvous() as rendezvous:
             run_agent(
-                command(job, str(own)),
+                command(job, str(folder)),
                 job,
                 environment={**os.environ, **job.environment, **rendezvous, **NO_STORE},
                 log=job.folder.logs / "torchrun.log",
@@ -57,19 +57,19 @@ class Torchrun(Launcher):
             )
 
 
-def command(job: Job, own: str) -> list[str]:
-    """Torchrun's command line for one machine. ``own``: a folder for its own files, which it does not remove."""
-    store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{own}/store", "--rdzv-conf", "store_type=file"]
-    options = ["--local-addr", "127.0.0.1", "--log-dir", own, "--nproc-per-node", str(job.ranks)]
+def command(job: Job, folder: str) -> list[str]:
+    """Torchrun's command line for one machine. ``folder``: a folder for its own files, which it does not remove."""
+    store = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{folder}/store", "--rdzv-conf", "store_type=file"]
+    options = ["--local-addr", "127.0.0.1", "--log-dir", folder, "--nproc-per-node", str(job.ranks)]
     options += [*store, "--rdzv-id", "run"]
     return [sys.executable, *AGENT, *options, "-m", job.main, str(job.folder.path)]
 
 
 def order(job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
     """The order for machine ``number``, which fills in ``{python}`` and ``{scratch}`` itself."""
-    own, first = shares[number], shares[0]
-    options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(own.ranks))]
-    options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", own.address]
+    share, first = shares[number], shares[0]
+    options = ["--nnodes", str(len(shares)), "--node-rank", str(number), "--nproc-per-node", str(len(share.ranks))]
+    options += ["--master-addr", first.address, "--master-port", str(first.port), "--local-addr", share.address]
     options += ["--log-dir", "{scratch}"]
     worker = ["-m", job.main, str(job.folder.path)]
     return ordered(["{python}", *AGENT, *options, *worker], exit_codes, log=f"torchrun_{number}.log")

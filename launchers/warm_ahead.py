@@ -37,7 +37,7 @@ def will_fork(words: Sequence[str]) -> bool:
 def _launcher_of(strategy: str | None) -> str | None:
     """The launcher that a strategy brings along."""
     defaults = _option("parallel", strategy).get("defaults", []) if strategy else []
-    return next((each["override /launcher"] for each in defaults if "override /launcher" in each), None)
+    return next((default["override /launcher"] for default in defaults if "override /launcher" in default), None)
 
 
 def _option(group: str, name: str) -> Section:

@@ -123,9 +123,9 @@ def _switch(read: Mapping[str, str]) -> None:
     """Make the server that has read these variables the current one; if there is none, there is no current one."""
     if _server._forkserver_pid is not None:
         _parked.append((_read, _exchanged([None] * len(_STATE))))
-    if found := next((each for each in _parked if each[0] == read), None):
-        _parked.remove(found)
-        _exchanged(found[1])
+    if parked := next((candidate for candidate in _parked if candidate[0] == read), None):
+        _parked.remove(parked)
+        _exchanged(parked[1])
     _end_parked(most=_most - 1)
 
 

@@ -72,9 +72,9 @@ class _Watched:
 
     def _saved(self) -> dict[str, Any]:
         """The checkpoints, each with the time of its last change."""
-        found = {}
+        times = {}
         with suppress(OSError):
             for path in matching(self._folder.checkpoints, "*"):
                 if path.suffix == ".pt" and not path.name.startswith("."):
-                    found[path.name] = path.lstat().st_mtime_ns
-        return found
+                    times[path.name] = path.lstat().st_mtime_ns
+        return times

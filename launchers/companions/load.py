@@ -78,14 +78,14 @@ def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
 
 
 def _counters() -> list[int | None]:
-    found: list[int | None] = []
+    counters: list[int | None] = []
     sources = psutil.disk_io_counters(), psutil.net_io_counters()  # None in containers that hide them
     for of in COUNTERS.values():
         try:
-            found.append(of(*sources))
+            counters.append(of(*sources))
         except AttributeError:
-            found.append(None)
-    return found
+            counters.append(None)
+    return counters
 
 
 @contextmanager
@@ -106,8 +106,8 @@ def gpu_load(path: Path, indices: list[int]) -> Iterator[None]:
 def _gpus(indices: list[int]) -> Iterator[Sample]:
     with session() as nvml:
         handles = [asked(nvml.nvmlDeviceGetHandleByIndex, index) for index in indices] if nvml else []
-        known = [] if None in handles else handles
-        yield lambda: [[device, *_state(nvml, handle)] for device, handle in enumerate(known)]
+        gpus = [] if None in handles else handles
+        yield lambda: [[device, *_state(nvml, handle)] for device, handle in enumerate(gpus)]
 
 
 def _state(nvml: Any, handle: Any) -> list[Any]:

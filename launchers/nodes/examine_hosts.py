@@ -48,9 +48,9 @@ def examine(
 
     ``say``: receives the sentences about all machines together. Raises ConfigurationError for invalid host names.
     """
-    place = Path(tempfile.mkdtemp(prefix="manyheads-doctor-", dir=os.getcwd()))  # noqa: TID251 - all machines see it
+    path = Path(tempfile.mkdtemp(prefix="manyheads-doctor-", dir=os.getcwd()))  # noqa: TID251 - all machines see it
     try:
-        folder = RunFolder(place)
+        folder = RunFolder(path)
         folder.write_config({})
         folder.logs.mkdir()
         settings = NodeSettings(
@@ -69,14 +69,14 @@ def examine(
         machines.is_lenient = True
         try:
             there = _arrived(machines)
-            found = [_look(name, there.get(name), machines, folder) for name in hosts]
-            if not any(each.faults for each in found) and len(hosts) > 1:
+            examined = [_look(name, there.get(name), machines, folder) for name in hosts]
+            if not any(machine.faults for machine in examined) and len(hosts) > 1:
                 say(_reduced(machines, list(there.values()), folder))
-            return found
+            return examined
         finally:
             machines.close(None)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _arrived(machines: Gathering) -> dict[str, Node]:
@@ -95,9 +95,9 @@ def _look(name: str, node: Node | None, machines: Gathering, folder: RunFolder) 
         )
     faults = []
     told = {key: str(node.described[key]) for key in ("host", "address", "python", "torch", "manyheads")}
-    for key, own in (("torch", metadata.version("torch")), ("manyheads", __version__)):
-        if told[key] != own:
-            faults.append(f"it has {key} {told[key]}, this machine has {own}: install the same version")
+    for key, version in (("torch", metadata.version("torch")), ("manyheads", __version__)):
+        if told[key] != version:
+            faults.append(f"it has {key} {told[key]}, this machine has {version}: install the same version")
     token = secrets.token_hex(8)
     (folder.logs / ".nodes").write_text(token)
     delays, differences, seen = [], [], ""
@@ -134,9 +134,9 @@ def _reduced(machines: Gathering, nodes: list[Node], folder: RunFolder) -> str:
             attempt(machines, shares, replace(job), order, number=0, stall_timeout=60)
         except (RunFailed, ConfigurationError) as error:
             return f"an all-reduce over all of them failed: {error}"
-    found = json.loads((folder.logs / MEASURED).read_text())
-    rate = found["bytes"] / found["large"] / 1e6
+    times = json.loads((folder.logs / MEASURED).read_text())
+    rate = times["bytes"] / times["large"] / 1e6
     return (
-        f"all-reduce over {found['ranks']} machines by {found['backend']}: 4 bytes in {1e6 * found['small']:.0f} us, "
-        f"{found['bytes'] >> 20} MB in {1e3 * found['large']:.1f} ms ({rate:,.0f} MB/s)"
+        f"all-reduce over {times['ranks']} machines by {times['backend']}: 4 bytes in {1e6 * times['small']:.0f} us, "
+        f"{times['bytes'] >> 20} MB in {1e3 * times['large']:.1f} ms ({rate:,.0f} MB/s)"
     )

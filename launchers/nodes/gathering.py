@@ -128,8 +128,8 @@ class Gathering:
 
     def _start(self, name: str, index: int) -> Started:
         log, meeting = self._folder.logs / f"node_{index}.log", self.meeting
-        place = {"address": meeting.address, "port": meeting.port, "key": self._key}
-        arguments = agent_arguments(self.settings, name=name, **place)  # type: ignore[arg-type]
+        endpoint = {"address": meeting.address, "port": meeting.port, "key": self._key}
+        arguments = agent_arguments(self.settings, name=name, **endpoint)  # type: ignore[arg-type]
         if name in self._here:
             return start_here(arguments, name, log)
         return start_there(arguments, name, log, shell=self.settings.shell, speaks=index == 0)
@@ -148,7 +148,7 @@ class Gathering:
                     raise ConfigurationError(why)
                 complain(why)
                 continue
-            if any(each.name == node.name for each in self._nodes):
+            if any(other.name == node.name for other in self._nodes):
                 node.name = f"{node.name}/{node.address}"
             self._nodes.append(node)
         order = {name: index for index, name in enumerate(self._names)}

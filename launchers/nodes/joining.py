@@ -76,14 +76,14 @@ def _conclude(outcome: Mapping[str, Any]) -> None:
 OWN = {"launcher.threads_per_rank", "launcher.wait_policy"}  # may differ between machines
 
 
-def other_config(node: Node, own: dict[str, str]) -> str | None:
+def other_config(node: Node, digests: dict[str, str]) -> str | None:
     """Why a machine's config differs from this run's; None if it does not, or if none was typed there.
 
-    ``own``: ``RunConfig.digests`` of the run.
+    ``digests``: ``RunConfig.digests`` of the run.
     """
     if (theirs := node.described.get("signature")) is None:
         return None
-    keys = sorted(key for key in (own.keys() | theirs.keys()) - OWN if own.get(key) != theirs.get(key))
+    keys = sorted(key for key in (digests.keys() | theirs.keys()) - OWN if digests.get(key) != theirs.get(key))
     if not keys:
         return None
     shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")

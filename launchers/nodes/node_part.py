@@ -59,14 +59,14 @@ def attempt(order: Message, link: ParentLink, signals: list[int]) -> Message:
     reports: list[Report] = []
     try:
         check_storage(folder, order)
-        with scratch.own_folder(Path(f"{order['scratch']}{ranks.start}")) as own:
-            heartbeat = Heartbeat.create(own / "heartbeat", ranks=order["ranks"])
+        with scratch.own_folder(Path(f"{order['scratch']}{ranks.start}")) as rank_folder:
+            heartbeat = Heartbeat.create(rank_folder / "heartbeat", ranks=order["ranks"])
             common = folder, order["ranks"], order["environment"], heartbeat, signals
             job = Here(*common, own=ranks, link=link, attempt=order["attempt"], reports=heartbeat.reports)
             link.on_where = partial(dump_stacks, heartbeat)
             with in_background(partial(speak, job), name="status"):
                 try:
-                    start(order, job, codes, own)
+                    start(order, job, codes, rank_folder)
                 finally:
                     link.on_where = None
                     reports = shortened(heartbeat.reports())
@@ -80,12 +80,12 @@ def attempt(order: Message, link: ParentLink, signals: list[int]) -> Message:
         failure = Failure.of(error)
     told = {str(rank): code for rank, code in codes.items()}
     words = {str(rank): heartbeat.read(rank) for rank in ranks} if heartbeat else {}
-    said = failure.to_json() if failure else None
+    content = failure.to_json() if failure else None
     common_words = {"words": words, "reports": reports, "attempt": order["attempt"]}
-    return {"failure": said, "codes": told, **common_words}
+    return {"failure": content, "codes": told, **common_words}
 
 
-def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) -> None:
+def start(order: Message, job: Here, codes: dict[int, int | None], folder: Path) -> None:
     """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does.
 
     The order names the launcher's own functions: ``run_part``, if it starts the ranks itself, or else ``exit_codes``,
@@ -95,16 +95,16 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
     variables = {**job.environment, **folders(), **interfaces(order["address"]), PLACE: order["scratch"]}
     if "run_part" in order:
         environment = {**without_place(os.environ), **variables}
-        load(order["run_part"])(order, job, environment, own=own, note=partial(tell_restart, job.link))
+        load(order["run_part"])(order, job, environment, folder=folder, note=partial(tell_restart, job.link))
         return
 
     def read_exit_codes(text: str) -> dict[int, int]:
-        found = load(order["exit_codes"])(text)
-        codes.update(found)
-        return found
+        parsed = load(order["exit_codes"])(text)
+        codes.update(parsed)
+        return parsed
 
     if order["command"] is None or order["starts_others"]:
-        variables["TMPDIR"] = str(own)  # else Open MPI uses /tmp/ompi.<host>.<user>, which anyone can create first
+        variables["TMPDIR"] = str(folder)  # else Open MPI uses /tmp/ompi.<host>.<user>, which anyone can create first
     if order["command"] is None:
         given = {**without_place(os.environ), **variables}
         supervise(RemoteCommand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
@@ -113,11 +113,11 @@ def start(order: Message, job: Here, codes: dict[int, int | None], own: Path) ->
         if why := order["meets_by_name"]:
             addresses.resolved(why, socket.gethostname())
         if order["starts_others"]:  # and would send them the id of this process
-            variables |= stack.enter_context(relay_stdout()) | stack.enter_context(remote_shell(own, job.link))
+            variables |= stack.enter_context(relay_stdout()) | stack.enter_context(remote_shell(folder, job.link))
         else:
             variables["MANYHEADS_PARENT"] = str(os.getpid())
         run_agent(
-            filled(order["command"], own, order["address"]),
+            filled(order["command"], folder, order["address"]),
             job,
             environment={**without_place(os.environ), **variables},
             log=job.folder.logs / order["log"],
@@ -132,10 +132,14 @@ def tell_restart(link: ParentLink, cause: str) -> None:
     link.send({"is": "restart", "cause": cause})
 
 
-def filled(command: list[str], own: Path, address: str) -> list[str]:
+def filled(command: list[str], folder: Path, address: str) -> list[str]:
     """The command, completed with the paths and addresses that only this machine knows."""
-    known = {"{scratch}": str(own), "{python}": sys.executable, "{interface}": addresses.interface_of(address) or ""}
-    for name, value in known.items():
+    values = {
+        "{scratch}": str(folder),
+        "{python}": sys.executable,
+        "{interface}": addresses.interface_of(address) or "",
+    }
+    for name, value in values.items():
         command = [part.replace(name, value) for part in command]
     return command
 
@@ -145,7 +149,7 @@ def interfaces(address: str) -> dict[str, str]:
     name = addresses.interface_of(address)
     if name is None:
         return {}
-    return {each: os.environ.get(each, name) for each in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    return {variable: os.environ.get(variable, name) for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
 
 
 def speak(job: Here, done: Event) -> None:
@@ -163,8 +167,8 @@ def shortened(reports: list[Report]) -> list[Report]:
     """The reports, shortened to fit into one message."""
     most = MOST_BYTES // 16 // max(1, len(reports))
     texts = "message", "traceback"
-    kept = [{name: content for name, content in each.items() if len(str(content)) <= most} for each in reports]
+    kept = [{name: content for name, content in report.items() if len(str(content)) <= most} for report in reports]
     return [
-        {**short, **{name: str(each.get(name, ""))[-most:] for name in texts}}
-        for short, each in zip(kept, reports, strict=True)
+        {**short, **{name: str(report.get(name, ""))[-most:] for name in texts}}
+        for short, report in zip(kept, reports, strict=True)
     ]

@@ -40,7 +40,7 @@ class NodeRanks(Ranks):
         self._hear(seconds)
         if not self._has_failed and self._some_rank_failed():
             self._has_failed = True  # all reports are needed to tell which was first
-            self._hear(SETTLE_SECONDS, whole=True)
+            self._hear(SETTLE_SECONDS, until_end=True)
         self._meeting.stop = self.attempt, self._job.heartbeat.stop_signal
         for node in list(self.shares):
             self._refuse_lost(node, self.silence)
@@ -97,29 +97,29 @@ class NodeRanks(Ranks):
     def _some_rank_failed(self) -> bool:
         return bool(self._codes) or any(self._job.heartbeat.state(rank) == FAILED for rank in self._job.watched)
 
-    def _hear(self, seconds: float, *, whole: bool = False) -> None:
-        """Process messages for ``seconds`` if ``whole``, else until the first batch has arrived."""
+    def _hear(self, seconds: float, *, until_end: bool = False) -> None:
+        """Process messages for ``seconds`` if ``until_end``, else until the first batch has arrived."""
         deadline = time.monotonic() + seconds
         while True:
             try:
                 self._take(*self._meeting.inbox.get(timeout=max(0.0, deadline - time.monotonic())))
             except queue.Empty:
                 return
-            if not whole:
+            if not until_end:
                 deadline = time.monotonic()
 
     def _take(self, node: Node, message: Message | None) -> None:
         if node not in self.shares or message is None:
             return
-        own = self.shares[node]
+        ranks = self.shares[node]
         for rank, words in message.get("words", {}).items():
-            if int(rank) in own and message.get("attempt", self.attempt) == self.attempt:
+            if int(rank) in ranks and message.get("attempt", self.attempt) == self.attempt:
                 self._job.heartbeat.write(int(rank), words)
         for report in message.get("reports", []):
-            if report.get("rank") in own and message.get("attempt", self.attempt) == self.attempt:
+            if report.get("rank") in ranks and message.get("attempt", self.attempt) == self.attempt:
                 self._reports.setdefault(report["rank"], report)
         if message["is"] == "status":
-            self._codes |= {rank: self._codes.get(rank) for rank in message["gone"] if rank in own}
+            self._codes |= {rank: self._codes.get(rank) for rank in message["gone"] if rank in ranks}
         elif message["is"] in ("command", "command done"):
             self._pass_on(node, message)
         elif message["is"] == "ended" and message["attempt"] == self.attempt:
@@ -140,7 +140,7 @@ class NodeRanks(Ranks):
         if message["is"] == "command done":
             first.send({"do": "command done", "id": message["id"], "code": message["code"]})
             return
-        named = [each for each in self.shares if message["host"] in (each.name, each.address, each.host)]
+        named = [member for member in self.shares if message["host"] in (member.name, member.address, member.host)]
         if named and node is first:
             named[0].send({"do": "command", "id": message["id"], "command": message["command"]})
         else:

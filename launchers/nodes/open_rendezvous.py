@@ -20,8 +20,8 @@ def gathering(settings: NodeSettings, folder: RunFolder) -> Iterator[Gathering]:
     """The machines of a run, released when it ends."""
     if settings.rendezvous is not None:
         host, port = addresses.parse_endpoint("launcher.rendezvous", settings.rendezvous)
-        own = addresses.own_address(settings.interface) if settings.interface else addresses.meeting_place(host)
-        machines = Gathering(settings, folder, Meeting(own, port, own_key()), None, {socket.gethostname()})
+        address = addresses.own_address(settings.interface) if settings.interface else addresses.meeting_place(host)
+        machines = Gathering(settings, folder, Meeting(address, port, own_key()), None, {socket.gethostname()})
     else:
         machines = called_machines(settings, folder)
     with let_go(machines):
@@ -42,11 +42,11 @@ def let_go(machines: Gathering) -> Iterator[None]:
             machines.close(reason)
 
 
-def meet(own: str, folder: RunFolder) -> tuple[Meeting, Path]:
+def meet(address: str, folder: RunFolder) -> tuple[Meeting, Path]:
     """Listen on a free port of this machine; return the rendezvous and the file with the run's new key."""
     key = folder.logs / KEY
     remove(key)  # left by an attempt that was killed
-    return Meeting(own, 0, new_key(key)), key
+    return Meeting(address, 0, new_key(key)), key
 
 
 def called_machines(settings: NodeSettings, folder: RunFolder) -> Gathering:
@@ -54,5 +54,5 @@ def called_machines(settings: NodeSettings, folder: RunFolder) -> Gathering:
     places = settings.addresses or {name: addresses.resolved("launcher.hosts", name) for name in settings.hosts}
     here = set() if settings.addresses else {name for name, address in places.items() if addresses.is_own(address)}
     others = [address for name, address in places.items() if name not in here]
-    own = addresses.own_address(settings.interface, towards=others[0] if others else None)
-    return Gathering(settings, folder, *meet(own, folder), here)
+    meeting_address = addresses.own_address(settings.interface, towards=others[0] if others else None)
+    return Gathering(settings, folder, *meet(meeting_address, folder), here)

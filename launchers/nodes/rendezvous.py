@@ -35,8 +35,8 @@ class Strangers:
         with self._lock:
             self._since[connection] = address, time.monotonic()
             if len(self._since) > MOST_STRANGERS:
-                busiest, _ = Counter(each for each, _ in self._since.values()).most_common(1)[0]
-                self._drop(next(one for one, (each, _) in self._since.items() if each == busiest))
+                busiest, _ = Counter(host for host, _ in self._since.values()).most_common(1)[0]
+                self._drop(next(one for one, (host, _) in self._since.items() if host == busiest))
 
     def remove(self, connection: socket.socket) -> bool:
         """Remove a connection, which has proved that it has the key, or has ended; False if it was dropped before."""
@@ -69,7 +69,7 @@ class Node:
 
     def __str__(self) -> str:
         same = {self.name, self.host, self.address}
-        others = [each for each in (self.host, self.address) if each != self.name]
+        others = [name for name in (self.host, self.address) if name != self.name]
         return f"{self.name} ({', '.join(dict.fromkeys(others))})" if len(same) > 1 else self.name
 
     def send(self, message: Message) -> None:
@@ -123,7 +123,7 @@ class Meeting:
     def _live(self) -> None:
         while not self._closing.wait(ALIVE_SECONDS):
             self._strangers.drop_overdue()
-            for node in [each for each in self._nodes if each.is_connected]:
+            for node in [member for member in self._nodes if member.is_connected]:
                 node.send({"do": "alive", "stop": self.stop})
 
     def _accept(self) -> None:

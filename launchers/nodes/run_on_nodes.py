@@ -74,7 +74,7 @@ def run_on_nodes(
                 cause = str(error)
             except ScaleUp:
                 cause = "more machines joined"
-            restarts.append({"time": time.time(), "cause": cause, "from": [str(each.node) for each in shares]})
+            restarts.append({"time": time.time(), "cause": cause, "from": [str(share.node) for share in shares]})
             job.added["restarts"] = restarts
             print(f"restarting from the last checkpoint: {cause}", flush=True)
             clear_attempt(job, settings.start_timeout)
@@ -87,7 +87,7 @@ def attempt(
     count = shares[-1].ranks.stop
     job = replace(job, ranks=count, heartbeat=Heartbeat(None, ranks=count))
     silence = machines.settings.silence
-    ranks = Attempt(machines, job, {each.node: each.ranks for each in shares}, attempt=number, silence=silence)
+    ranks = Attempt(machines, job, {part.node: part.ranks for part in shares}, attempt=number, silence=silence)
     job = replace(job, name_of=ranks.name_of, reports=ranks.reports)
     with storage_token(job) as common:
         first = shares[0]
@@ -118,9 +118,9 @@ def starting(job: Job, share: NodeShare, environment: dict[str, str], common: Me
     ``common``: from ``storage_token``.
     """
     base = f"{scratch.base()}/manyheads-{common['token']}-"
-    own = {"first": share.ranks.start, "count": len(share.ranks), "ranks": job.ranks, "name": share.node.name}
-    place = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
-    return {"do": "start", "attempt": number, "environment": environment, **common, **own, **place}
+    part = {"first": share.ranks.start, "count": len(share.ranks), "ranks": job.ranks, "name": share.node.name}
+    location = {"folder": str(job.folder.path), "scratch": base, "address": share.address}
+    return {"do": "start", "attempt": number, "environment": environment, **common, **part, **location}
 
 
 class Attempt(NodeRanks):
@@ -161,8 +161,8 @@ def assign_ranks(nodes: list[Node], settings: NodeSettings, job: Job) -> list[No
 
 def record_shares(job: Job, shares: list[NodeShare]) -> None:
     """Record for result.json and provenance.json where the ranks run."""
-    note_nodes(job.folder, [{"node": each.node.name, **each.node.described["machine"]} for each in shares])
-    job.added["nodes"] = [{"node": str(each.node), "ranks": len(each.ranks)} for each in shares]
+    note_nodes(job.folder, [{"node": share.node.name, **share.node.described["machine"]} for share in shares])
+    job.added["nodes"] = [{"node": str(share.node), "ranks": len(share.ranks)} for share in shares]
     job.added["world_size"] = shares[-1].ranks.stop
 
 
@@ -174,8 +174,8 @@ def explained(failure: Failure, ranks: NodeRanks, unheard: list[Node]) -> Failur
         names = " and ".join(map(str, unheard))
         message = f"the run's parent no longer hears from it. Its ranks' peers reported: {failure.message}"
         return Failure(Kind.NODE_LOST, node=names, message=message)
-    said = ranks.reported()
-    if failure.kind is Kind.PROCESS_DIED and failure.exit_code is None and said is not None:
-        failure = replace(said, node=None)
+    reported = ranks.reported()
+    if failure.kind is Kind.PROCESS_DIED and failure.exit_code is None and reported is not None:
+        failure = replace(reported, node=None)
     node = ranks.node_of(failure.rank)
     return failure if node is None else replace(failure, node=str(node))

@@ -43,9 +43,9 @@ def check_storage(folder: RunFolder, order: Message) -> None:
     except OSError as error:
         seen = error.strerror or str(error)
     if seen != token:
-        said = "it sees another run's files there" if len(seen) == len(token) else f"it reports: {seen}"
+        fault = "it sees another run's files there" if len(seen) == len(token) else f"it reports: {seen}"
         raise ConfigurationError(
-            f"{name} does not share the run folder {folder.path} with the parent: {said}. Put it on storage that all "
+            f"{name} does not share the run folder {folder.path} with the parent: {fault}. Put it on storage that all "
             "nodes see and can write: hydra.run.dir."
         )
 

@@ -36,10 +36,10 @@ class ProtocolError(ConnectionError):
 class Channel:
     """One authenticated connection. ``send`` may be called by any thread, ``receive`` by one."""
 
-    def __init__(self, connection: socket.socket, key: bytes, *, own: bytes, other: bytes):
-        """``key``: the connection's own; ``own``, ``other``: names of the sending and the receiving direction."""
+    def __init__(self, connection: socket.socket, key: bytes, *, role: bytes, other: bytes):
+        """``key``: the connection's own; ``role``, ``other``: names of the sending and the receiving direction."""
         self._socket, self._key = connection, key
-        self._own, self._other = own, other
+        self._own, self._other = role, other
         self._sent = self._received = 0
         self._lock = threading.Lock()
 
@@ -86,7 +86,7 @@ class Channel:
 
 def greet(connection: socket.socket, key: bytes) -> Channel:
     """Authenticate the connecting side of a connection. Raises ConnectionError or OSError."""
-    return _handshake(connection, key, own=b"agent", other=b"parent")
+    return _handshake(connection, key, role=b"agent", other=b"parent")
 
 
 def admit(connection: socket.socket, key: bytes) -> Channel:
@@ -94,10 +94,10 @@ def admit(connection: socket.socket, key: bytes) -> Channel:
 
     Raises ConnectionError or OSError.
     """
-    return _handshake(connection, key, own=b"parent", other=b"agent")
+    return _handshake(connection, key, role=b"parent", other=b"agent")
 
 
-def _handshake(connection: socket.socket, key: bytes, *, own: bytes, other: bytes) -> Channel:
+def _handshake(connection: socket.socket, key: bytes, *, role: bytes, other: bytes) -> Channel:
     if len(key) != KEY_BYTES:
         raise ProtocolError(f"a key of {len(key)} bytes")
     connection.settimeout(HANDSHAKE_SECONDS)
@@ -107,16 +107,16 @@ def _handshake(connection: socket.socket, key: bytes, *, own: bytes, other: byte
     if _exactly(connection, len(_MAGIC)) != _MAGIC:
         raise ProtocolError("it speaks a different protocol")
     theirs = _exactly(connection, KEY_BYTES)
-    nonces = mine + theirs if own == b"agent" else theirs + mine
+    nonces = mine + theirs if role == b"agent" else theirs + mine
     expected = _proof(key, other, nonces)
-    if own == b"agent":
-        connection.sendall(_proof(key, own, nonces))
+    if role == b"agent":
+        connection.sendall(_proof(key, role, nonces))
     if not hmac.compare_digest(_exactly(connection, _CODE), expected):
         raise ProtocolError("it has a different key")
-    if own == b"parent":
-        connection.sendall(_proof(key, own, nonces))
+    if role == b"parent":
+        connection.sendall(_proof(key, role, nonces))
     connection.settimeout(None)
-    return Channel(connection, _proof(key, b"session", nonces), own=own, other=other)
+    return Channel(connection, _proof(key, b"session", nonces), role=role, other=other)
 
 
 def _proof(key: bytes, who: bytes, nonces: bytes) -> bytes:

@@ -68,8 +68,8 @@ class RayOption(LauncherOption):
             version = metadata.version("ray")
         except metadata.PackageNotFoundError:
             return f"Ray is not installed: {INSTALL}"
-        found = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-        if not OLDEST <= found < (3,):
+        release = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        if not OLDEST <= release < (3,):
             return f"Ray {version} is installed, but 2.40 or a later 2.x is needed: {INSTALL}"
         return None
 

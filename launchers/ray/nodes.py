@@ -91,10 +91,10 @@ class RayClient:
         return json.loads(line) if line else None
 
     def _listen(self) -> None:
-        while (said := self._hear()) is not None:
-            self.is_placed = said.get("is_placed", self.is_placed)
-            self.wanted = said.get("wanted", self.wanted)
-            self.failure = said.get("failure", self.failure)
+        while (message := self._hear()) is not None:
+            self.is_placed = message.get("is_placed", self.is_placed)
+            self.wanted = message.get("wanted", self.wanted)
+            self.failure = message.get("failure", self.failure)
         self.failure = self.failure or self._exited
 
 
@@ -175,8 +175,8 @@ class Placed(Gathering):
             raise RunFailed(Failure(Kind.UNREACHABLE, message=self._client.failure))
 
 
-def _command(settings: NodeSettings, name: str, place: dict[str, Any], output: Path) -> str:
-    arguments = [*agent_arguments(settings, name=name, **place), "--beside-parent"]
+def _command(settings: NodeSettings, name: str, endpoint: dict[str, Any], output: Path) -> str:
+    arguments = [*agent_arguments(settings, name=name, **endpoint), "--beside-parent"]
     out, log = (shlex.quote(str(path)) for path in (output, output.with_suffix(".log")))
     return f'echo "$(date) {name} on $(hostname)" >>{log}; {command_there(arguments)} >>{out} 2>>{log}'
 
@@ -187,14 +187,14 @@ def placed(
 ) -> Iterator[Gathering]:
     """A context with the machines of a run on Ray; they are released at its end."""
     with RayClient(asked, log=folder.logs / "ray.log") as client:
-        own = addresses.own_address(settings.interface) if settings.interface else client.address
-        meeting, key = meet(own, folder)
+        address = addresses.own_address(settings.interface) if settings.interface else client.address
+        meeting, key = meet(address, folder)
         machines = Placed(client, patience, settings, folder, meeting, key, set())
         with let_go(machines):
-            place = {"address": own, "port": meeting.port, "key": key}
+            endpoint = {"address": address, "port": meeting.port, "key": key}
             outputs = [folder.logs / f"node_{number}.out" for number in range(settings.most)]
             client.start(
-                [_command(settings, name, place, out) for name, out in zip(settings.hosts, outputs, strict=True)]
+                [_command(settings, name, endpoint, out) for name, out in zip(settings.hosts, outputs, strict=True)]
             )
             with in_background(RayOutput(outputs[0]).show, name="output"):
                 yield machines

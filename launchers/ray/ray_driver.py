@@ -25,12 +25,12 @@ TOO_SOON, TOO_OFTEN = 10.0, 3  # a command that fails this early, this many time
 def main() -> int:
     """Speak with the parent over standard input and output until it closes the input; returns the exit code."""
     die_with_parent()
-    own = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for all that Ray prints
     asked = json.loads(sys.stdin.readline())
 
     def say(**words: Any) -> None:
-        print(json.dumps(words), file=own, flush=True)
+        print(json.dumps(words), file=output, flush=True)
 
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -84,14 +84,14 @@ def cluster_address(address: str) -> str:
     path = Path(temporary, "ray", "ray_current_cluster")
     try:
         with open(path, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-            status, found = os.fstat(file.fileno()), file.read(1000).strip()
+            status, content = os.fstat(file.fileno()), file.read(1000).strip()
     except (OSError, ValueError):
-        found = ""
-    if not found:
+        content = ""
+    if not content:
         raise ConnectionError("none was started here")
     if status.st_uid not in (os.getuid(), 0) or status.st_mode & stat.S_IWOTH:
         raise ConnectionError(f"another user may have written {path}, so it is not followed")
-    return found
+    return content
 
 
 def _knock(address: str) -> None:
@@ -111,10 +111,10 @@ def _hold(asked: dict[str, Any], commands: list[str], say: Any) -> None:
     ended = threading.Event()
     threading.Thread(target=_wait_for_end, args=(ended,), daemon=True).start()
     devices = {"CPU": asked["cpus"], "GPU": asked["gpus"]}
-    bundle = {name: count for name, count in devices.items() if count} or {"CPU": 0.001}
-    group = ray.util.placement_group([bundle] * asked["bundles"], strategy=asked["strategy"])
-    bundles = [Bundle(group, number, bundle, command) for number, command in enumerate(commands)]
-    wanted = f"no room for {len(bundles)} x {bundle}, placed as {asked['strategy']}"
+    resources = {name: count for name, count in devices.items() if count} or {"CPU": 0.001}
+    group = ray.util.placement_group([resources] * asked["bundles"], strategy=asked["strategy"])
+    bundles = [Bundle(group, number, resources, command) for number, command in enumerate(commands)]
+    wanted = f"no room for {len(bundles)} x {resources}, placed as {asked['strategy']}"
     was_placed = None
     try:
         while not ended.wait(POLL_SECONDS):
@@ -122,14 +122,14 @@ def _hold(asked: dict[str, Any], commands: list[str], say: Any) -> None:
             if is_placed != was_placed:
                 say(is_placed=is_placed, wanted=f"{wanted}; free in the cluster: {_free()}")
                 was_placed = is_placed
-            for each in bundles if is_placed else ():
-                each.keep()
-                if each.failures >= TOO_OFTEN:
-                    say(failure=f"the agent of bundle {each.number} exits at once; see logs/node_{each.number}.log")
+            for bundle in bundles if is_placed else ():
+                bundle.keep()
+                if bundle.failures >= TOO_OFTEN:
+                    say(failure=f"the agent of bundle {bundle.number} exits at once; see logs/node_{bundle.number}.log")
                     return
     finally:
-        for each in bundles:
-            each.end()
+        for bundle in bundles:
+            bundle.end()
         with suppress(Exception):
             ray.util.remove_placement_group(group)
 
@@ -137,8 +137,8 @@ def _hold(asked: dict[str, Any], commands: list[str], say: Any) -> None:
 def _free() -> str:
     import ray
 
-    found = ray.available_resources()
-    return ", ".join(f"{found[name]:g} {name}" for name in ("CPU", "GPU") if name in found) or "nothing"
+    resources = ray.available_resources()
+    return ", ".join(f"{resources[name]:g} {name}" for name in ("CPU", "GPU") if name in resources) or "nothing"
 
 
 def _wait_for_end(ended: threading.Event) -> None:

@@ -135,8 +135,8 @@ class Slurm(Launcher):
         raise error_of(failure)
 
     def _finish(self, folder: RunFolder, run: RunConfig, job: str, reason: BaseException) -> None:
-        known = (folder.read_result() or {}).get("wall_seconds") or 0.0
-        finish(folder, run.as_planned, known, reason, {"slurm": {"job": job}})
+        wall_seconds = (folder.read_result() or {}).get("wall_seconds") or 0.0
+        finish(folder, run.as_planned, wall_seconds, reason, {"slurm": {"job": job}})
 
     @contextmanager
     def _stopping_at_limit(self, job: Job) -> Iterator[None]:

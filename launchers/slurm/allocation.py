@@ -34,8 +34,8 @@ class Allocation:
     def nodes(self) -> dict[str, str]:
         """The nodes' addresses by name, in Slurm's order."""
         names = slurm_commands.host_names(self.listed)
-        known = slurm_commands.addresses(names)
-        return {name: addresses.resolved(f"Slurm's node {name}", known.get(name, name)) for name in names}
+        node_addresses = slurm_commands.addresses(names)
+        return {name: addresses.resolved(f"Slurm's node {name}", node_addresses.get(name, name)) for name in names}
 
     def offered(self) -> tuple[int | None, int]:
         """CPUs (None if Slurm does not say) and GPUs of the job on each node; the minimum over its nodes."""

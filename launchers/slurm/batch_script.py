@@ -86,5 +86,5 @@ def variables(pinned: dict[str, str]) -> dict[str, str]:
     """Environment variables of the job, in addition to those that sbatch passes on."""
     path = os.pathsep.join(dict.fromkeys(filter(None, [*PROJECT, os.environ.get("PYTHONPATH")])))
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-    own = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", OURS: "1"}
-    return {**({"PYTHONPATH": path} if path else {}), **kept, **own, **pinned}
+    fixed = {"PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", OURS: "1"}
+    return {**({"PYTHONPATH": path} if path else {}), **kept, **fixed, **pinned}

@@ -127,9 +127,9 @@ class Following:
             time.sleep(LOOK_SECONDS)
 
     def _say(self, status: Status) -> None:
-        if (said := f"job {self._job} {status}") != self._said and not status.is_over:
-            self._said = said
-            print(printable_text(said), flush=True)
+        if (line := f"job {self._job} {status}") != self._said and not status.is_over:
+            self._said = line
+            print(printable_text(line), flush=True)
 
     def _without_answer(self) -> None:
         """Called if the controller does not answer. Raises RunFailed if it is needed, because the job should end."""
@@ -170,8 +170,8 @@ def last_line(folder: RunFolder) -> str:
         return ""
 
 
-def ended_badly(job: str, status: Status, said: str, *, has_run: bool) -> Failure | None:
-    """What Slurm did to a job, as a failure; None if it let the job end. ``said``: the last line of its output."""
+def ended_badly(job: str, status: Status, message: str, *, has_run: bool) -> Failure | None:
+    """What Slurm did to a job, as a failure; None if it let the job end. ``message``: the last line of its output."""
     before = "" if has_run else " before it started"
     whys = {
         "CANCELLED": (Kind.CANCELLED, f"was cancelled{before}"),
@@ -187,6 +187,6 @@ def ended_badly(job: str, status: Status, said: str, *, has_run: bool) -> Failur
         kind, why = whys[status.state]
         return Failure(kind, message=f"Slurm job {job} {why}.")
     if not has_run:
-        seen = f": {said}" if said else ""
+        seen = f": {message}" if message else ""
         return Failure(Kind.NOT_STARTED, message=f"Slurm job {job} ended before the run started{seen}.")
     return None

@@ -77,15 +77,15 @@ def submit(text: str, script: Path, signals: Sequence[int] = ()) -> str:
     """
     absence = Absence(signals)
     while (done := _run("sbatch", "--parsable", given=text.encode())).code != 0:
-        said = " ".join(done.errors.replace("sbatch: error:", "").split()).rstrip(".")
-        if UNREACHED.search(said):
-            absence.unanswered(said)
-        elif AWAY.search(said):
-            why = f"Slurm's controller did not answer, but may have the job: {said}. See `squeue --me`."
+        message = " ".join(done.errors.replace("sbatch: error:", "").split()).rstrip(".")
+        if UNREACHED.search(message):
+            absence.unanswered(message)
+        elif AWAY.search(message):
+            why = f"Slurm's controller did not answer, but may have the job: {message}. See `squeue --me`."
             raise RunFailed(Failure(Kind.UNREACHABLE, message=why))
         else:
             raise ConfigurationError(
-                f"Slurm refused the job: {said}. See {script}, and launcher.partition, account, qos, time_limit, "
+                f"Slurm refused the job: {message}. See {script}, and launcher.partition, account, qos, time_limit, "
                 "nodes, gpus_per_node, cpus_per_node and constraint."
             )
         time.sleep(AGAIN_SECONDS)
@@ -95,10 +95,10 @@ def submit(text: str, script: Path, signals: Sequence[int] = ()) -> str:
 def status(job: str, signals: Sequence[int] = ()) -> Status:
     """A job's status. Raises RunFailed if the controller does not answer, Interrupted after a signal."""
     absence = Absence(signals)
-    while (found := status_now(job)) is None:
+    while (state := status_now(job)) is None:
         absence.unanswered(f"no status of job {job}")
         time.sleep(AGAIN_SECONDS)
-    return found
+    return state
 
 
 def status_now(job: str, *, seconds: float = SECONDS) -> Status | None:
@@ -115,14 +115,14 @@ def _shown(job: str, seconds: float = SECONDS) -> ProgramOutput:
 
 def parsed(line: str) -> Status:
     """Parse one line of scontrol."""
-    found = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
-    reason, nodes = (found.get(key, "") for key in ("Reason", "NodeList"))
+    fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+    reason, nodes = (fields.get(key, "") for key in ("Reason", "NodeList"))
     without = {"None", "(null)", "N/A"}
     return Status(
-        found["JobState"],
+        fields["JobState"],
         "" if reason in without else reason,
         "" if nodes in without else nodes,
-        int(found.get("Restarts", "0")),
+        int(fields.get("Restarts", "0")),
     )
 
 
@@ -130,7 +130,7 @@ def gpus_per_node(job: str) -> int:
     """GPUs that a running job has on each of its nodes; the fewest on any of them."""
     shown = _run("scontrol", "show", "job", "-o", "-d", job).text
     on_nodes = re.findall(r" CPU_IDs=\S+ Mem=\S+ GRES=(\S*)", shown)
-    return min((sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", each))) for each in on_nodes), default=0)
+    return min((sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", text))) for text in on_nodes), default=0)
 
 
 def cancel(job: str) -> None:
@@ -157,8 +157,8 @@ def host_names(listed: str) -> list[str]:
 def addresses(nodes: list[str]) -> dict[str, str]:
     """The addresses by which Slurm itself reaches each node."""
     lines = _run("scontrol", "show", "node", "-o", ",".join(nodes)).text.splitlines()
-    found = [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in lines]
-    return {each["NodeName"]: each.get("NodeAddr", each["NodeName"]) for each in found if "NodeName" in each}
+    rows = [dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in lines]
+    return {row["NodeName"]: row.get("NodeAddr", row["NodeName"]) for row in rows if "NodeName" in row}
 
 
 def _run(*command: str, given: bytes = b"", seconds: float = SECONDS) -> ProgramOutput:
@@ -178,7 +178,7 @@ class Absence:
         self._signals = signals
         self._deadline: float | None = None
 
-    def unanswered(self, said: str) -> None:
+    def unanswered(self, message: str) -> None:
         """Called for each query without an answer.
 
         Raises Interrupted after a signal, RunFailed after ``AWAY_SECONDS``.
@@ -188,9 +188,9 @@ class Absence:
         if self._deadline is None:
             self._deadline = time.monotonic() + AWAY_SECONDS
             minutes = f"{AWAY_SECONDS / 60:g} minutes"
-            print(f"Slurm's controller does not answer; asking again for {minutes}: {printable(said)}", flush=True)
+            print(f"Slurm's controller does not answer; asking again for {minutes}: {printable(message)}", flush=True)
         elif time.monotonic() > self._deadline:
-            raise RunFailed(Failure(Kind.UNREACHABLE, message=f"Slurm's controller does not answer: {said}."))
+            raise RunFailed(Failure(Kind.UNREACHABLE, message=f"Slurm's controller does not answer: {message}."))
 
     def ended(self) -> None:
         """Called for each answer."""

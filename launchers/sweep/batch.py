@@ -102,7 +102,7 @@ class JobBatch:
         with self._ledger.locked(), progress.keeping("planning", kept), handled_by(interrupt):
             try:
                 planned = self._decided(self._compose(overrides, first))
-                return self._note([each for each in planned if not each.excluded])
+                return self._note([job for job in planned if not job.excluded])
             except OSError:  # such as a full disk, after which the sweep can be resumed
                 raise
             except Exception:
@@ -110,7 +110,7 @@ class JobBatch:
                 raise
 
     def _slots(self, planned: list[PlannedJob]) -> int:
-        return jobs_at_once(self._options.jobs, [each.config for each in planned if not each.excluded])
+        return jobs_at_once(self._options.jobs, [job.config for job in planned if not job.excluded])
 
     @without_collector()
     def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[PlannedJob]:
@@ -124,19 +124,19 @@ class JobBatch:
             message = f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out."
             raise ConfigurationError(message, key=f"hydra.launcher.{key}")
         if self._options.interleave:
-            planned.sort(key=lambda each: each.entry.repeat)
-        for each in planned if not self._basic else ():
-            refuse_without_objective(each.config)
-        check_used(combinations(self._options.exclude), [each.config for each in planned])
+            planned.sort(key=lambda job: job.entry.repeat)
+        for job in planned if not self._basic else ():
+            refuse_without_objective(job.config)
+        check_used(combinations(self._options.exclude), [job.config for job in planned])
         return planned
 
     @without_collector()
     def _decided(self, planned: list[PlannedJob]) -> list[PlannedJob]:
         """The jobs with their run configs, in which ``auto`` is resolved for the cores that a job will have."""
-        placed = are_placed([each.config for each in planned if not each.excluded])
+        placed = are_placed([job.config for job in planned if not job.excluded])
         slots = 1 if placed else self._slots(planned)
         with on_cores(shares_of_cores(slots)[0]):
-            checked = (decided(each, self._options, self._trust) for each in planned)
+            checked = (decided(job, self._options, self._trust) for job in planned)
             planned = list(progress.each(checked, f"checking {counted(len(planned), 'job')}", total=len(planned)))
         if self._basic:
             refuse_wrong_values(planned)
@@ -144,13 +144,13 @@ class JobBatch:
 
     def _note(self, planned: list[PlannedJob]) -> list[PlannedJob]:
         """Freeze the jobs and add them to the ledger: from now on they can be resumed from their folders."""
-        known = {entry.folder for entry in self._ledger.entries()}
-        for each in planned:
-            if each.entry.folder not in known and not each.entry.folder.startswith(".."):
-                each.folder.remove_plan()  # of an earlier process that was killed
+        folders = {entry.folder for entry in self._ledger.entries()}
+        for job in planned:
+            if job.entry.folder not in folders and not job.entry.folder.startswith(".."):
+                job.folder.remove_plan()  # of an earlier process that was killed
         noted = progress.each(planned, f"writing {counted(len(planned), 'job')}")
-        planned = [saved(each, own=self._trust is None) for each in noted]  # others' are checked only in part yet
-        self._ledger.add(*(each.entry for each in planned))
+        planned = [saved(job, is_own=self._trust is None) for job in noted]  # others' are checked only in part yet
+        self._ledger.add(*(job.entry for job in planned))
         return planned
 
     def _leave_nothing(self) -> None:
@@ -162,12 +162,12 @@ class JobBatch:
         remove_if_empty(self._ledger.sweep)
 
     def _run(self, planned: list[PlannedJob]) -> list[Entry]:
-        self._jobs = {(each.entry.job, each.entry.repeat): each for each in planned}
-        for each in planned:
-            if each.error is not None and not isinstance(each.error, Unavailable):
-                report(each.error)
-        refused = [each.entry for each in planned if each.error is not None]
-        waiting = [each.entry for each in planned if each.error is None]
+        self._jobs = {(job.entry.job, job.entry.repeat): job for job in planned}
+        for job in planned:
+            if job.error is not None and not isinstance(job.error, Unavailable):
+                report(job.error)
+        refused = [job.entry for job in planned if job.error is not None]
+        waiting = [job.entry for job in planned if job.error is None]
         try:
             return refused + run_jobs(
                 waiting, self._ledger, self._options, self._start, slots=self._slots(planned), pruning=self._pruning

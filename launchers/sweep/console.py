@@ -24,7 +24,7 @@ class Titles:
         self._common = {override for override, count in times.items() if count == len(entries) > 1}
 
     def of(self, entry: Entry) -> str:
-        text = " ".join(each for each in entry.overrides if each not in self._common) or f"job {entry.job}"
+        text = " ".join(override for override in entry.overrides if override not in self._common) or f"job {entry.job}"
         if entry.repeat > 1:
             text += f" (repeat {entry.repeat})"
         if entry.split > 1:
@@ -53,21 +53,21 @@ def job_ends(entry: Entry, title: str, *, apart: bool) -> None:
 
 def show_plan(planned: list[PlannedJob]) -> None:
     """Print the plan for hydra.launcher.dry_run: every job, and below the table why some cannot run."""
-    titles = Titles(each.entry for each in planned)
+    titles = Titles(job.entry for job in planned)
     reasons: dict[str, int] = {}
     table = Table("job", "what", "state", box=None, header_style="bold")
-    for each in planned:
-        entry = each.entry
+    for job in planned:
+        entry = job.entry
         mark = f" ({reasons.setdefault(entry.reason, len(reasons) + 1)})" if entry.reason else ""
         state = {"pending": Text("runs", "green"), "skipped": Text(f"skipped{mark}", "yellow")}.get(entry.state)
-        if each.excluded:
-            state = Text(f"excluded by {each.excluded}", "dim")
+        if job.excluded:
+            state = Text(f"excluded by {job.excluded}", "dim")
         table.add_row(str(entry.job), titles.of(entry), state or Text(f"can't run{mark}", "red"))
     console = Console()
     console.print(table)
     for reason, number in reasons.items():
         console.print(f"({number}) {reason}", soft_wrap=True)
-    count = sum(each.entry.state == "pending" and not each.excluded for each in planned)
+    count = sum(job.entry.state == "pending" and not job.excluded for job in planned)
     console.print(f"{count} of {len(planned)} jobs would run.")
 
 

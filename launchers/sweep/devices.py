@@ -85,8 +85,8 @@ def shares_of_cores(slots: int) -> list[list[int]]:
     if not hasattr(os, "sched_getaffinity"):
         return [[] for _ in range(slots)]
     cores = sorted(os.sched_getaffinity(0))
-    each = max(1, len(cores) // slots)
-    return [[cores[(slot * each + i) % len(cores)] for i in range(each)] for slot in range(slots)]
+    width = max(1, len(cores) // slots)
+    return [[cores[(slot * width + i) % len(cores)] for i in range(width)] for slot in range(slots)]
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def compose(
     """
     excluded = combinations(options.exclude)
     for job, chosen in enumerate(batch, first):
-        overrides = [readable(each) for each in chosen]
+        overrides = [readable(override) for override in chosen]
         for repeat in range(1, options.repeat + 1):
             composed = loader.load_job(config, overrides)
             if trust is not None:
@@ -129,7 +129,7 @@ def refuse_wrong_values(planned: Sequence[PlannedJob]) -> None:
 
     A mistake that depends on several keys fails only the jobs that have all of them.
     """
-    wrong = [*{str(each.error): each.error for each in planned if isinstance(each.error, WrongValue)}.values()]
+    wrong = [*{str(job.error): job.error for job in planned if isinstance(job.error, WrongValue)}.values()]
     for error in wrong[:-1]:
         report(error)
     if wrong:
@@ -138,10 +138,10 @@ def refuse_wrong_values(planned: Sequence[PlannedJob]) -> None:
         raise WrongValue(message, key=last.key, value=last.value, allowed=last.allowed)
 
 
-def saved(planned: PlannedJob, *, own: bool) -> PlannedJob:
+def saved(planned: PlannedJob, *, is_own: bool) -> PlannedJob:
     """The job with its files: those that Hydra writes when a job starts, and run.yaml if it can run.
 
-    ``own``: whether the composed config is the user's own, as a whole, and is sealed.
+    ``is_own``: whether the composed config is the user's own, as a whole, and is sealed.
     """
     if not is_run_config(planned.config):
         return planned
@@ -152,7 +152,7 @@ def saved(planned: PlannedJob, *, own: bool) -> PlannedJob:
         except ConfigurationError as error:  # such as of another job with this folder
             return replace(planned, entry=planned.entry.now("failed", reason=str(error)), error=error, run=None)
     composed = _save_composed(folder, planned.config)
-    parts = {folder.COMPOSED: composed} if own and composed is not None else {}
+    parts = {folder.COMPOSED: composed} if is_own and composed is not None else {}
     if run is not None:
         folder.write_config(run.written, sealed=parts)
     elif parts:

@@ -148,14 +148,14 @@ class Search:
         """Raises ConfigurationError for a completed trial without a value, or with one of another definition."""
         version = version_of(scores, self._monitor)
         self._measured.setdefault(version, (f"trial {entry.job}", scores))
-        if said := unlike(self._monitor, dict(self._measured.values())):
-            raise ConfigurationError(f"{said} Start a new search, in another folder.", key="hydra.sweep.dir")
+        if difference := unlike(self._monitor, dict(self._measured.values())):
+            raise ConfigurationError(f"{difference} Start a new search, in another folder.", key="hydra.sweep.dir")
         if entry.objective is None:
             rest = f" has no value in trial {entry.job}, so trials cannot be compared. Set it to another metric."
             raise ConfigurationError.at("checkpoint.monitor", self._monitor, rest)
-        known = [name for name, values in read_columns(folder.epochs).items() if any(map(math.isfinite, values))]
-        if self._prunes and self._column not in (LOSS, *known):
-            allowed = ", ".join(("auto", LOSS, *known))
+        columns = [name for name, values in read_columns(folder.epochs).items() if any(map(math.isfinite, values))]
+        if self._prunes and self._column not in (LOSS, *columns):
+            allowed = ", ".join(("auto", LOSS, *columns))
             rest = f" has no value in trial {entry.job}. Allowed: {allowed}."
             raise ConfigurationError.at("hydra.sweeper.prune_by", self._own.prune_by, rest)
 

@@ -61,8 +61,8 @@ class Options:
         """The options in a ledger's first line; keys of other versions are ignored."""
         if not isinstance(values, dict):
             raise ConfigurationError("the ledger cannot be read: its options are not a mapping.")
-        known = {item.name for item in fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in known})
+        names = {item.name for item in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in names})
 
 
 Combination = dict[str, Any]
@@ -82,18 +82,21 @@ def combinations(exclude: Any) -> list[Combination]:
 def _parse(item: Any) -> Combination:
     if isinstance(item, dict):
         return {str(key): value for key, value in item.items()}
-    found: Combination = {}
+    combination: Combination = {}
     for part in _NEXT.split(str(item)):
         value = typed_values([part.strip()])
         if not value or "" in value:
             raise ConfigurationError.at("hydra.launcher.exclude", item, f": {part!r} is not key=value. {QUOTES}")
-        found |= value
-    return found
+        combination |= value
+    return combination
 
 
 def excluded_by(config: DictConfig, excluded: list[Combination]) -> Combination | None:
     """The first combination that a composed config matches completely."""
-    return next((each for each in excluded if all(_holds(config, key, each[key]) for key in each)), None)
+    return next(
+        (case for case in excluded if all(_holds(config, key, case[key]) for key in case)),
+        None,
+    )
 
 
 def written(combination: Combination) -> str:
@@ -103,11 +106,11 @@ def written(combination: Combination) -> str:
 
 def check_used(excluded: list[Combination], configs: list[DictConfig]) -> None:
     """Raises ConfigurationError for a combination that no job has, which would silently exclude nothing."""
-    for each in excluded:
-        if not any(excluded_by(config, [each]) for config in configs):
+    for combination in excluded:
+        if not any(excluded_by(config, [combination]) for config in configs):
             raise ConfigurationError.at(
                 "hydra.launcher.exclude",
-                written(each),
+                written(combination),
                 ": no job of this sweep has that value. Use keys and values that are swept.",
             )
 

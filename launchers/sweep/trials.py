@@ -19,16 +19,16 @@ LOSS = "loss"  # of steps.csv
 
 def jobs(ledger: Ledger) -> dict[int, list[Entry]]:
     """All jobs by number, each with its repeats in order."""
-    found: dict[int, list[Entry]] = {}
+    by_job: dict[int, list[Entry]] = {}
     for entry in sorted(ledger.entries(), key=lambda entry: (entry.job, entry.repeat)) if ledger.exists() else ():
-        found.setdefault(entry.job, []).append(entry)
-    return found
+        by_job.setdefault(entry.job, []).append(entry)
+    return by_job
 
 
 def parameters_of(entry: Entry, space: Mapping[str, "BaseDistribution"]) -> dict[str, Any]:
     """The proposed parameters of a job, read from its overrides."""
-    said = dict(override.partition("=")[::2] for override in entry.overrides)
-    return {name: _value(said[name], kind) for name, kind in space.items() if name in said}
+    typed = dict(override.partition("=")[::2] for override in entry.overrides)
+    return {name: _value(typed[name], kind) for name, kind in space.items() if name in typed}
 
 
 def _value(text: str, distribution: "BaseDistribution") -> Any:
@@ -99,8 +99,8 @@ class Judge:
         """The trial as it ended. ``entries``: its job's repeats."""
         from optuna.trial import TrialState
 
-        values = [each.objective for each in entries if each.objective is not None]
-        states = {each.state for each in entries}
+        values = [entry.objective for entry in entries if entry.objective is not None]
+        states = {entry.state for entry in entries}
         study = self._trial.study
         if self.end is not None or "pruned" in states:
             study.tell(self._trial, state=TrialState.PRUNED)

@@ -72,13 +72,13 @@ class Torchft(Spawn):
 
     def launch(self, job: Job) -> None:
         job.added["restarts"] = []
-        with scratch.folder() as own:
+        with scratch.folder() as folder:
             lighthouse = Lighthouse(job, heartbeat_timeout=self.heartbeat_timeout)
             run_replicas(
                 job,
-                {**job.environment, **lighthouse.variables(str(own))},
+                {**job.environment, **lighthouse.variables(str(folder))},
                 **self._limits(job),
-                scratch=own,
+                scratch=folder,
                 note=partial(note_restart, job),
                 lighthouse=lighthouse,
                 stall_timeout=self.stall_timeout,

@@ -150,7 +150,7 @@ class ReplicaMachines(NodeRanks):
             self._unused.append(ranks)
         for node in self._gathered.connected():
             if node not in self.shares and self._unused:
-                ranks = min(self._unused, key=lambda each: each.start)
+                ranks = min(self._unused, key=lambda part: part.start)
                 count, first = len(ranks) // self._width, ranks.start // self._width
                 replicas = f"{count} replica{'' if count == 1 else 's'}, numbered from {first}"
                 print(f"machine {node} joins with {replicas}", flush=True)

@@ -35,15 +35,15 @@ def run_replicas(
 
 
 def run_part(
-    order: Mapping[str, Any], job: Job, environment: dict[str, str], *, own: Path, note: Callable[[str], None]
+    order: Mapping[str, Any], job: Job, environment: dict[str, str], *, folder: Path, note: Callable[[str], None]
 ) -> None:
     """Run one machine's replicas of a run on several machines, whose parent detects stalls.
 
-    ``order``: the parent's; ``own``: this machine's folder; ``note``: called with the cause of each restart. Raises as
-    ``launchers.processes.supervise`` does.
+    ``order``: the parent's; ``folder``: this machine's folder; ``note``: called with the cause of each restart. Raises
+    as ``launchers.processes.supervise`` does.
     """
     variables = {**environment, **order["replicas"], HOST: order["address"], "MANYHEADS_PARENT": str(os.getpid())}
-    run_replicas(job, variables, **order["limits"], stall_timeout=math.inf, scratch=own, note=note)
+    run_replicas(job, variables, **order["limits"], stall_timeout=math.inf, scratch=folder, note=note)
 
 
 def note_restart(job: Job, cause: str, what: str = RESTARTED) -> int:

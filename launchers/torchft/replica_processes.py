@@ -123,24 +123,26 @@ class ReplicaProcesses(Ranks):
 
     def _kill(self, rank: int, alive: list[int]) -> None:
         """Kill a rank that hangs, after all ranks of its replica have written their stacks to their logs."""
-        for each in alive:
-            self._send(each, signal.SIGUSR1)
+        for survivor in alive:
+            self._send(survivor, signal.SIGUSR1)
         time.sleep(0.2)
         self._send(rank, signal.SIGKILL)
-        self._beats |= {each: (self._beats[each][0], time.monotonic()) for each in alive}
+        self._beats |= {survivor: (self._beats[survivor][0], time.monotonic()) for survivor in alive}
 
     def _died(self, ranks: range, dead: list[int]) -> None:
         """Restart a replica of which these ranks are dead, unless a restart would not help."""
         heartbeat = self._job.heartbeat
-        failures = {each.rank: each for each in self._job.failures()}
+        failures = {reported.rank: reported for reported in self._job.failures()}
         # First a rank that reported nothing, then one whose failure is more than the loss of a peer.
-        rank = min(dead, key=lambda each: each in failures and 1 + (failures[each].kind is Kind.LOST_PEER))
+        rank = min(
+            dead, key=lambda candidate: candidate in failures and 1 + (failures[candidate].kind is Kind.LOST_PEER)
+        )
         code, failure = self._processes[rank].exitcode, failures.get(rank)
         assert code is not None
         self._end(ranks)
         if self._is_needless(ranks):
-            for each in ranks:
-                self._say(each, FINISHED)
+            for peer in ranks:
+                self._say(peer, FINISHED)
             return
         self._vain[ranks.start] += 1
         hopeless = failure is not None and failure.kind in FINAL
@@ -149,10 +151,10 @@ class ReplicaProcesses(Ranks):
             return
         self._restarts += 1
         self._note(_cause(rank, code, failure, width=len(ranks)))
-        for each in ranks:
-            heartbeat.forget(each)
-            self._say(each, STARTING)
-            self._beats[each] = heartbeat.read(each)[0], time.monotonic()
+        for peer in ranks:
+            heartbeat.forget(peer)
+            self._say(peer, STARTING)
+            self._beats[peer] = heartbeat.read(peer)[0], time.monotonic()
         self._begin(ranks)
 
     def _is_needless(self, ranks: range) -> bool:

@@ -185,7 +185,7 @@ def _entries(group: str, folders: Folders, *, written: bool = False) -> Schema:
     values: Schema = {"type": "object", "properties": {TARGET: CLASS.schema}}
     if not written:
         values["required"] = [TARGET]
-    if rules_of_entries := [each for each in entries.values() if each]:
+    if rules_of_entries := [entry_keys for entry_keys in entries.values() if entry_keys]:
         values["allOf"] = rules_of_entries
     mapping: Schema = {"type": "object", "propertyNames": {"pattern": r"^[^\W\d]\w*$"}, "additionalProperties": values}
     return {"anyOf": [mapping, {"type": "array", "items": {"type": "string"}}]} if written else mapping

@@ -38,15 +38,15 @@ def own_address(interface: str | None, *, towards: str | None = None) -> str:
     Raises ConfigurationError for an interface that does not exist, or has no address.
     """
     if interface is not None:
-        found = of_interface(interface)
-        if found is None:
+        address = of_interface(interface)
+        if address is None:
             names = ", ".join(sorted(_interfaces()))
             raise ConfigurationError.at(
                 "launcher.network_interface",
                 interface,
                 f": {socket.gethostname()} has no such interface with an address. Its interfaces: {names}.",
             )
-        return found
+        return address
     if towards is None:
         return "127.0.0.1"
     family = socket.AF_INET6 if ":" in towards else socket.AF_INET

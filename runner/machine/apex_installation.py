@@ -26,12 +26,12 @@ ON_A_GPU_MACHINE = "on a machine with an NVIDIA GPU and nvcc"
 
 def unavailable(part: str) -> str | None:
     """Why ``apex.<part>`` can't be used here, how to get it and what to use instead; None if it can be used."""
-    found = _lacking(part)
+    missing = _lacking(part)
     if hardware.gpu_names():
-        causes, remedy = ([found[0]], found[1]) if found else ([], "")
+        causes, remedy = ([missing[0]], missing[1]) if missing else ([], "")
     else:
-        causes = [*([found[0]] if found else []), f"{hardware.NO_GPU}, which Apex needs"]
-        remedy = found[1] if found else "Run it on a machine that has one"
+        causes = [*([missing[0]] if missing else []), f"{hardware.NO_GPU}, which Apex needs"]
+        remedy = missing[1] if missing else "Run it on a machine that has one"
     return f"{', and '.join(causes)}. {remedy}. Or use {NATIVE[part]}" if causes else None
 
 

@@ -23,7 +23,7 @@ class Hierarchy(NamedTuple):
     @property
     def above(self) -> list[Path]:
         """The groups that contain this process's group, the nearest first; the topmost group counts as its own."""
-        return [each for each in self.own.parents if each.is_relative_to(self.mount)] or [self.mount]
+        return [group for group in self.own.parents if group.is_relative_to(self.mount)] or [self.mount]
 
 
 def cpu_hierarchies(process: Path = PROCESS) -> Iterator[Hierarchy]:
@@ -56,7 +56,7 @@ def _mounts(process: Path) -> Iterator[tuple[str, str, Path, list[str]]]:
 def _below(mount: Path, root: str, path: str) -> Path:
     """The folder of the group ``path`` if the group ``root`` is mounted there; the topmost one if it is elsewhere."""
     with suppress(ValueError):
-        found = mount / Path(path).relative_to(root)
-        if ".." not in found.parts:  # the group is outside of this namespace
-            return found
+        folder = mount / Path(path).relative_to(root)
+        if ".." not in folder.parts:  # the group is outside of this namespace
+            return folder
     return mount

@@ -76,8 +76,8 @@ def _board(nvml: Any, index: int) -> Board | None:
     if not (asked(nvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
         return Board(*part)
     count = asked(nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    found = (_part(nvml, asked(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, each)) for each in range(count))
-    return Board(*part, tuple(each for each in found if each is not None))
+    slices = (_part(nvml, asked(nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)) for number in range(count))
+    return Board(*part, tuple(gpu_slice for gpu_slice in slices if gpu_slice is not None))
 
 
 def _part(nvml: Any, handle: Any) -> CUDADevice | None:
@@ -104,8 +104,8 @@ def slowed_seconds(index: int) -> float:
         if handle is None:
             return 0.0
         policies = (nvml.NVML_PERF_POLICY_POWER, nvml.NVML_PERF_POLICY_THERMAL)
-        found = [asked(nvml.nvmlDeviceGetViolationStatus, handle, policy) for policy in policies]
-        return sum(each.violationTime for each in found if each is not None) / 1e9
+        violations = [asked(nvml.nvmlDeviceGetViolationStatus, handle, policy) for policy in policies]
+        return sum(violation.violationTime for violation in violations if violation is not None) / 1e9
 
 
 def _text(value: str | bytes) -> str:
@@ -118,8 +118,8 @@ def memory(uuids: list[str]) -> int | None:
         if nvml is None:
             return None
         handles = [asked(nvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in uuids]
-        found = [asked(nvml.nvmlDeviceGetMemoryInfo, handle) for handle in handles if handle is not None]
-        return min((int(each.total) for each in found if each is not None), default=None)
+        infos = [asked(nvml.nvmlDeviceGetMemoryInfo, handle) for handle in handles if handle is not None]
+        return min((int(info.total) for info in infos if info is not None), default=None)
 
 
 TERA = 1e12
@@ -148,6 +148,6 @@ def peak(device: str, products: str) -> float | None:
     """
     if "MIG" in device:
         return None
-    stated = next((found for pattern, found in PEAKS.items() if re.search(pattern, device)), {})
+    stated = next((rates for pattern, rates in PEAKS.items() if re.search(pattern, device)), {})
     tera = stated.get(products)
     return None if tera is None else tera * TERA

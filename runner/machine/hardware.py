@@ -44,8 +44,8 @@ def torch_cuda_version() -> str | None:
     if spec is None or spec.origin is None:
         return None
     text = (Path(spec.origin).parent / "version.py").read_text()
-    found = re.search(r"^cuda: [^=]*= '([^']+)'", text, re.MULTILINE)
-    return found.group(1) if found else None
+    match = re.search(r"^cuda: [^=]*= '([^']+)'", text, re.MULTILINE)
+    return match.group(1) if match else None
 
 
 @cache
@@ -70,8 +70,8 @@ def gpu_indices() -> list[int]:
 
 def gpu_index(number: int) -> int | None:
     """The driver's index of the GPU that a rank sees under this number; None if there is none."""
-    found = gpu_indices()
-    return found[number] if number < len(found) else None
+    indices = gpu_indices()
+    return indices[number] if number < len(indices) else None
 
 
 def gpu_ids() -> list[str]:
@@ -121,18 +121,18 @@ def _visible() -> list[tuple[int, CUDADevice]]:
     boards = _driver()[1]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        found = [(index, board.devices[0]) for index, board in enumerate(boards) if board.devices]
+        devices = [(index, board.devices[0]) for index, board in enumerate(boards) if board.devices]
     else:
-        found = []
+        devices = []
         for entry in filter(None, (part.strip() for part in visible.split(","))):
             device = _named(entry, boards)
             if device is None:
                 break  # CUDA itself ignores everything from the first invalid entry on
-            if device in found:
+            if device in devices:
                 return []  # and it finds no devices if one is named twice
-            found.append(device)
-    slices = [(index, part) for index, part in found if boards[index].slices is not None]
-    return slices[:1] or found  # of slices CUDA counts only the first one, and no complete GPU beside it
+            devices.append(device)
+    slices = [(index, part) for index, part in devices if boards[index].slices is not None]
+    return slices[:1] or devices  # of slices CUDA counts only the first one, and no complete GPU beside it
 
 
 def _named(entry: str, boards: list[Board]) -> tuple[int, CUDADevice] | None:
@@ -165,20 +165,20 @@ def memory_bytes() -> int:
     """This machine's memory in bytes, or its container's limit."""
     import psutil  # a command that starts no run starts sooner without it
 
-    found = psutil.virtual_memory().total
+    total = psutil.virtual_memory().total
     for path in MEMORY_LIMITS:
         with suppress(OSError, ValueError):  # no container, or "max"
-            found = min(found, int(Path(path).read_text()))
-    return found
+            total = min(total, int(Path(path).read_text()))
+    return total
 
 
 def cpu_model() -> str:
     """The processor's name, or "unknown"."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found.group(1) if found else "unknown"
+        match = None
+    return match.group(1) if match else "unknown"
 
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -193,6 +193,6 @@ def bfloat16() -> str | None:
         text = CPUINFO.read_text()
     except OSError:
         return None
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
-    flags = set(found[1].split()) if found else set()
+    match = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    flags = set(match[1].split()) if match else set()
     return next((name for flag, name in BFLOAT16.items() if flag in flags), None)

@@ -111,11 +111,11 @@ def _throttled() -> float:
     """
     for hierarchy in cpu_hierarchies():
         with suppress(OSError, ValueError):
-            found = dict(row.split() for row in (hierarchy.own / "cpu.stat").read_text().splitlines())
-            if "throttled_usec" in found:
-                return int(found["throttled_usec"]) / 1e6
-            if "throttled_time" in found:
-                return int(found["throttled_time"]) / 1e9
+            counters = dict(row.split() for row in (hierarchy.own / "cpu.stat").read_text().splitlines())
+            if "throttled_usec" in counters:
+                return int(counters["throttled_usec"]) / 1e6
+            if "throttled_time" in counters:
+                return int(counters["throttled_time"]) / 1e9
     return 0.0
 
 
@@ -135,11 +135,11 @@ def hot_seconds() -> float:
 
 def _hot(core: int) -> float:
     """The longer of the times of a core and of its package; Intel's processors count them."""
-    found = [0]
+    times = [0]
     for what in ("core", "package"):
         with suppress(OSError, ValueError):
-            found.append(int((CPUS / f"cpu{core}" / "thermal_throttle" / f"{what}_throttle_total_time_ms").read_text()))
-    return max(found) / 1000
+            times.append(int((CPUS / f"cpu{core}" / "thermal_throttle" / f"{what}_throttle_total_time_ms").read_text()))
+    return max(times) / 1000
 
 
 def disk_seconds() -> float:
@@ -160,8 +160,8 @@ def segments() -> Segments:
     """
     with suppress(OSError, ValueError, KeyError):
         names, values = (line.split() for line in COUNTERS.read_text().splitlines() if line.startswith("Tcp:"))
-        found = dict(zip(names, values, strict=True))
-        return Segments(int(found["OutSegs"]), int(found["RetransSegs"]))
+        counters = dict(zip(names, values, strict=True))
+        return Segments(int(counters["OutSegs"]), int(counters["RetransSegs"]))
     return Segments()
 
 

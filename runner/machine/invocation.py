@@ -28,11 +28,11 @@ def import_path() -> str:
     """The import path by which a child process finds the code that this process has imported."""
     import manyheads
 
-    own = str(Path(manyheads.__file__).absolute().parent.parent)
+    folder = str(Path(manyheads.__file__).absolute().parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
-    if {"site-packages", "dist-packages"} & {*Path(own).parts}:
+    if {"site-packages", "dist-packages"} & {*Path(folder).parts}:
         return inherited  # it finds what is installed by itself, behind Python's own modules
-    return os.pathsep.join(filter(None, [own, inherited]))
+    return os.pathsep.join(filter(None, [folder, inherited]))
 
 
 def as_typed() -> list[str]:
@@ -49,4 +49,4 @@ def command(name: str = "", *arguments: object) -> str:
         words = ["manyheads", name]
     else:
         words = ["python", "run.py"] if name == "train" else ["python", "-m", "runner", name]
-    return " ".join([*filter(None, words), *(shlex.quote(str(each)) for each in arguments)])
+    return " ".join([*filter(None, words), *(shlex.quote(str(argument)) for argument in arguments)])

@@ -75,15 +75,15 @@ def far_memory() -> float:
     if len(nodes) < 2:
         return 0.0
     allowed = os.sched_getaffinity(0)
-    own = {number for number, cores in nodes.items() if cores & allowed}
-    if len(own) == len(nodes):
+    local_nodes = {number for number, cores in nodes.items() if cores & allowed}
+    if len(local_nodes) == len(nodes):
         return 0.0
     held = {True: 0, False: 0}
     with suppress(OSError):
         for line in MEMORY.read_text().splitlines():
-            size = int(found[1]) if (found := _PAGE.search(line)) else 4
+            size = int(match[1]) if (match := _PAGE.search(line)) else 4
             for number, pages in _PAGES.findall(line):
-                held[int(number) in own] += size * int(pages)
+                held[int(number) in local_nodes] += size * int(pages)
     return held[False] / max(1, sum(held.values()))
 
 

@@ -31,14 +31,14 @@ def open_to_others(path: Path) -> Path | None:
     but not to the folder itself. What does not exist yet is open to nobody.
     """
     for last in (Path(os.path.abspath(path)), Path(os.path.realpath(path))):
-        for each in (*reversed(last.parents), last):
+        for folder in (*reversed(last.parents), last):
             try:
-                if not _is_private(each, is_last=each == last):
-                    return each
+                if not _is_private(folder, is_last=folder == last):
+                    return folder
             except FileNotFoundError:
                 break
             except OSError:
-                return each
+                return folder
     return None
 
 

@@ -64,8 +64,8 @@ def heard_signals() -> list[signal.Signals]:
 
 def handle_signals(handler: Handler, *, hang_ups: bool = True) -> dict[signal.Signals, Any]:
     """Let this handler receive the signals; returns the handlers before. ``hang_ups``: as for ``handled_by``."""
-    own = OwnHandler(handler)
-    return {s: signal.signal(s, own) for s in heard_signals() if hang_ups or s is not signal.SIGHUP}
+    wrapped = OwnHandler(handler)
+    return {s: signal.signal(s, wrapped) for s in heard_signals() if hang_ups or s is not signal.SIGHUP}
 
 
 @contextmanager

@@ -34,9 +34,11 @@ def description() -> str:
 
 
 def _found(kind: str) -> str:
-    own = os.environ.get(VARIABLES[kind])
-    names = (own,) if own else COMPILERS[kind]
-    found = next((name for name in names if shutil.which(name)), None)
+    compiler = os.environ.get(VARIABLES[kind])
+    names = (compiler,) if compiler else COMPILERS[kind]
+    program = next((name for name in names if shutil.which(name)), None)
     return (
-        f"by {found}" if found else f"unavailable: {' or '.join(names)} is not on PATH (Debian: {COMPILERS[kind][0]})"
+        f"by {program}"
+        if program
+        else f"unavailable: {' or '.join(names)} is not on PATH (Debian: {COMPILERS[kind][0]})"
     )

@@ -51,7 +51,7 @@ def cache_folder(name: str) -> Path | None:
 def opened_to_others(folder: Path) -> Path | None:
     """The folder of ours at which others may write to what is cached in ``folder``, after the user's own are closed."""
     close_parents(folder)
-    return next((each for each in (folder, folder.parent) if not is_closed(each)), None)
+    return next((path for path in (folder, folder.parent) if not is_closed(path)), None)
 
 
 def state_folder() -> Path | None:
@@ -80,10 +80,10 @@ def state_folder() -> Path | None:
 
 def create_private(folder: Path) -> None:
     """Create a folder and its missing parents, each for this user alone whatever the umask. Raises OSError."""
-    for each in (*reversed(folder.parents), folder):
-        if not os.path.lexists(each):
-            each.mkdir(mode=stat.S_IRWXU, exist_ok=True)
-            each.chmod(stat.S_IRWXU)
+    for path in (*reversed(folder.parents), folder):
+        if not os.path.lexists(path):
+            path.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+            path.chmod(stat.S_IRWXU)
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
@@ -92,11 +92,11 @@ def close_parents(folder: Path) -> None:
     """Take others' right to write from the user's folders between the home and this one, which they could replace."""
     with suppress(RuntimeError, OSError):
         home = Path.home()
-        for each in (each for each in folder.parents if each != home and each.is_relative_to(home)):
-            status = each.stat()
-            if status.st_uid == os.getuid() and not is_closed(each):
-                each.chmod(stat.S_IMODE(status.st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
-                warn(f"others could write to {each}, and so replace {folder}: now only you can")
+        for parent in (parent for parent in folder.parents if parent != home and parent.is_relative_to(home)):
+            status = parent.stat()
+            if status.st_uid == os.getuid() and not is_closed(parent):
+                parent.chmod(stat.S_IMODE(status.st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
+                warn(f"others could write to {parent}, and so replace {folder}: now only you can")
 
 
 def can_write(folder: Path) -> bool:

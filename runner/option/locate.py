@@ -56,8 +56,8 @@ def find_in_own_folders(config: Section) -> None:
     """
     for folder in own_folders():
         if any(
-            PathFinder.find_spec(each) is None and PathFinder.find_spec(each, [folder])
-            for each in packages_named(config)
+            PathFinder.find_spec(package) is None and PathFinder.find_spec(package, [folder])
+            for package in packages_named(config)
         ):
             sys.path.append(folder)
 
@@ -103,7 +103,7 @@ def locate(group: str, target: str, *, key: str = "_target_") -> Any:
         ) from None
     except (AttributeError, ValueError):
         module, _, name = target.rpartition(":" if file else ".")
-        meant = nearest(name, (each for each in dir(sys.modules.get(module)) if not each.startswith("_")))
+        meant = nearest(name, (part for part in dir(sys.modules.get(module)) if not part.startswith("_")))
         raise ConfigurationError.at(
             f"{group}.{key}", target, f": {module or 'it'} has no {name}.{meant} Check the name."
         ) from None
@@ -113,7 +113,9 @@ def _modules_like(name: str) -> str:
     """Suggests modules with a name similar to a missing one's, in its package or in the user's folders."""
     package, dot, last = name.rpartition(".")
     folders = getattr(sys.modules.get(package), "__path__", []) if package else own_folders()
-    return suggest([f"{package}{dot}{each}" for each in similar(last, (found.name for found in iter_modules(folders)))])
+    return suggest(
+        [f"{package}{dot}{match}" for match in similar(last, (inner.name for inner in iter_modules(folders)))]
+    )
 
 
 def call(group: str, target: str, kind: Any, /, *arguments: Any, **options: Any) -> Any:
@@ -135,19 +137,21 @@ def refuse_unfit(group: str, target: str, kind: Any, /, *arguments: Any, **optio
         signature(kind).bind(*arguments, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        known = signature(kind).parameters
-        meant = _meant(unknown[1], known, options) if unknown else ""
+        parameters = signature(kind).parameters
+        meant = _meant(unknown[1], parameters, options) if unknown else ""
         how = (
-            f" It takes {', '.join(known) or 'none'}." if unknown and not meant else f"{meant} Set them under {group}."
+            f" It takes {', '.join(parameters) or 'none'}."
+            if unknown and not meant
+            else f"{meant} Set them under {group}."
         )
         raise ConfigurationError.at(f"{group}._target_", target, f" rejects its arguments: {error}.{how}") from None
 
 
-def _meant(name: str, known: Collection[str], given: Collection[str]) -> str:
+def _meant(name: str, parameters: Collection[str], given: Collection[str]) -> str:
     """Suggests arguments similar to a mistyped one; if there are none, one that is set already."""
-    alike = similar(name, (each for each in known if each not in given))
-    taken = similar(name, (each for each in known if each in given))
-    return suggest(alike) or suggest([f"{each}, which is set already," for each in taken[:1]]).replace(",?", "?")
+    alike = similar(name, (word for word in parameters if word not in given))
+    taken = similar(name, (word for word in parameters if word in given))
+    return suggest(alike) or suggest([f"{word}, which is set already," for word in taken[:1]]).replace(",?", "?")
 
 
 def signature(kind: Any) -> inspect.Signature:
@@ -160,21 +164,21 @@ def signature(kind: Any) -> inspect.Signature:
 
 def instantiate_named(group: str, section: Mapping[str, Section], kind: type) -> dict[str, Any]:
     """The objects that a section's entries describe, by name. Raises ConfigurationError unless all are a ``kind``."""
-    found = {name: _made(f"{group}.{name}", own) for name, own in section.items()}
-    for name, made in found.items():
-        if not isinstance(made, kind):
+    objects = {name: _made(f"{group}.{name}", spec) for name, spec in section.items()}
+    for name, instance in objects.items():
+        if not isinstance(instance, kind):
             raise ConfigurationError.at(
                 f"{group}.{name}._target_",
                 section[name]["_target_"],
                 f" is not a {kind.__name__}. Derive the class from {kind.__module__}.{kind.__name__}.",
             )
-    return found
+    return objects
 
 
 def arguments_of(group: str, section: Section, *, without: Collection[str] = ("name",)) -> dict[str, Any]:
     """A section's keys as arguments of its class, except ``without``; values with a ``_target_`` are instantiated."""
-    own = {key: value for key, value in section.items() if key not in (TARGET, OPTION, *without)}
-    return {key: _made(f"{group}.{key}", value) for key, value in own.items()}
+    options = {key: value for key, value in section.items() if key not in (TARGET, OPTION, *without)}
+    return {key: _made(f"{group}.{key}", value) for key, value in options.items()}
 
 
 def _made(key: str, value: Any) -> Any:

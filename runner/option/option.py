@@ -95,8 +95,8 @@ class Option:
 
         ``run``: with device and number of ranks already resolved. Raises ConfigurationError.
         """
-        own = self.resolved_keys()
-        return run.changed(**{self.group: own}) if own else run
+        keys = self.resolved_keys()
+        return run.changed(**{self.group: keys}) if keys else run
 
     def resolved_keys(self) -> Section:
         """Keys of this section with the values that they are resolved to, whatever the other sections say."""
@@ -122,7 +122,7 @@ class Option:
     @classmethod
     def all_tunable(cls) -> dict[str, Tunable]:
         """The ``tunable`` keys of the class and its bases."""
-        return {key: found for kind in reversed(cls.__mro__) for key, found in vars(kind).get("tunable", {}).items()}
+        return {key: rule for kind in reversed(cls.__mro__) for key, rule in vars(kind).get("tunable", {}).items()}
 
     @classmethod
     def every(cls, attribute: str) -> set[str]:

@@ -161,8 +161,8 @@ def seconds(value: Any) -> float | None:
     """The seconds of a duration such as 90, "90" (of a flag), "90s", "1.5h" or "2d"; None for anything else."""
     if number(above=0).accepts(value):
         return float(value)
-    found = _TEXT.fullmatch(value) if isinstance(value, str) else None
-    return (float(found[1]) * UNITS[found[2] or "s"] or None) if found else None
+    match = _TEXT.fullmatch(value) if isinstance(value, str) else None
+    return (float(match[1]) * UNITS[match[2] or "s"] or None) if match else None
 
 
 DURATION = Rule(
@@ -205,5 +205,5 @@ def never(reason: str) -> Values:
 
 def powers_of_two(most: int, *, least: int = 1) -> list[int]:
     """The powers of two from ``least`` to ``most``, and ``most`` itself."""
-    found = [2**power for power in range(most.bit_length()) if least <= 2**power]
-    return sorted({*found, most}) if most >= least else []
+    powers = [2**power for power in range(most.bit_length()) if least <= 2**power]
+    return sorted({*powers, most}) if most >= least else []

@@ -18,10 +18,10 @@ class FixedSection:
 
         A default is for configs of earlier versions that lack the key, and means what those versions did.
         """
-        known = {each.name for each in fields(cls)}
-        needed = {each.name for each in fields(cls) if each.default is MISSING}
-        for key in (*(needed - section.keys()), *(section.keys() - known)):
-            what = "is missing" if key in known else "is not a key of the run config"
+        names = {declared.name for declared in fields(cls)}
+        needed = {declared.name for declared in fields(cls) if declared.default is MISSING}
+        for key in (*(needed - section.keys()), *(section.keys() - names)):
+            what = "is missing" if key in names else "is not a key of the run config"
             message = f"{name}.{key} {what}, so this config was not frozen by this version."
             raise ConfigurationError(message, key=f"{name}.{key}")
         return cls(**section)

@@ -34,13 +34,13 @@ class SourceFile(NamedTuple):
 
 def source_file(target: Any) -> SourceFile | None:
     """The file that a ``_target_`` names; None for a dotted name."""
-    found = _NAME.fullmatch(target) if isinstance(target, str) else None
-    return SourceFile(Path(found[1]), found[2]) if found and os.path.normpath(found[1]) == found[1] else None
+    match = _NAME.fullmatch(target) if isinstance(target, str) else None
+    return SourceFile(Path(match[1]), match[2]) if match and os.path.normpath(match[1]) == match[1] else None
 
 
 def is_copy(path: Path) -> bool:
     """Whether the file is a copy in a run folder. Bytecode beside it is neither read nor written: no seal covers it."""
-    return any(each.name == "code" and (each.parent / "run.yaml").exists() for each in path.parents)
+    return any(parent.name == "code" and (parent.parent / "run.yaml").exists() for parent in path.parents)
 
 
 def _module(path: Path) -> ModuleType:
@@ -74,7 +74,9 @@ def _module(path: Path) -> ModuleType:
 
 def _first_installed() -> int:
     """Where the import path's folders of installed packages begin."""
-    places = (place for place, each in enumerate(sys.path) if Path(each).name in ("site-packages", "dist-packages"))
+    places = (
+        position for position, path in enumerate(sys.path) if Path(path).name in ("site-packages", "dist-packages")
+    )
     return next(places, len(sys.path))
 
 

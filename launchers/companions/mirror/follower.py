@@ -45,11 +45,11 @@ def mirrored(run: Accompanied, mirror: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if said := follower.finish(run.signals):
-            warn(said)
+        if problem := follower.finish(run.signals):
+            warn(problem)
         raise
-    if said := follower.finish(run.signals):
-        raise RunFailed(Failure(type=Kind.PROGRAM_FAILED, message=f"the run is complete, but {said}"))
+    if problem := follower.finish(run.signals):
+        raise RunFailed(Failure(type=Kind.PROGRAM_FAILED, message=f"the run is complete, but {problem}"))
 
 
 class _Follower:

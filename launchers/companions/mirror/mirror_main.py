@@ -82,14 +82,14 @@ class Watch:
 
 def _state(folder: RunFolder) -> list[tuple[str, int, int]]:
     """Name, inode and modification time of the checkpoints: what each new checkpoint changes."""
-    found = []
+    files = []
     for path in matching(folder.checkpoints, "[!.]*"):
         try:
             status = path.stat()
         except OSError:  # it has just been removed
             continue
-        found.append((path.name, status.st_ino, status.st_mtime_ns))
-    return found
+        files.append((path.name, status.st_ino, status.st_mtime_ns))
+    return files
 
 
 def main() -> None:

@@ -55,12 +55,12 @@ class Mirror:
         if self.stored is None:
             self.look()
         assert self.stored is not None
-        known = {each.sha256: each.object for each in self.stored.files.values()}
+        objects = {copy.sha256: copy.object for copy in self.stored.files.values()}
         files = {}
         with ExitStack() as stack:
             for path, file, mtime_ns in self._opened(stack):
-                files[path] = self._stored(path, file, mtime_ns, known)
-                known[files[path].sha256] = files[path].object
+                files[path] = self._stored(path, file, mtime_ns, objects)
+                objects[files[path].sha256] = files[path].object
         manifest = Manifest(self.run, files)
         content = manifest.content()
         if manifest.files != self.stored.files:
@@ -87,8 +87,8 @@ class Mirror:
     def _paths(self) -> Iterator[tuple[str, os.stat_result]]:
         """The files of the run, checkpoints first: table rows that belong to one were written before it, and remain."""
         with Folder(self.folder.path) as held:
-            found = [(path, status) for path, status in held.walk() if stat.S_ISREG(status.st_mode)]
-        for path, status in sorted(found, key=lambda each: (each[0].parts[0] != CHECKPOINTS, each[0])):
+            files = [(path, status) for path, status in held.walk() if stat.S_ISREG(status.st_mode)]
+        for path, status in sorted(files, key=lambda pair: (pair[0].parts[0] != CHECKPOINTS, pair[0])):
             if may_leave(path):
                 yield str(path), status
 
@@ -105,8 +105,8 @@ class Mirror:
                     shutil.copyfileobj(file, copy)  # it may grow meanwhile
                     yield path, copy, os.fstat(file.fileno()).st_mtime_ns
 
-    def _stored(self, path: str, file: IO[bytes], mtime_ns: int, known: Mapping[str, str]) -> Copy:
-        """Store a file, unless its digest is ``known``, which maps the digests of stored objects to their names.
+    def _stored(self, path: str, file: IO[bytes], mtime_ns: int, objects: Mapping[str, str]) -> Copy:
+        """Store a file, unless its digest is in ``objects``, which maps the digests of stored objects to their names.
 
         Raises StorageError if other content is read back.
         """
@@ -116,8 +116,8 @@ class Mirror:
         digest = self._digests.get(state) or hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
         if path.startswith(f"{CHECKPOINTS}/"):
             self._digests[state] = digest
-        name = known.get(digest) or object_name(path, digest)
-        if digest not in known:
+        name = objects.get(digest) or object_name(path, digest)
+        if digest not in objects:
             if self._others is not None:
                 self._others.add(name)
             self.storage.store(name, file)
@@ -129,7 +129,7 @@ class Mirror:
     def _clear(self, before: set[str], needed: set[str]) -> None:
         """Remove the objects that the marker does not name, such as those of an upload that was killed."""
         if self._others is None:
-            self._others = {each.name for each in self.storage.list(OBJECTS) if is_object(each.name)}
+            self._others = {stored.name for stored in self.storage.list(OBJECTS) if is_object(stored.name)}
         self._others |= before
         for name in sorted(self._others - needed):
             self.storage.remove(name)

@@ -33,8 +33,8 @@ def in_empty_folder() -> Iterator[None]:
         return
     for name in filter(_folders().fullmatch, list(os.environ)):
         os.environ[name] = os.path.abspath(os.environ[name])
-    with scratch.folder() as own:
-        empty = own / "empty"
+    with scratch.folder() as folder:
+        empty = folder / "empty"
         empty.mkdir()
         with contextlib.chdir(empty):
             yield

@@ -56,7 +56,7 @@ class Tables:
                 *((row["step"], 0, row) for row in steps if "step" in row),
                 *((row["step"], 1, row) for row in epochs if row.get("step", last + 1) <= last),
             ],
-            key=lambda each: each[:2],
+            key=lambda row: row[:2],
         )
         return [self._of_epoch(row) if kind else self._of_step(row) for _, kind, row in ordered]
 
@@ -74,13 +74,13 @@ class Tables:
         """Means of gpu.csv and host.csv since the previous row."""
         now = [row for row in self._loads if row.get("time", 0.0) <= self._time]
         self._loads = [row for row in self._loads if row.get("time", 0.0) > self._time]
-        found: dict[str, list[float]] = {}
+        readings: dict[str, list[float]] = {}
         for row in now:
             whose = f"gpu{int(row['device'])}_" if "device" in row else ""
             for name, value in row.items():
                 if name not in ("time", "device"):
-                    found.setdefault(f"system/{whose}{name}", []).append(value)
-        return {tag: sum(values) / len(values) for tag, values in found.items()}
+                    readings.setdefault(f"system/{whose}{name}", []).append(value)
+        return {tag: sum(values) / len(values) for tag, values in readings.items()}
 
 
 def _tag(column: str) -> str:

@@ -104,8 +104,8 @@ class Publisher:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 if self.state.files.get(name) == digest:
                     continue
-                with scratch.folder() as own:  # clients open paths, and follow links
-                    same = own / path.name
+                with scratch.folder() as folder:  # clients open paths, and follow links
+                    same = folder / path.name
                     same.symlink_to(f"/dev/fd/{file.fileno()}")
                     self.tracker.upload(same, name)
                 self.state.files[name] = digest

@@ -33,9 +33,9 @@ def publishers(run: Accompanied, trackers: "Mapping[str, LoggerOption]") -> Iter
     """A context in which the run is published to every tracker, and after which its outcome is."""
     folder, signals = run.folder, run.signals
     tell_unread(trackers.values())
-    with scratch.folder() as own:
-        given = {**os.environ, **run.variables, "TMPDIR": str(own)}  # removed even if a publisher is killed
-        lock = scratch.kept(own)  # publishers outlive a parent that is killed
+    with scratch.folder() as private:
+        given = {**os.environ, **run.variables, "TMPDIR": str(private)}  # removed even if a publisher is killed
+        lock = scratch.kept(private)  # publishers outlive a parent that is killed
         try:
             started = {name: _start(folder, name, given, lock) for name in trackers}
         finally:

@@ -127,8 +127,8 @@ def _made(option: ModelOption, data: Data, convert: Conversion, *, given: dict[s
 
 def _features(data: Data) -> int:
     """Number of values in a sample."""
-    if (found := getattr(data, "num_inputs", None)) is not None:
-        return found
+    if (count := getattr(data, "num_inputs", None)) is not None:
+        return count
     if (side := getattr(data, "image_size", None)) is not None:
         return 3 * side**2
     raise ConfigurationError(

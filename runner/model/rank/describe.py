@@ -53,12 +53,12 @@ def describe(
 
 def other_classes(weights: str, evaluation: Loader) -> str | None:
     """A warning if a checkpoint's run had different classes from these samples; None if that is unknown."""
-    found, trained = _classes(evaluation.batches.dataset), _trained(weights)
-    if found is None or trained is None or trained.classes in (None, found):
+    classes, trained = _classes(evaluation.batches.dataset), _trained(weights)
+    if classes is None or trained is None or trained.classes in (None, classes):
         return None
     return (
         f"warning: the weights were trained for different classes: {_listed(trained.classes)}, where this data has "
-        f"{_listed(found)}. Classes are matched by their numbers."
+        f"{_listed(classes)}. Classes are matched by their numbers."
     )
 
 
@@ -91,8 +91,8 @@ def _listed(classes: tuple[str, ...]) -> str:
 
 def description_of(folder: RunFolder, run: RunConfig) -> Description:
     """The description in model.json, else from the data. Raises ConfigurationError if neither can be read."""
-    if (found := read(folder)) is not None:
-        return found
+    if (description := read(folder)) is not None:
+        return description
     try:
         return _from_data(run)
     except ConfigurationError as error:

@@ -92,8 +92,8 @@ class Attention(nn.Module):
             project(hidden).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
-        found = functional.scaled_dot_product_attention(self.rotation(query), self.rotation(key), value, is_causal=True)
-        return self.output(found.transpose(1, 2).flatten(2))
+        mixed = functional.scaled_dot_product_attention(self.rotation(query), self.rotation(key), value, is_causal=True)
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):

@@ -49,8 +49,8 @@ def timm_model(
             raise
         raise ConfigurationError(_not_fetched(full, pretrained, error)) from error
     if pretrained:
-        found: Any = model.pretrained_cfg
-        model.began_with = f"timm's {found['architecture']}.{found['tag']}"  # type: ignore[assignment]
+        source: Any = model.pretrained_cfg
+        model.began_with = f"timm's {source['architecture']}.{source['tag']}"  # type: ignore[assignment]
     return model
 
 

@@ -74,13 +74,13 @@ def torchvision_model(
 
 
 def _unknown(name: str) -> ConfigurationError:
-    known = [*names(), *segmentation_names()]
+    model_names = [*names(), *segmentation_names()]
     return ConfigurationError.at(
         "model.name",
         name,
         f": torchvision {torchvision.__version__} has no such model."
-        f"{nearest(name, known)} `{invocation.command('doctor')} --models` lists them.",
-        allowed=known,
+        f"{nearest(name, model_names)} `{invocation.command('doctor')} --models` lists them.",
+        allowed=model_names,
     )
 
 
@@ -116,8 +116,10 @@ def _segmentation_model(name: str, num_classes: int, weights: str | None, *, is_
     entry = None if weights is None else weights_entry(name, weights, otherwise_none=is_filled)
     model = models.get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)
     if entry is not None and not is_filled:
-        own = model.state_dict()
-        state = {k: v for k, v in _state(entry, weights).items() if k in own and own[k].shape == v.shape}
+        model_state = model.state_dict()
+        state = {
+            k: v for k, v in _state(entry, weights).items() if k in model_state and model_state[k].shape == v.shape
+        }
         model.load_state_dict(state, strict=False)
         model.began_with = str(entry)
     return model
@@ -127,8 +129,8 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
     for prefix, argument in SIZED.items():
         if name.startswith(prefix):
             return {argument: (image_size, image_size) if argument == "input_size" else image_size}
-    own = [size for prefix, size in SMALLEST.items() if name.startswith(prefix)]
-    smallest = own[0] if own else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
+    sizes = [size for prefix, size in SMALLEST.items() if name.startswith(prefix)]
+    smallest = sizes[0] if sizes else max(models.get_model_weights(name).DEFAULT.meta.get("min_size", (1, 1)))
     if image_size < smallest:
         raise ConfigurationError.at(
             "model.name",
@@ -141,18 +143,18 @@ def _size_options(name: str, image_size: int) -> dict[str, Any]:
 
 def weights_entry(name: str, weights: str, *, otherwise_none: bool = False) -> Any:
     """The entry of a model's weights enum. Raises ConfigurationError if it is missing, unless ``otherwise_none``."""
-    known = models.get_model_weights(name)
+    entries = models.get_model_weights(name)
     entry = weights.rpartition(".")[2]
-    if entry not in known.__members__:
+    if entry not in entries.__members__:
         if otherwise_none:
             return None
-        allowed = ", ".join(known.__members__)
+        allowed = ", ".join(entries.__members__)
         raise ConfigurationError.at(
             "model.pretrained",
             weights,
             f" is neither a local file nor a set of weights for {name}. Allowed: {allowed}, or a .pt file.",
         )
-    return known[entry]
+    return entries[entry]
 
 
 def _state(entry: Any, weights: str | None) -> dict[str, torch.Tensor]:

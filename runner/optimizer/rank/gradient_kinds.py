@@ -21,15 +21,15 @@ WORDS: dict[GradientKind, str] = {"complex": "which is complex", "sparse": "whos
 
 def unusual_gradients(model: nn.Module) -> dict[GradientKind, str]:
     """For each unusual kind of gradients that the model has, the name of the first trained parameter with it."""
-    found: dict[GradientKind, str] = {}
+    examples: dict[GradientKind, str] = {}
     for path, module in model.named_modules():
         is_sparse = isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse
         for name, parameter in module.named_parameters(path, recurse=False):
             if parameter.requires_grad and parameter.is_complex():
-                found.setdefault("complex", name)
+                examples.setdefault("complex", name)
             if parameter.requires_grad and is_sparse:
-                found.setdefault("sparse", name)
-    return found
+                examples.setdefault("sparse", name)
+    return examples
 
 
 def refuse_unusual(unusual: Mapping[GradientKind, str], optimizer: Optimizer, target: str) -> None:
@@ -63,11 +63,11 @@ def _failure(optimizer: Optimizer, settings: dict[str, Any], kind: GradientKind,
                 return None
             weight = torch.complex(torch.linspace(-1, 2, 9), torch.linspace(1, 3, 9)).view(3, 3)
             gradient = weight.sin()
-            (own,) = _stepped(optimizer, settings, [weight], [gradient])
+            (stepped,) = _stepped(optimizer, settings, [weight], [gradient])
             (real,) = _stepped(optimizer, settings, [as_real(weight)], [as_real(gradient)])
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             return str(error).splitlines()[0].rstrip(".")
-    is_same = torch.allclose(as_real(own), real, rtol=1e-4, atol=1e-6)
+    is_same = torch.allclose(as_real(stepped), real, rtol=1e-4, atol=1e-6)
     return None if is_same else "it does not treat complex numbers as pairs of real ones"
 
 
@@ -76,9 +76,9 @@ def _stepped(
 ) -> list[Tensor]:
     """Weights after two steps with these gradients by an optimizer of the same class."""
     parameters = [nn.Parameter(weight.clone()) for weight in weights]
-    made = type(optimizer)(parameters, **settings)
+    trial = type(optimizer)(parameters, **settings)
     for _ in range(2):
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient.clone()
-        made.step()
+        trial.step()
     return [parameter.detach() for parameter in parameters]

@@ -41,11 +41,11 @@ class Muon(AdamW):
         normalize: bool = False,
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        own = {"momentum": momentum, "ns_steps": ns_steps, "method": method}
-        own |= {"step_size": step_size, "normalize": normalize}
-        self.defaults |= own
+        options = {"momentum": momentum, "ns_steps": ns_steps, "method": method}
+        options |= {"step_size": step_size, "normalize": normalize}
+        self.defaults |= options
         for group in self.param_groups:
-            for key, value in own.items():
+            for key, value in options.items():
                 group.setdefault(key, value)
             for key, allowed in CHOICES.items():
                 if group[key] not in allowed:
@@ -61,10 +61,10 @@ class Muon(AdamW):
                     step(parameter, parameter.grad, group)
                     aside.append((parameter, parameter.grad))
                     parameter.grad = None  # AdamW skips it
-        found = super().step(closure)
+        loss = super().step(closure)
         for parameter, gradient in aside:
             parameter.grad = gradient
-        return found
+        return loss
 
     def _own_step(self, parameter: Tensor, method: str) -> Callable[..., None] | None:
         """The method that updates the parameter; None if AdamW does."""

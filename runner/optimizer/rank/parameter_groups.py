@@ -36,28 +36,28 @@ def find_groups(model: nn.Module, section: ParametersSection, *, lr: float) -> l
     ConfigurationError.
     """
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    own: dict[str, dict[str, Any]] = {name: {} for name in trained}
+    by_name: dict[str, dict[str, Any]] = {name: {} for name in trained}
     if (decay := section.bias_weight_decay) is not None:
         for name in trained:
             if name.rpartition(".")[2] == "bias":
-                own[name]["weight_decay"] = decay
+                by_name[name]["weight_decay"] = decay
     if (decay := section.norm_weight_decay) is not None:
-        for name in _of_norms(model) & own.keys():
-            own[name]["weight_decay"] = decay
+        for name in _of_norms(model) & by_name.keys():
+            by_name[name]["weight_decay"] = decay
     if (decay := section.layer_decay) is not None:
         above = heights(model)
         for name in trained:
-            own[name]["lr_factor"] = decay ** above[name]
+            by_name[name]["lr_factor"] = decay ** above[name]
     for name, settings in _named(section.groups, trained_names(model), lr=lr).items():
-        own[name] |= settings
-    return _grouped(own)
+        by_name[name] |= settings
+    return _grouped(by_name)
 
 
 def _of_norms(model: nn.Module) -> set[str]:
     """The names of the parameters that normalization layers own directly."""
-    found = ((path, module) for path, module in model.named_modules() if _is_norm(module))
+    norms = ((path, module) for path, module in model.named_modules() if _is_norm(module))
     return {
-        f"{path}.{name}".lstrip(".") for path, module in found for name, _ in module.named_parameters(recurse=False)
+        f"{path}.{name}".lstrip(".") for path, module in norms for name, _ in module.named_parameters(recurse=False)
     }
 
 
@@ -67,7 +67,7 @@ def _is_norm(module: nn.Module) -> bool:
 
 def _named(entries: Iterable[Mapping[str, Any]], names: Mapping[str, str], *, lr: float) -> dict[str, dict[str, Any]]:
     """The settings of each parameter that an entry of ``parameters.groups`` names, by any of its ``names``."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for number, entry in enumerate(entries):
         settings = {key: value for key, value in entry.items() if key != "match"}
         if "lr" in settings:
@@ -75,13 +75,13 @@ def _named(entries: Iterable[Mapping[str, Any]], names: Mapping[str, str], *, lr
         patterns = [entry["match"]] if isinstance(entry["match"], str) else entry["match"]
         for pattern in patterns:
             for name in matching(pattern, names, key=f"parameters.groups.{number}.match"):
-                found.setdefault(names[name], settings)
-    return found
+                by_name.setdefault(names[name], settings)
+    return by_name
 
 
-def _grouped(own: dict[str, dict[str, Any]]) -> list[ParameterGroup]:
+def _grouped(by_name: dict[str, dict[str, Any]]) -> list[ParameterGroup]:
     groups: dict[Settings, list[str]] = {}
-    for name, settings in own.items():
+    for name, settings in by_name.items():
         kept = {key: value for key, value in settings.items() if (key, value) != ("lr_factor", 1)}
         groups.setdefault(tuple(sorted(kept.items())), []).append(name)
     # The recorded learning rate is the first group's.
@@ -89,14 +89,14 @@ def _grouped(own: dict[str, dict[str, Any]]) -> list[ParameterGroup]:
     return [ParameterGroup(dict(settings), names) for settings, names in ordered]
 
 
-def refuse_unknown(groups: Iterable[ParameterGroup], known: Iterable[str], target: str) -> None:
+def refuse_unknown(groups: Iterable[ParameterGroup], options: Iterable[str], target: str) -> None:
     """Raises ConfigurationError for a setting that the optimizer does not have."""
-    allowed = {*known, "lr_factor"}
+    allowed = {*options, "lr_factor"}
     for group in groups:
         if unknown := sorted(group.settings.keys() - allowed):
             raise ConfigurationError(
                 f"parameters: optimizer._target_={target} has no setting {unknown[0]}. Allowed in groups: match, "
-                f"lr_factor, {', '.join(sorted(known))}.",
+                f"lr_factor, {', '.join(sorted(options))}.",
                 key="parameters",
             )
 
@@ -125,7 +125,7 @@ def heights(model: nn.Module) -> dict[str, int]:
             begun.append(owner[name])
         depth[name] = len(begun) + (index > inside[-1])
     deepest = len(begun) + 1
-    return {name: deepest - found for name, found in depth.items()}
+    return {name: deepest - level for name, level in depth.items()}
 
 
 SHOWN = 6
@@ -136,17 +136,17 @@ def matching(pattern: str, names: Iterable[str], *, key: str) -> list[str]:
 
     key: of the run config, for the error. Raises ConfigurationError if no name matches.
     """
-    known = list(names)
-    found = [name for name in known if _means(pattern, name)]
-    if not found:
-        modules = {prefix for name in known for prefix in _prefixes(name)}
-        tops = list(dict.fromkeys(name.partition(".")[0] for name in known))
+    parameters = list(names)
+    matches = [name for name in parameters if _means(pattern, name)]
+    if not matches:
+        modules = {prefix for name in parameters for prefix in _prefixes(name)}
+        tops = list(dict.fromkeys(name.partition(".")[0] for name in parameters))
         raise ConfigurationError(
-            f"{key}: no parameter of the model is named {pattern}.{nearest(pattern, [*modules, *known])} "
+            f"{key}: no parameter of the model is named {pattern}.{nearest(pattern, [*modules, *parameters])} "
             f"It begins with {', '.join(tops[:SHOWN])}{', ...' * (len(tops) > SHOWN)}.",
             key=key,
         )
-    return found
+    return matches
 
 
 def _means(pattern: str, name: str) -> bool:

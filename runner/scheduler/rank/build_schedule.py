@@ -32,15 +32,15 @@ def build_schedule(option: SchedulerOption, optimizer: Optimizer, **updates: int
         return OfTorch(optimizer, kind, options, interval=interval, **warmup, **updates)
     if "interval" in signature(kind).parameters:
         options["interval"] = interval
-    made = call("scheduler", target, kind, optimizer, **combined("scheduler", options, updates))
-    if not isinstance(made, Schedule):
+    schedule = call("scheduler", target, kind, optimizer, **combined("scheduler", options, updates))
+    if not isinstance(schedule, Schedule):
         raise ConfigurationError.at(
             "scheduler._target_",
             target,
             f" is not a schedule. Derive the class from {Schedule.__module__}.Schedule, "
             "or name one of torch.optim.lr_scheduler.",
         )
-    return made
+    return schedule
 
 
 class OfTorch(Schedule):
@@ -74,8 +74,8 @@ class OfTorch(Schedule):
             self._scheduler.step()
             self._at += 1
         rise = self.rise(update)
-        for group, found in zip(self._optimizer.param_groups, self._scheduler.optimizer.param_groups, strict=True):
-            group.update({name: found[name] for name in PARTS if name in found})
+        for group, source in zip(self._optimizer.param_groups, self._scheduler.optimizer.param_groups, strict=True):
+            group.update({name: source[name] for name in PARTS if name in source})
             group["lr"] *= rise
 
     def _begin(self) -> None:

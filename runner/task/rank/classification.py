@@ -194,7 +194,7 @@ class Classification(Task):
         return Scored(logits_of(outputs).detach(), _most_probable(batch[1]))
 
     def add_up(self, observed: list[Scored]) -> dict[str, Tensor]:
-        scored = [each for each in observed if each.has_classes]
+        scored = [batch for batch in observed if batch.has_classes]
         if not scored:
             return {}
         logits, targets = (torch.cat(parts) for parts in zip(*scored, strict=True))
@@ -237,15 +237,15 @@ def top_places(logits: Tensor, targets: Tensor) -> Tensor:
 
     logits: (N, classes); targets: (N,). Comparing is several times faster than sorting (topk), and counts NaN as wrong.
     """
-    classes, own = logits.shape[1], targets[:, None]
+    classes, labels = logits.shape[1], targets[:, None]
     numbers, first = _numbers(classes, logits.device)
-    score = logits.gather(1, own)
-    behind = (logits < score) | ((logits == score) & (numbers >= own))  # itself included
+    score = logits.gather(1, labels)
+    behind = (logits < score) | ((logits == score) & (numbers >= labels))  # itself included
     return (behind.sum(1, keepdim=True) == first).sum(0)
 
 
 @lru_cache
 def _numbers(classes: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The classes' numbers, and how many are behind each place, itself included."""
-    behind = [classes - place if place < classes else -1 for place in range(PLACES)]
+    behind = [classes - position if position < classes else -1 for position in range(PLACES)]
     return torch.arange(classes, device=device), torch.tensor(behind, device=device)

@@ -36,10 +36,11 @@ class BinaryCrossEntropy(nn.BCEWithLogitsLoss):
         Both are (samples,) class numbers, or (samples, classes) from 0 to 1.
         """
         classes, smoothing = logits.shape[1], self.label_smoothing
-        own, other = (
-            (one_hot(each, classes) if each.ndim == 1 else each).to(logits.dtype) for each in (targets, others)
+        labels, other = (
+            (one_hot(numbers, classes) if numbers.ndim == 1 else numbers).to(logits.dtype)
+            for numbers in (targets, others)
         )
-        return self._of(logits, (own * share + other * (1 - share)) * (1 - smoothing) + smoothing / classes)
+        return self._of(logits, (labels * share + other * (1 - share)) * (1 - smoothing) + smoothing / classes)
 
     def _of(self, logits: Tensor, wanted: Tensor) -> Tensor:
         if self.target_threshold is not None:

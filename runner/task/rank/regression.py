@@ -81,7 +81,7 @@ class Regression(Task):
         return self.criterion(values, targets)
 
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
-        values, targets = (each.double().reshape(len(each), -1) for each in _alike(outputs, batch))
+        values, targets = (tensor.double().reshape(len(tensor), -1) for tensor in _alike(outputs, batch))
         if targets.shape[1] != len(self.shift):
             raise ConfigurationError(
                 f"a batch has targets with {targets.shape[1]} values per sample, the first sample of the data has "

@@ -46,10 +46,10 @@ class Segmentation(Task):
         self.criterion, self.ignored, self.class_weights = loss, ignore_index, weights_of(loss)
         self.aux_weight, self.classes = aux_weight, data.num_classes
         self.values: list[int] = []  # in the first batch's masks
-        known: Any = {"num_classes": self.classes, "task": self}
+        options: Any = {"num_classes": self.classes, "task": self}
         self.metrics = (
-            PixelAccuracy("acc", label="pixel accuracy", short="acc", **known),
-            IoU("miou", label="mIoU", **known),
+            PixelAccuracy("acc", label="pixel accuracy", short="acc", **options),
+            IoU("miou", label="mIoU", **options),
         )
 
     def converted(self, batch: Any) -> Any:

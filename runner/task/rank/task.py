@@ -165,9 +165,9 @@ def logits_of(outputs: Any) -> Tensor:
     """The logits in a model's output: the output itself, or the entry ``logits`` of a dict or data class."""
     if isinstance(outputs, Tensor):
         return outputs
-    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
-    if isinstance(found, Tensor):
-        return found
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
     raise ConfigurationError(
         f"the model returns {type(outputs).__name__}, which contains no logits. Let it return a tensor, or a dict "
         "or data class that has logits; or write a task of your own (task=custom)."

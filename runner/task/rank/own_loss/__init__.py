@@ -111,12 +111,14 @@ class OwnLoss(Task):
 
     @torch.no_grad()
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
-        found = {}
+        sums = {}
         if self.named:
             count = self._samples(batch) if self.counts_samples else self.count(batch)
-            found = {each.name: torch.as_tensor(_number(outputs, each.name)).double() * count for each in self.named}
-            found["measured"] = torch.tensor(count, dtype=torch.float64)
-        return found | (self._places(outputs, batch) if self.counts_samples else {})
+            sums = {
+                output.name: torch.as_tensor(_number(outputs, output.name)).double() * count for output in self.named
+            }
+            sums["measured"] = torch.tensor(count, dtype=torch.float64)
+        return sums | (self._places(outputs, batch) if self.counts_samples else {})
 
     def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
         scores, targets = logits_in(outputs), self.labels(batch)
@@ -175,7 +177,7 @@ def _entry(outputs: Any, name: str) -> Any:
     if isinstance(outputs, Mapping):
         return outputs.get(name)
     if isinstance(outputs, (tuple, list)) and not hasattr(outputs, name):
-        return next((each[name] for each in outputs if isinstance(each, Mapping) and name in each), None)
+        return next((part[name] for part in outputs if isinstance(part, Mapping) and name in part), None)
     return None if isinstance(outputs, Tensor) else getattr(outputs, name, None)
 
 
@@ -184,11 +186,11 @@ def _loss_in(outputs: Any) -> Tensor:
         return outputs  # if it is not a single number, that is reported as for any loss
     loss = _entry(outputs, "loss")
     if loss is None and isinstance(outputs, (tuple, list)):
-        numbers = [each for each in outputs if isinstance(each, Tensor) and not each.ndim and each.is_floating_point()]
+        numbers = [part for part in outputs if isinstance(part, Tensor) and not part.ndim and part.is_floating_point()]
         loss = numbers[0] if len(numbers) == 1 else None
     if isinstance(loss, Tensor):
         return loss
-    held = f" of {', '.join(type(each).__name__ for each in outputs)}" if isinstance(outputs, (tuple, list)) else ""
+    held = f" of {', '.join(type(part).__name__ for part in outputs)}" if isinstance(outputs, (tuple, list)) else ""
     raise ConfigurationError(
         f"the model returns {type(outputs).__name__}{held} without a loss. task=own_loss needs a batch with "
         "labels, and a model that is called with all of it and returns its loss: one number, an entry or attribute "
@@ -200,7 +202,7 @@ def logits_in(outputs: Any) -> Tensor | None:
     """The logits among a model's outputs: those of that name, or the first tensor of a tuple with several numbers."""
     logits = _entry(outputs, "logits")
     if logits is None and isinstance(outputs, (tuple, list)):
-        logits = next((each for each in outputs if isinstance(each, Tensor) and each.ndim > 1), None)
+        logits = next((part for part in outputs if isinstance(part, Tensor) and part.ndim > 1), None)
     return logits if isinstance(logits, Tensor) else None
 
 

@@ -28,11 +28,11 @@ def refuse_other_denominator(declared: Declared, loss: Tensor, logits: Tensor | 
     """
     if logits is None or labels.is_floating_point() or logits.shape[:-1] != labels.shape or logits.ndim > 3:
         return
-    found = _readings(logits, labels, declared.ignored)
-    kept = {reading: float(value) for reading, value in found.items() if bool(torch.isfinite(value))}
-    own = ("tokens" if declared.over == "samples" else declared.over, declared.reduction)
+    readings = _readings(logits, labels, declared.ignored)
+    kept = {reading: float(value) for reading, value in readings.items() if bool(torch.isfinite(value))}
+    declaration = ("tokens" if declared.over == "samples" else declared.over, declared.reduction)
     alike = [reading for reading, value in kept.items() if abs(float(loss) - value) <= EQUAL * abs(value)]
-    if not alike or own in alike or (declared.over == "samples" and labels.ndim > 1):
+    if not alike or declaration in alike or (declared.over == "samples" and labels.ndim > 1):
         return
     over, reduction = alike[0]
     over = "samples" if declared.over == "samples" and over == "tokens" else over
@@ -46,12 +46,12 @@ def refuse_other_denominator(declared: Declared, loss: Tensor, logits: Tensor | 
 
 def _readings(logits: Tensor, labels: Tensor, ignored: int) -> dict[tuple[str, str], Tensor]:
     """The cross-entropies, by the elements that they are over, and the reduction."""
-    found = {}
+    readings = {}
     for over in ("tokens", "next_tokens") if labels.ndim > 1 else ("tokens",):
-        parts = [torch.stack(_of_sample(*each, ignored, over)) for each in zip(logits, labels, strict=True)]
-        found[over, "sum"], count = torch.stack(parts).sum(0)
-        found[over, "mean"] = found[over, "sum"] / count
-    return found
+        parts = [torch.stack(_of_sample(*pair, ignored, over)) for pair in zip(logits, labels, strict=True)]
+        readings[over, "sum"], count = torch.stack(parts).sum(0)
+        readings[over, "mean"] = readings[over, "sum"] / count
+    return readings
 
 
 def _of_sample(logits: Tensor, labels: Tensor, ignored: int, over: str) -> tuple[Tensor, Tensor]:
