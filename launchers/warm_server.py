@@ -23,7 +23,7 @@ from typing import Any
 
 from manyheads.launchers.causes import error_of
 from manyheads.launchers.environment import common, variables_set
-from manyheads.launchers.warm_settings import WAITS_FOR, Settings
+from manyheads.launchers.warm_settings import WAITS_FOR, WarmSettings
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine.process import blocked_signals
 from manyheads.runner.option.locate import Section
@@ -46,7 +46,7 @@ _STATE = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid")  # b
 _read: Mapping[str, str] = {}  # by the current server
 _parked: list[tuple[Mapping[str, str], list[Any]]] = []  # of the other servers, with their states; the oldest first
 _most = 1
-_awaited: Settings | None = None  # by the current server, if it was started by ``begin`` and not told yet
+_awaited: WarmSettings | None = None  # by the current server, if it was started by ``begin`` and not told yet
 
 
 def begin() -> None:
@@ -57,7 +57,7 @@ def begin() -> None:
     global _awaited, _read
     if _server._forkserver_pid is not None:
         return
-    _awaited = Settings(Path(tempfile.mkdtemp(dir=scratch.of_process())))  # noqa: TID251 - in a private folder
+    _awaited = WarmSettings(Path(tempfile.mkdtemp(dir=scratch.of_process())))  # noqa: TID251 - in a private folder
     variables = {**common(), WAITS_FOR: str(_awaited.folder)}
     _run(variables)
     _read = _matching(READ_AT_IMPORT, {**os.environ, **variables})

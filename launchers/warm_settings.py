@@ -9,7 +9,7 @@ WAITS_FOR = "MANYHEADS_SETTINGS"  # variable of such a process: the folder in wh
 _VARIABLES, _PIPE = "variables.json", "told"
 
 
-class Settings:
+class WarmSettings:
     """The parent's side: variables in a file, and a pipe in which a byte says that the file is complete."""
 
     def __init__(self, folder: Path):

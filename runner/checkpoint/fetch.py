@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manyheads.runner.checkpoint.mirror_manifest import NAME, Copy, Manifest
+from manyheads.runner.checkpoint.mirror_manifest import NAME, Copy, MirrorManifest
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, sync_folder, take_name
@@ -75,7 +75,7 @@ def _fetch(address: Address, folder: Path, choose: Choice) -> None:
     """Write the chosen files into a new folder. Raises ConfigurationError."""
     try:
         with opened(address, retry_for=RETRY_SECONDS) as storage:
-            manifest = Manifest.parse(storage.read(NAME), of=address)
+            manifest = MirrorManifest.parse(storage.read(NAME), of=address)
             files = {path: manifest.files[path] for path in choose(manifest.files)}
             folder.mkdir(mode=0o777)
             with working(f"fetching {address}", len(files), kept="nothing was fetched") as work:

@@ -33,7 +33,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class MirrorManifest:
     """``run``: the sha256 of the run's config, which identifies it; ``files``: by path in the run's folder."""
 
     run: str
@@ -45,7 +45,7 @@ class Manifest:
         return json.dumps({**about, "sha256": _digest(about)}, indent=1).encode()
 
     @classmethod
-    def parse(cls, content: bytes, *, of: object) -> "Manifest":
+    def parse(cls, content: bytes, *, of: object) -> "MirrorManifest":
         """Parse a marker, which is untrusted. Raises ConfigurationError if it is damaged or has unsafe paths."""
         try:
             about = json.loads(content)

@@ -9,7 +9,7 @@ from manyheads.runner.config.lookup import read_option
 from manyheads.runner.data.indexing import index_blocks, index_stored, kind_of, names_below
 from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import BLOCKS, NAME, TAR, ShardIndex
-from manyheads.runner.data.shards.stored import Reading, Shards
+from manyheads.runner.data.shards.stored import Reading, StoredShards
 from manyheads.runner.data.tar import table
 from manyheads.runner.data.tar.index import list_shards
 from manyheads.runner.errors import ConfigurationError, printable
@@ -94,7 +94,7 @@ def _index(root: Path, names: list[str], work: Work, *, contents: bool) -> Shard
 def _index_address(address: Address) -> Indexed:
     with (
         working("reading shards", kept="no index was written") as work,
-        Shards(address, own_reading(), key="folder") as shards,
+        StoredShards(address, own_reading(), key="folder") as shards,
         scratch.folder() as folder,
     ):
         index, path = index_stored(shards, work.advance), folder.resolve() / NAME

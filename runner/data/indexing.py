@@ -8,7 +8,7 @@ from manyheads.runner.data.links import boundary
 from manyheads.runner.data.shards.blocks import BlockTable
 from manyheads.runner.data.shards.files import LocalFile
 from manyheads.runner.data.shards.index import KINDS, TAR, TOKENS, Advance, ShardIndex, ShardKind
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.data.tar import stored
 from manyheads.runner.data.token_files import index_of, inspect
 from manyheads.runner.errors import ConfigurationError
@@ -42,7 +42,7 @@ def index_blocks(root: Path, names: Sequence[str], kind: ShardKind, advance: Adv
     return table.index(root, kind)
 
 
-def index_stored(shards: Shards, advance: Advance) -> ShardIndex:
+def index_stored(shards: StoredShards, advance: Advance) -> ShardIndex:
     """An index of shards in object storage, each of which is read once. Raises ConfigurationError."""
     kind = kind_of([*shards.objects], shards.address)
     if kind is TAR:
@@ -65,7 +65,7 @@ def add_file(table: BlockTable, name: str, names: Sequence[str], kind: ShardKind
 
 
 @contextmanager
-def _fetched(shards: Shards) -> Iterator[Opened]:
+def _fetched(shards: StoredShards) -> Iterator[Opened]:
     """A context with a function that copies an object to the local disk, until the context ends."""
     with ExitStack() as stack:
 

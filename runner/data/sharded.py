@@ -14,7 +14,7 @@ from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.shard_names import chosen
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
 from manyheads.runner.data.shards.index import ShardIndex, ShardKind
-from manyheads.runner.data.shards.stored import Reading, Shards
+from manyheads.runner.data.shards.stored import Reading, StoredShards
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError, printable, warn
 from manyheads.runner.option.locate import Section
@@ -62,7 +62,7 @@ class ShardedOption(BelowRoot, DataOption):
     def listing(self) -> ObjectListing | None:
         if not isinstance(location := self.place, Address):
             return None
-        with Shards(location, self.reading) as shards:
+        with StoredShards(location, self.reading) as shards:
             about = shards.index(self.shards).about
             return ObjectListing([(shard.name, shard.size) for shard in about.shards], about.digest)
 
@@ -95,7 +95,7 @@ class ShardedOption(BelowRoot, DataOption):
             self.check_shards(folder.names)
             yield folder
             return
-        with Shards(location, self.reading) as shards:
+        with StoredShards(location, self.reading) as shards:
             stored = StoredFolder(shards, self.shards)
             self.check_shards(stored.names)
             self.warn_of_small_cache(stored.index)
@@ -130,10 +130,10 @@ class Sharded(BelowRoot, Data):
     retry_for: float | str = 1
 
     @cached_property
-    def stored(self) -> Shards:
+    def stored(self) -> StoredShards:
         """The shards in object storage."""
         assert isinstance(self.place, Address)
-        return Shards(self.place, Reading.of({key: getattr(self, key) for key in Reading.keys}))
+        return StoredShards(self.place, Reading.of({key: getattr(self, key) for key in Reading.keys}))
 
     @cached_property
     def folder(self) -> Folder:

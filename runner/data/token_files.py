@@ -127,7 +127,7 @@ def write(folder: Path, name: str, tokens: "np.ndarray", ends: Sequence[int]) ->
         file.write(np.arange(len(limits) + 1, dtype="<i8").tobytes())
 
 
-class Row(Protocol):
+class TokenRow(Protocol):
     """Tokens, as of a NumPy array."""
 
     def __len__(self) -> int: ...

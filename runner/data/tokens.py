@@ -11,7 +11,7 @@ from manyheads.runner.data.sharded import SPLITS, Sharded, ShardedOption
 from manyheads.runner.data.shards.files import BLOCK
 from manyheads.runner.data.shards.folders import Folder, LocalFolder, StoredFolder
 from manyheads.runner.data.shards.index import TOKENS
-from manyheads.runner.data.token_files import Row, TokenFile, index_of, inspect, joined
+from manyheads.runner.data.token_files import TokenFile, TokenRow, index_of, inspect, joined
 from manyheads.runner.data.tokenizing import cached, digest_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import choice, whole
@@ -99,11 +99,11 @@ class Tokens(Sharded):
         blocks = TokenBlocks(row, self.block_size, digest, self._read_ahead(row))
         if self.documents == JOINED:
             return blocks
-        from manyheads.runner.data.rank.tokens import Packed  # imports torch, which the parent does without
+        from manyheads.runner.data.rank.tokens import PackedDocuments  # imports torch, which the parent does without
 
-        return Packed(blocks, self._ends(files), self.end_token)
+        return PackedDocuments(blocks, self._ends(files), self.end_token)
 
-    def _read_ahead(self, row: Row) -> ReadAhead | None:
+    def _read_ahead(self, row: TokenRow) -> ReadAhead | None:
         if isinstance(self.folder, LocalFolder):
             return None
         size = self.block_size

@@ -16,11 +16,11 @@ class Console(RichConsole):
 
 def print_columns(lines: Sequence[Sequence[str]]) -> None:
     """Print lines in columns, titles first, without empty columns; on a terminal, long lines are cut off."""
-    shown = [index for index in range(len(lines[0])) if any(each[index] for each in lines[1:])]
-    widths = {index: max(cell_len(each[index]) for each in lines) for index in shown}
+    shown = [index for index in range(len(lines[0])) if any(line[index] for line in lines[1:])]
+    widths = {index: max(cell_len(line[index]) for line in lines) for index in shown}
     console = Console()
-    for each in lines:
-        text = "  ".join(set_cell_size(each[index], widths[index]) for index in shown).rstrip()
+    for line in lines:
+        text = "  ".join(set_cell_size(line[index], widths[index]) for index in shown).rstrip()
         if console.is_terminal and cell_len(text) > console.width:
             text = set_cell_size(text, console.width - 1) + "…"
         print(text)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from manyheads.runner.checkpoint.mirror_manifest import NAME, OBJECTS, Copy, Manifest, is_object, object_name
+from manyheads.runner.checkpoint.mirror_manifest import NAME, OBJECTS, Copy, MirrorManifest, is_object, object_name
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.leaving import may_leave
@@ -38,7 +38,7 @@ class Mirror:
     def __init__(self, folder: RunFolder, storage: "Storage"):
         self.folder, self.storage = folder, storage
         self.run = hashlib.sha256(folder.config_content()).hexdigest()
-        self.stored: Manifest | None = None
+        self.stored: MirrorManifest | None = None
         self._digests: dict[_State, str] = {}
         self._others: set[str] | None = None  # objects that may exist although no marker names them
 
@@ -61,7 +61,7 @@ class Mirror:
             for path, file, mtime_ns in self._opened(stack):
                 files[path] = self._stored(path, file, mtime_ns, objects)
                 objects[files[path].sha256] = files[path].object
-        manifest = Manifest(self.run, files)
+        manifest = MirrorManifest(self.run, files)
         content = manifest.content()
         if manifest.files != self.stored.files:
             with tempfile.TemporaryFile() as marker:
@@ -78,11 +78,11 @@ class Mirror:
         stored = self.stored.files if self.stored else {}
         return [path for path, status in self._paths() if not _same(stored.get(path), status)]
 
-    def _read(self) -> Manifest:
+    def _read(self) -> MirrorManifest:
         try:
-            return Manifest.parse(self.storage.read(NAME), of=self.storage.address)
+            return MirrorManifest.parse(self.storage.read(NAME), of=self.storage.address)
         except MissingObject:
-            return Manifest(self.run, {})
+            return MirrorManifest(self.run, {})
 
     def _paths(self) -> Iterator[tuple[str, os.stat_result]]:
         """The files of the run, checkpoints first: table rows that belong to one were written before it, and remain."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from manyheads.runner.config.lookup import read_option
-from manyheads.runner.data.shards.stored import Reading, Shards
+from manyheads.runner.data.shards.stored import Reading, StoredShards
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, take_name
@@ -30,7 +30,7 @@ class Destination:
 class StoredDestination(Destination):
     """Each file is put into object storage, read back, and removed from the folder."""
 
-    def __init__(self, folder: Path, shards: Shards):
+    def __init__(self, folder: Path, shards: StoredShards):
         super().__init__(folder)
         self.shards, self.names = shards, list[str]()
 
@@ -78,7 +78,10 @@ def _folder(folder: Path) -> Iterator[Destination]:
 
 @contextmanager
 def _stored(address: Address) -> Iterator[Destination]:
-    with Shards(address, Reading.of(read_option("data", "tar")), key="shards") as shards, scratch.folder() as folder:
+    with (
+        StoredShards(address, Reading.of(read_option("data", "tar")), key="shards") as shards,
+        scratch.folder() as folder,
+    ):
         if shards.objects:
             first = next(iter(shards.objects))
             raise ConfigurationError.at("shards", address, f" already has objects, such as {first}. Name a new one.")

@@ -9,7 +9,7 @@ from manyheads.runner.data.samples import TokenBlocks
 NO_LABEL = -100  # which the loss ignores
 
 
-class Packed:
+class PackedDocuments:
     """Item i is a block of packed documents, as a dict for models of the transformers library.
 
     input_ids, position_ids, labels: (block_size,) int64; positions count from 0 in each document, and the label of its

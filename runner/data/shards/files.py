@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from manyheads.runner.data.links import opened
 from manyheads.runner.data.shards.index import ShardIndex, crc
-from manyheads.runner.data.shards.parts import Parts
+from manyheads.runner.data.shards.parts import ShardParts
 from manyheads.runner.errors import printable
 
 if TYPE_CHECKING:  # the parent, which only checks, starts without it
@@ -59,7 +59,7 @@ class LocalFile:
 class ObjectFile:
     """A file in object storage: shard ``number`` of an index of blocks."""
 
-    def __init__(self, index: ShardIndex, number: int, parts: Parts):
+    def __init__(self, index: ShardIndex, number: int, parts: ShardParts):
         shard = index.about.shards[number]
         self.name, self.size = printable(f"{index.root}/{shard.name}"), shard.size
         self._index, self._number, self._parts = index, number, parts

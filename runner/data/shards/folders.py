@@ -10,8 +10,8 @@ from manyheads.runner.data.links import boundary
 from manyheads.runner.data.shards.blocks import check_places
 from manyheads.runner.data.shards.files import LocalFile, ObjectFile
 from manyheads.runner.data.shards.index import ShardIndex, ShardKind
-from manyheads.runner.data.shards.parts import Parts
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.shards.parts import ShardParts
+from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.errors import ConfigurationError
 
 
@@ -49,7 +49,7 @@ class LocalFolder:
 class StoredFolder:
     """Shards in object storage, with an index of their blocks. Raises ConfigurationError."""
 
-    def __init__(self, shards: Shards, kind: ShardKind):
+    def __init__(self, shards: StoredShards, kind: ShardKind):
         self.root, self.shards = shards.address, shards
         self.index: ShardIndex = shards.index(kind)
         check_places(self.index)
@@ -57,9 +57,11 @@ class StoredFolder:
         self.names = [name for name in self._numbers if name.endswith(kind.suffixes[0])]
 
     @cached_property
-    def _parts(self) -> Parts:
+    def _parts(self) -> ShardParts:
         offsets, sizes = (self.index.entries[part][:, 0] for part in ("offset", "size"))
-        return Parts(self.shards, self.index, lambda row: int(offsets[row]), lambda row: int(offsets[row] + sizes[row]))
+        return ShardParts(
+            self.shards, self.index, lambda row: int(offsets[row]), lambda row: int(offsets[row] + sizes[row])
+        )
 
     def has(self, name: str) -> bool:
         """Whether the index has a file of this name."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from manyheads.runner.data.shards.index import ShardIndex
-from manyheads.runner.data.shards.stored import TRIES, Shards, called
+from manyheads.runner.data.shards.stored import TRIES, StoredShards, called
 from manyheads.runner.run.objects import StorageError
 
 MOST_KNOWN = 2**16  # parts whose ranges a process remembers
@@ -27,13 +27,15 @@ class Range(NamedTuple):
     entry: str
 
 
-class Parts:
+class ShardParts:
     """The parts of an index's shards.
 
     ``start``, ``stop``: the first byte of a row of the index, and the one after its last; both grow within a shard.
     """
 
-    def __init__(self, shards: Shards, index: ShardIndex, start: Callable[[int], int], stop: Callable[[int], int]):
+    def __init__(
+        self, shards: StoredShards, index: ShardIndex, start: Callable[[int], int], stop: Callable[[int], int]
+    ):
         self._shards, self._index, self._start, self._stop = shards, index, start, stop
         self.firsts = [0, *accumulate(shard.samples for shard in index.about.shards)]
         self._range = lru_cache(MOST_KNOWN)(self._range_of)

@@ -52,7 +52,7 @@ class Reading:
         return cls(cache, int(keys["fetch_mb"] * 10**6), keys["read_ahead"], seconds(keys["retry_for"]) or 0.0)
 
 
-class Shards:
+class StoredShards:
     """The shards below an address; as a context, closed at its end. ``key``: what names the address, for errors.
 
     Raises ConfigurationError if object storage cannot be used.
@@ -65,7 +65,7 @@ class Shards:
         except StorageError as error:
             raise self.failed(error) from None
 
-    def __enter__(self) -> "Shards":
+    def __enter__(self) -> "StoredShards":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from manyheads.runner.data.links import boundary, content_of
 from manyheads.runner.data.samples import Samples, StoredFile, TokenBlocks
 from manyheads.runner.data.sharded import ShardedOption, ShardedSamples
 from manyheads.runner.data.shards.index import TAR, ShardIndex
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, open_index, state_of
 from manyheads.runner.data.tar.stored import StoredSamples
@@ -64,7 +64,7 @@ class TarOption(ShardedOption):
         if isinstance(location := self.place, Path):
             yield open_index(location, advance)
             return
-        with Shards(location, self.reading) as shards:
+        with StoredShards(location, self.reading) as shards:
             yield shards.index(self.shards)
 
 

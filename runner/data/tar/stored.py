@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from manyheads.runner.data.read_ahead import ReadAhead
 from manyheads.runner.data.shards.files import CHANGED
 from manyheads.runner.data.shards.index import CONTENTS, NAME, TAR, Advance, ShardIndex
-from manyheads.runner.data.shards.parts import Parts
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.shards.parts import ShardParts
+from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.data.tar import table
 from manyheads.runner.data.tar.members import Samples
 from manyheads.runner.data.tar.walk import BLOCK, members
@@ -24,12 +24,12 @@ class StoredSamples(Samples):
 
     changed = CHANGED
 
-    def __init__(self, index: ShardIndex, numbers: Sequence[int], shards: Shards):
+    def __init__(self, index: ShardIndex, numbers: Sequence[int], shards: StoredShards):
         import numpy as np
 
         super().__init__(index, numbers)
         self._offsets = np.asarray(index.entries)["offset"]  # still mapped into memory
-        self._parts = Parts(shards, index, self._start, self._stop)
+        self._parts = ShardParts(shards, index, self._start, self._stop)
         self.read_ahead = ReadAhead(shards.reading.ahead, self._fetch_ahead)
 
     def name(self, sample: int, column: int | None = None) -> str:
@@ -61,7 +61,7 @@ class StoredSamples(Samples):
         return int((entry["offset"] + entry["size"]).max())
 
 
-def build(shards: Shards, advance: Advance) -> ShardIndex:
+def build(shards: StoredShards, advance: Advance) -> ShardIndex:
     """An index of the shards, with checksums, for which all of them are read once. Raises ConfigurationError."""
     growing = table.TarTable(checked=CONTENTS)
     for shard in shards.files(TAR):

@@ -13,7 +13,7 @@ from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.splits import build_split
 from manyheads.runner.data.shards import index_file
 from manyheads.runner.data.shards.index import NAME
-from manyheads.runner.data.shards.stored import Shards
+from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.data.tar.index import open_index
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.objects.address import Address
@@ -100,6 +100,6 @@ def test_index_of_an_address_names_what_is_wrong(s3, tmp_path):
     s3.put(f"{tmp_path.name}/train.tar", b"no tar at all" * 100)
     address = Address(f"s3://bucket/{tmp_path.name}")
     said = r"the shard train.tar: it is not a tar archive"
-    with Shards(address, own_reading()) as shards, pytest.raises(ConfigurationError, match=said):
+    with StoredShards(address, own_reading()) as shards, pytest.raises(ConfigurationError, match=said):
         index_stored(shards, lambda: None)
     assert s3.names(tmp_path.name) == [f"{tmp_path.name}/train.tar"]

@@ -41,7 +41,7 @@ from manyheads.runner.run.state_dict import StateDict
 POLL = 0.01  # seconds between checks for a rank's note
 
 
-class Written(NamedTuple):
+class WrittenFiles(NamedTuple):
     """The files that a rank has written, and the pieces in them by their tensors' keys."""
 
     files: dict[str, FileDigest]
@@ -88,9 +88,9 @@ class Save:
         """Copy the tensors that this rank writes to the CPU, after which the originals may change."""
         self.chosen = [piece._replace(tensor=piece.tensor.detach().to("cpu", copy=True)) for piece in self.chosen]
 
-    def write(self) -> Written:
+    def write(self) -> WrittenFiles:
         """Write this rank's files. Raises OSError."""
-        written = Written({}, [])
+        written = WrittenFiles({}, [])
         for name in ("model", "average", "state"):
             of_name = [piece for piece in self.chosen if _file_of(piece.key) == name]
             if of_name:
@@ -102,7 +102,7 @@ class Save:
         sync_folder(self.beside)
         return written
 
-    def finish(self, everyone: Iterable[Written], *, best: Path | None) -> None:
+    def finish(self, everyone: Iterable[WrittenFiles], *, best: Path | None) -> None:
         """Write the index and rename the folder, on rank 0, after all ranks have written.
 
         ``best``: where to link its weights as the best checkpoint; None for nowhere.
@@ -135,7 +135,7 @@ def whole_size(state: StateDict, ranks: RankGroup) -> int:
     return sum({key: size for rank_sizes in ranks.gather(sizes) for key, size in rank_sizes.items()}.values())
 
 
-def written_by_all(save: Save, ranks: RankGroup) -> list[Written]:
+def written_by_all(save: Save, ranks: RankGroup) -> list[WrittenFiles]:
     """Write this rank's files and wait for the others. Raises OSError on every rank if one could not write."""
     failure, written = None, None
     try:
@@ -149,7 +149,7 @@ def written_by_all(save: Save, ranks: RankGroup) -> list[Written]:
     return [written for _, written in everyone]
 
 
-def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) -> list[Written]:
+def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) -> list[WrittenFiles]:
     """Write this rank's files without collective operations, so that training can use them meanwhile.
 
     Each rank leaves a note of what it has written, which the first rank reads. The first rank returns what all have
@@ -160,7 +160,7 @@ def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) 
         written = save.write()
         failure = None
     except OSError as error:
-        written, failure = Written({}, []), error
+        written, failure = WrittenFiles({}, []), error
     if ranks.rank != 0:
         write_whole(notes[ranks.rank], json.dumps((failure and (failure.errno, failure.strerror), written)))
     if failure is not None:
@@ -179,10 +179,10 @@ def written_beside(save: Save, ranks: RankGroup, is_wanted: Callable[[], bool]) 
     return everyone
 
 
-def _written(files: dict[str, Any], pieces: list[Any]) -> Written:
+def _written(files: dict[str, Any], pieces: list[Any]) -> WrittenFiles:
     """The content of a rank's note."""
     located = [(key, Piece(file, begin, Box(*map(tuple, box)))) for key, (file, begin, box) in pieces]
-    return Written({name: FileDigest(*part) for name, part in files.items()}, located)
+    return WrittenFiles({name: FileDigest(*part) for name, part in files.items()}, located)
 
 
 def kinds(listed: list[dict[str, Held]]) -> dict[str, TensorKind]:

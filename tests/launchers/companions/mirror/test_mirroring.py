@@ -12,7 +12,7 @@ import pytest
 
 from manyheads.launchers.companions.mirror.follower import address_of
 from manyheads.runner.callbacks.callback import Callback
-from manyheads.runner.checkpoint.mirror_manifest import NAME, Manifest
+from manyheads.runner.checkpoint.mirror_manifest import NAME, MirrorManifest
 from manyheads.runner.checkpoint.rank.load import weights_sha256
 from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.objects.address import Address
@@ -42,9 +42,9 @@ def train(*words: str, cwd: Path):
     return execute(sys.executable, str(RUN), *SMALL, *words, cwd=cwd)
 
 
-def stored(s3, name: str) -> Manifest | None:
+def stored(s3, name: str) -> MirrorManifest | None:
     found = s3.get(f"{name}/{NAME}")
-    return None if found is None else Manifest.parse(found, of=name)
+    return None if found is None else MirrorManifest.parse(found, of=name)
 
 
 @pytest.fixture(scope="module")

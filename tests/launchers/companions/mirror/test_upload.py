@@ -8,7 +8,7 @@ import pytest
 from manyheads.launchers.companions.mirror.mirror_main import Watch
 from manyheads.launchers.companions.mirror.upload import Mirror
 from manyheads.runner.checkpoint.fetch import at_hand, fetch, with_weights, without_checkpoints
-from manyheads.runner.checkpoint.mirror_manifest import NAME, Manifest
+from manyheads.runner.checkpoint.mirror_manifest import NAME, MirrorManifest
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.objects import StorageError
 from manyheads.runner.run.objects.address import Address
@@ -171,5 +171,5 @@ def test_a_server_that_is_away_at_the_end_is_waited_for_and_then_reported(mirror
 
 def test_the_marker_names_every_file_with_its_digest(mirror, s3, tmp_path):
     mirror.update()
-    stored = Manifest.parse(s3.get(f"{tmp_path.name}/run/{NAME}"), of="x")
+    stored = MirrorManifest.parse(s3.get(f"{tmp_path.name}/run/{NAME}"), of="x")
     assert {path: copy.size for path, copy in stored.files.items()} == {path: len(text) for path, text in FILES.items()}
