@@ -46,6 +46,7 @@ class Status:
 
     @property
     def is_waiting(self) -> bool:
+        """Whether the job is still in the queue."""
         return self.state in PENDING
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ class Titles:
         self._common = {override for override, count in times.items() if count == len(entries) > 1}
 
     def of(self, entry: Entry) -> str:
+        """The title of a job."""
         text = " ".join(override for override in entry.overrides if override not in self._common) or f"job {entry.job}"
         if entry.repeat > 1:
             text += f" (repeat {entry.repeat})"

@@ -34,6 +34,7 @@ class Room:
         return taken
 
     def give_back(self, taken: list[str]) -> None:
+        """Free GPUs that ``take`` has reserved."""
         if not self._shared:
             self._free = [gpu for gpu in self._all if gpu in self._free or gpu in taken]
 

@@ -46,6 +46,7 @@ class JobProgress:
         self._waiting.clear()
 
     def entries(self) -> list[Entry]:
+        """All jobs, each in its latest state."""
         return list(self._entries.values())
 
     def next(self) -> Entry | None:
@@ -53,9 +54,11 @@ class JobProgress:
         return self._waiting[0] if self._waiting else None
 
     def waiting(self) -> list[Entry]:
+        """The jobs that have not started, in the order in which they will."""
         return list(self._waiting)
 
     def started(self, entry: Entry) -> None:
+        """Record that a job runs, and print it."""
         self._waiting.remove(entry)
         self._note(entry.now("running"))
         if not self._apart:

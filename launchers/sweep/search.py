@@ -54,6 +54,7 @@ class Search:
         self._check()
 
     def run(self) -> None:
+        """Run the trials, ``n_jobs`` at once, each batch by the results of those before it; print the best one."""
         for first in range(0, self._own.n_trials, self._own.n_jobs):
             batch = range(first, min(self._own.n_trials, first + self._own.n_jobs))
             study = self._study()

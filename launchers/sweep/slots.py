@@ -36,6 +36,7 @@ class Slot:
         self.entry: Entry | None = None
 
     def give(self, entry: Entry, environment: dict[str, str], log: str) -> None:
+        """Start a job. ``environment``: variables set while it runs; ``log``: path of the file for its output."""
         self.entry = entry
         self.pipe.send((entry, environment, log))
 

@@ -45,6 +45,7 @@ class HfContents:
 
     @property
     def in_words(self) -> str:
+        """The data in words, for the run's header."""
         kind = "images" if self.is_image else "texts"
         tokens = f"{self.data.max_length} tokens each, of {vocabulary(self.tokenizer)}"
         return tokens if self.classes is None else f"{kind} in {len(self.classes)} classes"

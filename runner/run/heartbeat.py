@@ -141,6 +141,7 @@ class Heartbeat:
         self._words[self._own + 1] = RUNNING
 
     def beat(self) -> None:
+        """Report that this rank makes progress."""
         self._words[self._own] += 1
 
     @property
@@ -154,6 +155,7 @@ class Heartbeat:
         return self.state(self._rank) == FAILED
 
     def leave(self, state: int) -> None:
+        """Report how this rank ended, FINISHED or FAILED."""
         self._words[self._own + 1] = state
 
     def fail(self, error: BaseException) -> None:
@@ -209,6 +211,7 @@ class Heartbeat:
         return sum(self._words[1 + _PER_RANK * rank] for rank in range(self.ranks))
 
     def state(self, rank: int) -> int:
+        """What a rank has reported last: STARTING, RUNNING, FINISHED or FAILED."""
         return self._words[2 + _PER_RANK * rank]
 
     def pid(self, rank: int) -> int:

@@ -92,6 +92,7 @@ class RunFolder:
         return checkpoint_places.best(self.checkpoints)
 
     def holds_run(self) -> bool:
+        """Whether the folder has a run, or a config that Hydra composed for one."""
         return self.config.exists() or (self.path / ".hydra").exists()
 
     @property
@@ -177,6 +178,7 @@ class RunFolder:
         )
 
     def write_json(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Replace a file; values that JSON lacks become text. Raises OSError."""
         write_whole(path, json.dumps(content, indent=2, default=str) + "\n")
 
     @contextmanager

@@ -34,6 +34,7 @@ class PublishState:
     error: str | None = None
 
     def write(self, path: Path) -> None:
+        """Replace the file by this state. Raises OSError."""
         make_folder(path.parent)
         write_whole(path, json.dumps(asdict(self), indent=2) + "\n")
 

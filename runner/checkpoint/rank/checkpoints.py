@@ -57,6 +57,7 @@ class Checkpoints:
         )
 
     def due_after_step(self, step: int) -> bool:
+        """Whether to save after an update; also for those that checkpoint.keep_every keeps."""
         intervals = (self._every_steps, self._keep.every if self.enabled else 0)
         return any(every and step % every == 0 for every in intervals)
 

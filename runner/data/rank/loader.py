@@ -50,6 +50,7 @@ class Loader:
 
     @property
     def samples(self) -> int:
+        """Number of samples in the data set, whatever the limit."""
         return len(self.batches.dataset)
 
     def epoch(self, epoch: int, first_update: int = 0, *, continues: bool = False) -> Iterator[Batch]:

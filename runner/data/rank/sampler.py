@@ -114,6 +114,7 @@ class EvaluationSampler:
         self.subset = "" if self._drawn is None else f"{size:,} of {of:,} samples, drawn by data.split_seed={seed}"
 
     def epoch(self, epoch: int, first_update: int = 0) -> Iterator[BatchIndices]:
+        """This rank's part of each batch, from number ``first_update`` on."""
         for start in range(first_update * self.batch_size, self.size, self.batch_size):
             length = min(self.batch_size, self.size - start)
             low = start + length * self.rank // self.world_size

@@ -195,6 +195,7 @@ class CSVTable:
         return tuple(next(csv.reader([self._file.readline()]), ()))
 
     def append(self, row: Row) -> None:
+        """Add a row, which ``flush`` writes out."""
         # Floats by their repr. A table with an MFU may be continued on a device whose peak is unknown.
         self._writer.writerow([row.get(name, "") if name == MFU else row[name] for name in self._columns])
 
@@ -210,6 +211,7 @@ class CSVTable:
         return self._file.seek(0, io.SEEK_END)
 
     def close(self) -> None:
+        """Write out all rows and close the file. Raises OSError."""
         if self._file.closed:
             return
         try:
