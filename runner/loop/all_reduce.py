@@ -22,18 +22,18 @@ MEASURED = "all_reduce.json"
 def main(path: str) -> NoReturn:
     """Reduce a small and a large tensor over all ranks for some seconds; rank 0 writes how long one takes."""
     die_with_parent()
-    folder, own = RunFolder(path), read_rank_info()
-    heartbeat = Heartbeat.of_rank(own, folder.heartbeat)
+    folder, rank_info = RunFolder(path), read_rank_info()
+    heartbeat = Heartbeat.of_rank(rank_info, folder.heartbeat)
     heartbeat.enter()
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if backend == "nccl":
-        torch.cuda.set_device(own.local_rank)
+        torch.cuda.set_device(rank_info.local_rank)
     dist.init_process_group(backend, timeout=timedelta(seconds=30))
     device = "cuda" if backend == "nccl" else "cpu"
-    found: dict[str, float | str] = {name: seconds(torch.ones(size, device=device)) for name, size in SIZES.items()}
-    if own.rank == 0:
-        found |= {"bytes": 4 * SIZES["large"], "backend": backend, "ranks": own.world_size}
-        folder.write_json(folder.logs / MEASURED, found)
+    measured: dict[str, float | str] = {name: seconds(torch.ones(size, device=device)) for name, size in SIZES.items()}
+    if rank_info.rank == 0:
+        measured |= {"bytes": 4 * SIZES["large"], "backend": backend, "ranks": rank_info.world_size}
+        folder.write_json(folder.logs / MEASURED, measured)
     dist.destroy_process_group()
     heartbeat.leave(FINISHED)
     os._exit(0)

@@ -154,8 +154,8 @@ class Stopwatch:
     def stop(self) -> float:
         """The seconds since the start, the same on all ranks."""
         wait_for_all(self._parallel)
-        own = torch.tensor([time.perf_counter() - self._began], dtype=torch.float64, device=self._parallel.device)
-        self.seconds = self._parallel.reduce(own, "max").item()
+        seconds = torch.tensor([time.perf_counter() - self._began], dtype=torch.float64, device=self._parallel.device)
+        self.seconds = self._parallel.reduce(seconds, "max").item()
         return self.seconds
 
 

@@ -31,8 +31,8 @@ def operations_named() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if found := _HAS_NO_FORM.search(str(error)):
-            cause = f"torch {torch.__version__} has no deterministic implementation of {found[1]} on this device"
+        if match := _HAS_NO_FORM.search(str(error)):
+            cause = f"torch {torch.__version__} has no deterministic implementation of {match[1]} on this device"
         elif WORKSPACE in str(error):
             cause = f"cuBLAS needs {WORKSPACE}=:4096:8 or :16:8, but it is {os.environ.get(WORKSPACE)!r}"
         else:

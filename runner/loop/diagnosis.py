@@ -67,39 +67,43 @@ def explained(error: Exception, update: Update, sizes: tuple[int | None, int | N
 
     ``sizes``: data.image_size and trainer.resize_from.
     """
-    said, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    text, frames = _first_line(error), [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if isinstance(error, ConfigurationError):
         return None
-    if "device-side assert" in said:
-        return type(error)(f"{said}. A label may be out of range: trainer.device=cpu shows which. {error}")
-    if UNUSED in said:
+    if "device-side assert" in text:
+        return type(error)(f"{text}. A label may be out of range: trainer.device=cpu shows which. {error}")
+    if UNUSED in text:
         return _unused(str(error), update)
     batch, outputs = _local(frames, "batch", Batch), _local(frames, "outputs", object)
     if batch is None:
         return None
-    if (found := LABEL.search(said)) and isinstance(outputs, Tensor):
+    if (match := LABEL.search(text)) and isinstance(outputs, Tensor):
         try:  # the task itself knows best; it has checked the first batch only
             update.scores.task.check(outputs, batch.content, batch.own_ids.tolist())
         except ConfigurationError as refused:
             return refused
-        label = int(found[1])
+        label = int(match[1])
         return unlike_class(label, samples_with(batch.content[1] == label, batch.ids), outputs.shape[1])
-    if not (UNFIT.search(said) or CALLED.search(said) or ALONE in said):
+    if not (UNFIT.search(text) or CALLED.search(text) or ALONE in text):
         return None
     if outputs is not None:
-        return ConfigurationError(_loss(said, outputs, batch, update))
+        return ConfigurationError(_loss(text, outputs, batch, update))
     names = {id(module): name for name, module in update.parallel.unwrap(update.model).named_modules()}
-    entered = [own for frame in frames if isinstance(own := frame.f_locals.get("self"), nn.Module) and id(own) in names]
-    if not (entered or CALLED.search(said)):  # raised elsewhere, such as in communication between ranks
+    entered = [
+        inner_module
+        for frame in frames
+        if isinstance(inner_module := frame.f_locals.get("self"), nn.Module) and id(inner_module) in names
+    ]
+    if not (entered or CALLED.search(text)):  # raised elsewhere, such as in communication between ranks
         return None
     layer = f"{names[id(entered[-1])]} ({type(entered[-1]).__name__}): " if entered and names[id(entered[-1])] else ""
-    return ConfigurationError(_model(layer + said, batch, sizes))
+    return ConfigurationError(_model(layer + text, batch, sizes))
 
 
-def _unused(said: str, update: Update) -> ConfigurationError:
+def _unused(text: str, update: Update) -> ConfigurationError:
     """The error for parameters without gradients, by the numbers that DistributedDataParallel gives them."""
     trained = [name for name, p in update.parallel.unwrap(update.model).named_parameters() if p.requires_grad]
-    names = [trained[int(number)] for found in INDICES.findall(said)[:1] for number in found.split()]
+    names = [trained[int(number)] for numbers in INDICES.findall(text)[:1] for number in numbers.split()]
     return ConfigurationError.at(
         "parallel.find_unused_parameters",
         False,
@@ -113,29 +117,29 @@ def _less_memory(micro_batch: int, accumulation: int) -> str:
     return f"Set {halved if micro_batch % 2 == 0 else ''}a smaller data.batch_size, precision=bf16 or a smaller model."
 
 
-def _loss(said: str, outputs: Any, batch: Batch, update: Update) -> str:
+def _loss(text: str, outputs: Any, batch: Batch, update: Update) -> str:
     kind = type(getattr(update.scores.task, "criterion", update.scores.task)).__name__
     return (
         f"{kind} cannot compute the loss of the model's outputs, {shapes(outputs)}, for a batch of "
-        f"{shapes(batch.content)}: {said}. Set model=, loss= or task= to ones that fit."
+        f"{shapes(batch.content)}: {text}. Set model=, loss= or task= to ones that fit."
     )
 
 
-def _model(said: str, batch: Batch, sizes: tuple[int | None, int | None]) -> str:
-    if ALONE in said:
+def _model(text: str, batch: Batch, sizes: tuple[int | None, int | None]) -> str:
+    if ALONE in text:
         remedy = "Set data.drop_last=true or another data.batch_size, so that no rank has a single sample."
     else:
         size, first = sizes
         remedy = "Set model= to one that takes such inputs" + (f", or data.image_size (now {size})." if size else ".")
         if first is not None:
             remedy = f"Set trainer.resize_from (now {first}) to null, or model= to one for images of any size."
-    return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {said}. {remedy}"
+    return f"the model cannot take the data's inputs, {shapes(batch.inputs)}. {text}. {remedy}"
 
 
 def _local(frames: list[FrameType], name: str, kind: type) -> Any:
     """The outermost frame's variable of this name and kind; None if there is none."""
-    found = (frame.f_locals.get(name) for frame in frames)
-    return next((value for value in found if value is not None and isinstance(value, kind)), None)
+    values = (frame.f_locals.get(name) for frame in frames)
+    return next((value for value in values if value is not None and isinstance(value, kind)), None)
 
 
 def _first_line(error: Exception) -> str:

@@ -132,7 +132,7 @@ def unused_speedups(run: RunConfig, *, convolves: bool) -> dict[str, str]:
 
 def convolves(model: nn.Module) -> bool:
     """Whether more than half of the model's parameters belong to convolutions over images."""
-    sizes = [(isinstance(each, nn.Conv2d), p.numel()) for each in model.modules() for p in each.parameters(False)]
+    sizes = [(isinstance(module, nn.Conv2d), p.numel()) for module in model.modules() for p in module.parameters(False)]
     return 2 * sum(size for is_of_one, size in sizes if is_of_one) > sum(size for _, size in sizes)
 
 
@@ -150,8 +150,8 @@ def emulated(autocast: str | None, device: str) -> dict[str, str]:
 
 def weights(built: Built, loaded: str | None) -> dict[str, str]:
     """The source of the initial weights, and those of it that do not fit; empty for random weights."""
-    found = [built.pretrained, loaded]
-    text = "; then ".join(name for name in found if name is not None)
+    sources = [built.pretrained, loaded]
+    text = "; then ".join(name for name in sources if name is not None)
     if built.prefix:
         text += f", without the prefix {built.prefix} of its names"
     if built.unfit is not None and any(built.unfit):
@@ -161,8 +161,8 @@ def weights(built: Built, loaded: str | None) -> dict[str, str]:
 
 def about(name: str | None, tags: Sequence[str], notes: str | None) -> dict[str, str]:
     """The user's description of the run; empty without one."""
-    said = {"name": name, "tags": ", ".join(tags), "notes": notes}
-    return {key: printable_text(text) for key, text in said.items() if text}
+    texts = {"name": name, "tags": ", ".join(tags), "notes": notes}
+    return {key: printable_text(text) for key, text in texts.items() if text}
 
 
 def device_name(device: torch.device) -> str:

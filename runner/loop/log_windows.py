@@ -85,10 +85,10 @@ class LogWindows:
         laps = [self._timed(sums, lap) for sums, lap, *_ in self._closed]
         for observer in self._observers:
             observer.exchanging([sums for sums, *_ in self._closed])
-        found, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
+        intervals, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
         self._at_once = int(heard[AT_ONCE])
         closed, self._closed = self._closed, []
-        rows = zip(closed, laps, found, strict=True)
+        rows = zip(closed, laps, intervals, strict=True)
         return [LogWindow(sums, lap, row, updates) for (*_, row, updates), lap, sums in rows], heard
 
     def _timed(self, sums: Sums, lap: Lap | DeviceLap) -> Lap:

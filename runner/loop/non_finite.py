@@ -39,14 +39,16 @@ def data_named(trainer: "Trainer") -> Iterator[None]:
     except NotFinite as error:
         progress, parallel = trainer.progress, trainer.update.parallel
         before = progress.step - progress.epoch_step  # updates of earlier epochs
-        requests = (each for step in error.steps if step > before for each in trainer.train.requests(step - 1 - before))
-        own = non_finite(trainer.train, requests)
-        found = [own] if parallel.keeps_rows else [each for each in parallel.gather(own) if each is not None]
-        if not any(found):
+        requests = (
+            request for step in error.steps if step > before for request in trainer.train.requests(step - 1 - before)
+        )
+        finding = non_finite(trainer.train, requests)
+        findings = [finding] if parallel.keeps_rows else [text for text in parallel.gather(finding) if text is not None]
+        if not any(findings):
             raise
         raise FloatingPointError(
-            f"{error.what}. The data is not finite: {found[0]}. Correct it or leave it out; if the model is meant to "
-            f"take such values: {error.remedy}"
+            f"{error.what}. The data is not finite: {findings[0]}. Correct it or leave it out; if the model is meant "
+            f"to take such values: {error.remedy}"
         ) from None
 
 

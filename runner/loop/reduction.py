@@ -33,15 +33,15 @@ def refuse_other_reduction(task: Task, outputs: Any, batch: Any) -> None:
     if kind.__module__.startswith("manyheads.") or task.reduction == "batch":
         return
     read = _readings(task, outputs, batch)
-    if read is None or task.reduction in (found := _reductions(read)):
+    if read is None or task.reduction in (reductions := _reductions(read)):
         return
     name, values = f"{kind.__module__}.{kind.__qualname__}", f"{read.whole:.6g}; of its halves, {_listed(read.parts)}"
-    if found:
+    if reductions:
         raise ConfigurationError.at(
             "task._target_",
             name,
-            f": its loss returns the {found[0]} over a batch, and it declares the {task.reduction}, which makes "
-            f'gradients wrong by a factor: of a batch it is {values}. Add reduction = "{found[0]}" to the class.',
+            f": its loss returns the {reductions[0]} over a batch, and it declares the {task.reduction}, which makes "
+            f'gradients wrong by a factor: of a batch it is {values}. Add reduction = "{reductions[0]}" to the class.',
         )
     raise ConfigurationError.at(
         "task._target_",
@@ -55,16 +55,16 @@ def refuse_other_reduction(task: Task, outputs: Any, batch: Any) -> None:
 
 def _readings(task: Task, outputs: Any, batch: Any) -> Readings | None:
     """What the loss returns; None if outputs can't be divided by samples, or if it draws random numbers."""
-    rows = {len(each) if each.ndim else 0 for each in tensors_in(outputs)}
+    rows = {len(tensor) if tensor.ndim else 0 for tensor in tensors_in(outputs)}
     first = next(tensors_in(batch), None)
     if len(rows) != 1 or min(rows) < 2 or first is None or not first.ndim or {len(first)} != rows:
         return None
-    attributes, buffers, state = dict(vars(task)), [each.clone() for each in task.buffers()], get_state()
+    attributes, buffers, state = dict(vars(task)), [tensor.clone() for tensor in task.buffers()], get_state()
     try:
         with torch.no_grad(), torch.autocast(first.device.type, enabled=False):
             outputs = map_tensors(_in_single, outputs)
             halves = list(zip(chunks(outputs, 2), chunks(batch, 2), strict=True))
-            whole, again, *parts = (float(task.loss(*each)) for each in ((outputs, batch), (outputs, batch), *halves))
+            full, again, *parts = (float(task.loss(*pair)) for pair in ((outputs, batch), (outputs, batch), *halves))
             counts = [_count(task, half) for _, half in halves]
     except Exception:  # the loss needs the whole batch, or gradients
         return None
@@ -73,8 +73,8 @@ def _readings(task: Task, outputs: Any, batch: Any) -> Readings | None:
         vars(task).update(attributes)
         for buffer, before in zip(task.buffers(), buffers, strict=True):
             buffer.copy_(before)
-    is_known = whole == again and all(map(math.isfinite, (whole, *parts))) and all(counts)
-    return Readings(whole, parts, counts) if is_known else None
+    is_known = full == again and all(map(math.isfinite, (full, *parts))) and all(counts)
+    return Readings(full, parts, counts) if is_known else None
 
 
 def _count(task: Task, batch: Any) -> float:

@@ -56,7 +56,7 @@ class Reporter:
     def interval(self, progress: Progress, end: LogRow) -> None:
         """Write a row of steps.csv over the updates since the last row. ``end``: values of the last update."""
         sums = progress.interval
-        known: Numbers = self.scores.of("train", sums) if sums.statistics else {}  # which only some rows come with
+        values: Numbers = self.scores.of("train", sums) if sums.statistics else {}  # which only some rows come with
         samples_per_second = sums.count * self.parallel.world_size / sums.seconds
         row: Numbers = {
             "epoch": progress.epoch + 1,
@@ -77,7 +77,7 @@ class Reporter:
         self._row_step = end.step
         words = {
             "loss": f"loss {row['loss']:.4f}",
-            "metric": self.scores.live(known),
+            "metric": self.scores.live(values),
             "pace": f"{milliseconds(seconds)} ms/step",
             "speed": self._speed(sums, samples_per_second, brief=True),
         }
@@ -137,11 +137,11 @@ class Reporter:
         self.display.stop()
         self.recorder.close()
 
-    def note_corrupt(self, found: list[Unreadable]) -> None:
+    def note_corrupt(self, unreadable: list[Unreadable]) -> None:
         """Log samples that cannot be read, and keep their paths for the end."""
-        self.corrupt.update(each.path for each in found)
-        for each in found:
-            log.warning("skipping unreadable sample: %s", each.path)
+        self.corrupt.update(sample.path for sample in unreadable)
+        for sample in unreadable:
+            log.warning("skipping unreadable sample: %s", sample.path)
 
 
 def milliseconds(seconds: float) -> str:

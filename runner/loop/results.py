@@ -58,17 +58,17 @@ def result_of(
 
 def _utilization(trainer: Trainer) -> ResultJson:
     """FLOPs per sample, and MFU; empty if the devices' peak is unknown."""
-    known, speed = trainer.reporter.utilization, trainer.progress.samples_per_second
-    if known is None or speed is None:
+    utilization, speed = trainer.reporter.utilization, trainer.progress.samples_per_second
+    if utilization is None or speed is None:
         return {}
-    return {"flops_per_sample": known.flops, "mfu": known.mfu(speed)}
+    return {"flops_per_sample": utilization.flops, "mfu": utilization.mfu(speed)}
 
 
 def _digests(trainer: Trainer) -> dict[str, str]:
     """The sha256 of the samples of each split, if the data set provides it."""
     loaders = {"train": trainer.train, "val": trainer.evaluation.loader}
-    found = {name: getattr(loader.batches.dataset, "digest", None) for name, loader in loaders.items()}
-    return {name: digest for name, digest in found.items() if digest is not None}
+    digests = {name: getattr(loader.batches.dataset, "digest", None) for name, loader in loaders.items()}
+    return {name: digest for name, digest in digests.items() if digest is not None}
 
 
 SHOWN = 5  # files
@@ -115,9 +115,9 @@ def place(best: Numbers) -> str:
 
 def shares(seconds: Mapping[str, float]) -> str:
     """The parts in percent of the whole, the largest first; parts below half a percent are omitted."""
-    whole = sum(seconds.values())
-    found = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
-    return ", ".join(f"{part} {share:.0%}" for share, part in found if share >= 0.005)
+    total = sum(seconds.values())
+    fractions = sorted(((value / total, part) for part, value in seconds.items()), reverse=True)
+    return ", ".join(f"{part} {share:.0%}" for share, part in fractions if share >= 0.005)
 
 
 def _measured(scores: Scores, metrics: Numbers) -> str:
@@ -142,11 +142,11 @@ def tested(state: TrainingState, folder: RunFolder) -> ResultJson:
         trainer.reporter.display.say("there is no best.pt: the last weights are tested")
     if has_best:
         state.put(load(best, parallel)["model"], best)
-    found = trainer.test.run("test")
+    evaluated = trainer.test.run("test")
     if has_best:
         update.put_own(last, best)
-    if found is None:
+    if evaluated is None:
         return {}
-    columns, corrupt = found
+    columns, corrupt = evaluated
     trainer.progress.corrupt += corrupt
     return {"test": {**columns, "checkpoint": best.name if has_best else None}}

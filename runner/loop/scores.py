@@ -146,20 +146,20 @@ class Scores:
 
     def add_up(self, observed: Sequence[Observed | Statistics]) -> Statistics:
         """The statistics of these batches, some of which may be statistics already. Waits for the device."""
-        if rows := [self.flatten(each) for each in observed if isinstance(each, dict)]:
+        if rows := [self.flatten(statistics) for statistics in observed if isinstance(statistics, dict)]:
             return self.unflatten(torch.stack(rows).sum(0))
-        kept = [each for each in observed if isinstance(each, Observed)]
-        self._refuse_outside([each.extremes for each in kept if each.extremes is not None])
-        sums = _sums(self.task, [each.by_task for each in kept])
+        kept = [batch for batch in observed if isinstance(batch, Observed)]
+        self._refuse_outside([batch.extremes for batch in kept if batch.extremes is not None])
+        sums = _sums(self.task, [batch.by_task for batch in kept])
         for index, metric in enumerate(self.added):
-            found = _sums(metric, [each.by_metrics[index] for each in kept])
-            sums |= {f"{metric.name}.{name}": value for name, value in found.items()}
+            metric_sums = _sums(metric, [batch.by_metrics[index] for batch in kept])
+            sums |= {f"{metric.name}.{name}": value for name, value in metric_sums.items()}
         return self.unflatten(self.flatten(sums).cpu())
 
     def _refuse_outside(self, extremes: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Raises ConfigurationError for targets outside the task's bounds; NaN is outside."""
         if extremes:
-            lows, highs = (torch.stack(each) for each in zip(*extremes, strict=True))
+            lows, highs = (torch.stack(ends) for ends in zip(*extremes, strict=True))
             least, greatest = torch.stack([lows.amin(), highs.amax()]).tolist()
             low, high = self.task.bounds
             if not low <= least:
@@ -246,8 +246,8 @@ class Scores:
         for split in ("test", "val", "train"):
             if row.get(f"{split}_loss") is not None:
                 shown = [m for m in self.metrics if m.is_shown]
-                found = [(m, value) for m in shown if (value := row.get(f"{split}_{m.name}")) is not None]
-                first, *more = [f"{m.label} {m.text(value)}" for m, value in found] or [""]
+                pairs = [(m, value) for m in shown if (value := row.get(f"{split}_{m.name}")) is not None]
+                first, *more = [f"{m.label} {m.text(value)}" for m, value in pairs] or [""]
                 rest = f" ({', '.join(more)})" if more else ""
                 return f"{split} loss {row[f'{split}_loss']:.4f}" + (f", {first}{rest}" if first else "")
         return ""
@@ -256,8 +256,8 @@ class Scores:
     def _value(metric: Metric, named: dict[str, str], statistics: Statistics, of_loss: dict[str, Any]) -> float | None:
         if any(full not in statistics for full in named.values()):
             return None
-        whole = {name: statistics[full] + statistics.get(full + REST, 0) for name, full in named.items()}
-        return metric.value({**of_loss, **whole})
+        totals = {name: statistics[full] + statistics.get(full + REST, 0) for name, full in named.items()}
+        return metric.value({**of_loss, **totals})
 
 
 def _sums(owner: Task | Metric, observed: Sequence[Any]) -> Statistics:
@@ -267,7 +267,7 @@ def _sums(owner: Task | Metric, observed: Sequence[Any]) -> Statistics:
         return add_up(observed)
     sums: Statistics = {}
     for name, first in observed[0].items():
-        values = [each[name] for each in observed]
+        values = [batch_sums[name] for batch_sums in observed]
         if first.is_floating_point():
             head, rest = exact_parts(torch.stack(values))
             sums |= {name: head.sum(0), name + REST: rest.sum(0)}

@@ -154,8 +154,8 @@ class Trainer:
         self.settle()
         if progress.epoch == 0:
             seen = {**progress.sums.statistics, "samples": torch.tensor(progress.sums.count)}
-            if (said := self.update.scores.task.check_epoch(seen)) is not None:
-                self.reporter.display.say(said)
+            if (warning := self.update.scores.task.check_epoch(seen)) is not None:
+                self.reporter.display.say(warning)
             if (rounding := self.train.rounding) > 0:
                 self.reporter.display.say(
                     f"float64 inputs are rounded to float32, by up to {rounding:.0e} of the spread of a feature's "

@@ -122,10 +122,10 @@ class HorovodOption(ParallelOption):
         if not horovod.has(controller):
             horovod.refuse_controller(f"parallel=horovod launcher={launcher}", controller)
         trainer = run.trainer
-        found = [*self._wrong(trainer.grad_accumulation, trainer.channels_last), *self._wrong_half(run)]
+        problems = [*self._wrong(trainer.grad_accumulation, trainer.channels_last), *self._wrong_half(run)]
         if self.op == "adasum":
-            found += [*self._wrong_adasum(run, controller), *self._without_gradients(run)]
-        for wrong in found:
+            problems += [*self._wrong_adasum(run, controller), *self._without_gradients(run)]
+        for wrong in problems:
             raise ConfigurationError(wrong)
 
     def _wrong(self, accumulation: int, channels_last: bool) -> Iterator[str]:

@@ -30,20 +30,20 @@ class Layout(NamedTuple):
         """The coordinates of a rank."""
         places = []
         for size in reversed(self):
-            rank, place = divmod(rank, size)
-            places.append(place)
+            rank, coordinate = divmod(rank, size)
+            places.append(coordinate)
         return Layout(*reversed(places))
 
-    def rank_of(self, place: "Layout") -> int:
+    def rank_of(self, coordinates: "Layout") -> int:
         """The rank at these coordinates; the inverse of ``place_of``."""
         rank = 0
-        for size, coordinate in zip(self, place, strict=True):
+        for size, coordinate in zip(self, coordinates, strict=True):
             rank = rank * size + coordinate
         return rank
 
-    def data_rank(self, place: "Layout") -> int:
+    def data_rank(self, coordinates: "Layout") -> int:
         """The index of the part of a batch that the rank at these coordinates takes."""
-        return place.replicate * self.shard + place.shard
+        return coordinates.replicate * self.shard + coordinates.shard
 
     def __str__(self) -> str:
         """The dimensions larger than 1, such as ``2 pipeline x 4 shard``."""
@@ -56,8 +56,8 @@ def filled(sizes: Mapping[str, int | str], *, ranks: int) -> Layout:
 
     Raises ValueError if that is not a whole number, or if several are "auto".
     """
-    known = {name: int(size) for name, size in sizes.items() if size != "auto"}
-    rest, product = [name for name in sizes if name not in known], Layout(**known).ranks
+    fixed = {name: int(size) for name, size in sizes.items() if size != "auto"}
+    rest, product = [name for name in sizes if name not in fixed], Layout(**fixed).ranks
     if len(rest) > 1 or ranks % product or (not rest and ranks != product):
         raise ValueError(f"a mesh of {dict(sizes)} does not fit {ranks} ranks")
-    return Layout(**known, **dict.fromkeys(rest, ranks // product))
+    return Layout(**fixed, **dict.fromkeys(rest, ranks // product))

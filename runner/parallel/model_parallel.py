@@ -54,7 +54,7 @@ def _size(dimension: str) -> Tunable:
 
 PLAN = Rule(
     "patterns of layers, each with colwise, rowwise or scattered",
-    lambda v: isinstance(v, dict) and all(isinstance(each, str) for each in (*v, *v.values())),
+    lambda v: isinstance(v, dict) and all(isinstance(text, str) for text in (*v, *v.values())),
     {"type": "object", "additionalProperties": {"type": "string"}},
     KeyKind.TEXT,
 )
@@ -111,17 +111,17 @@ class MeshOption(ParallelOption):
 
     def layout(self, ranks: int) -> Layout:
         """The mesh of this number of ranks. Raises ConfigurationError if the sizes do not fit it."""
-        known = {key: int(size) for key, size in self.sizes.items() if size != "auto"}
-        rest = [key for key in self.sizes if key not in known]
+        fixed = {key: int(size) for key, size in self.sizes.items() if size != "auto"}
+        rest = [key for key in self.sizes if key not in fixed]
         if len(rest) > 1:
             keys = ", ".join(f"parallel.{key}" for key in rest)
             message = f"{keys}: only one of them can be auto. Set the others to numbers."
             raise ConfigurationError(message, key=f"parallel.{rest[0]}", value="auto")
-        product = Layout(**known).ranks
+        product = Layout(**fixed).ranks
         try:
             return filled(self.sizes, ranks=ranks)
         except ValueError:
-            sizes = " x ".join(f"{key} {size}" for key, size in known.items())
+            sizes = " x ".join(f"{key} {size}" for key, size in fixed.items())
             raise ConfigurationError.at(
                 "parallel",
                 self.name,

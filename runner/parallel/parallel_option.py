@@ -108,8 +108,8 @@ class ParallelOption(Option):
 
     def unpredictable(self, reason: str, *, key: str = "parallel", value: object = None) -> ConfigurationError:
         """The error for a strategy, or a key of it, whose time on more devices cannot be predicted."""
-        found = self.name if value is None else value
-        return ConfigurationError.at(key, found, f" cannot be predicted for other numbers of devices: {reason}.")
+        setting = self.name if value is None else value
+        return ConfigurationError.at(key, setting, f" cannot be predicted for other numbers of devices: {reason}.")
 
     def stand_in(self) -> "ParallelOption":
         """A strategy that holds and sends the same amount, if this one needs its library; else this one itself."""

@@ -25,10 +25,10 @@ TRUST = (
 def missing() -> str | None:
     """Why torchft cannot be used here, and how to get it; None if it can."""
     try:
-        found = metadata.version("torchft")
+        version = metadata.version("torchft")
     except metadata.PackageNotFoundError:
         return f"torchft is not installed: {INSTALL}"
-    return None if found == VERSION else f"torchft {found} is installed, but {VERSION} is needed: {INSTALL}"
+    return None if version == VERSION else f"torchft {version} is installed, but {VERSION} is needed: {INSTALL}"
 
 
 class ReplicatedOption(ParallelOption):
@@ -101,24 +101,24 @@ class ReplicatedOption(ParallelOption):
 
     def _check_ranks(self, run: RunConfig) -> None:
         """Refuse a replica that spans machines, and sharding over a single rank."""
-        each, count = self.ranks_per_replica, run.launcher.nproc_per_node
-        if count % each:
-            nearest = f"{count // each * each} or {(count // each + 1) * each}" if count > each else str(each)
+        size, count = self.ranks_per_replica, run.launcher.nproc_per_node
+        if count % size:
+            nearest = f"{count // size * size} or {(count // size + 1) * size}" if count > size else str(size)
             raise ConfigurationError.at(
                 "parallel.ranks_per_replica",
-                each,
+                size,
                 f": launcher.nproc_per_node={count} ranks on each machine are not a "
                 f"multiple of it, and a replica's ranks must be on one machine. Set launcher.nproc_per_node={nearest}.",
             )
         if self.mixes_communication:
-            if each == 1:
+            if size == 1:
                 raise ConfigurationError.at(
                     "parallel.inside",
                     "fsdp",
                     " shards the model over the ranks of a replica, but "
                     "parallel.ranks_per_replica=1. Set it to at least 2, or parallel.inside=ddp.",
                 )
-            refuse(run, Mesh(Layout(shard=each)), what="parallel.inside=fsdp")
+            refuse(run, Mesh(Layout(shard=size)), what="parallel.inside=fsdp")
 
     def _check_hang_timeout(self, hang: float) -> None:
         """Refuse a timeout after which a replica that waits for a hanging one would count as hanging itself."""

@@ -27,9 +27,9 @@ def flipped_and_shifted(images: Tensor) -> Weighted:
     height, width = images.shape[-2:]
     padded = pad(images, (1, 1, 1, 1), mode="reflect")
     shifted = (padded[..., at : at + height, at : at + width] for at in (0, 2))
-    for share, view in ((0.5, images), *((0.25, each) for each in shifted)):
-        for weight, each in flipped(view):
-            yield share * weight, each
+    for share, view in ((0.5, images), *((0.25, shifted_view) for shifted_view in shifted)):
+        for weight, variant in flipped(view):
+            yield share * weight, variant
 
 
 WAYS = {"flip": flipped, "flip_shift": flipped_and_shifted}
@@ -43,10 +43,10 @@ def averaged(way: str, evaluate: Callable[[Any], Any], inputs: Any) -> Any:
     """
     if not (isinstance(inputs, Tensor) and inputs.ndim == 4):
         raise ConfigurationError.at("trainer.tta", way, ": the model's inputs are not images. Set it to none.")
-    found = [(weight, evaluate(view)) for weight, view in WAYS[way](inputs)]
-    if found[0][1] is None:
+    weighted = [(weight, evaluate(view)) for weight, view in WAYS[way](inputs)]
+    if weighted[0][1] is None:
         return None
-    return sum(weight * logits_of(outputs) for weight, outputs in found)
+    return sum(weight * logits_of(outputs) for weight, outputs in weighted)
 
 
 class Views(Guard):

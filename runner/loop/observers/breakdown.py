@@ -48,18 +48,18 @@ class Marks(Guard):
 
 
 class Breakdown(Observer):
-    """Measures updates of one rank in detail. ``model``: as the strategy wrapped it; ``own``: the user's model in it.
+    """Measures updates of one rank in detail. ``model``: as the strategy wrapped it; ``inner``: the user's model in it.
 
     ``ranks``: how many train together; a single one exchanges nothing after its last gradient; ``guards``: of the
     updates, the last of which looks at those that are measured.
     """
 
-    def __init__(self, model: nn.Module, own: nn.Module, device: torch.device, *, ranks: int, guards: list[Guard]):
+    def __init__(self, model: nn.Module, inner: nn.Module, device: torch.device, *, ranks: int, guards: list[Guard]):
         self._guards, self._guard = guards, Marks(self.mark)
         self._parameters = [p for p in model.parameters() if p.requires_grad] if ranks > 1 else []
         # A compiled model would be recompiled for its hooks.
-        is_plain = not (is_compiled(model) or is_compiled(own))
-        self._modules = (model, own) if model is not own and is_plain else None
+        is_plain = not (is_compiled(model) or is_compiled(inner))
+        self._modules = (model, inner) if model is not inner and is_plain else None
         self._device = device
         self._next = math.inf  # when to measure again, by time.perf_counter
         self._seen = self._cold = 0  # updates so far, and those that are not measured
@@ -127,31 +127,31 @@ class Breakdown(Observer):
 
     def take(self) -> dict[str, float]:
         """Seconds of the updates measured since the last call, as fields of Sums. Waits for the device."""
-        found = dict.fromkeys(SAMPLED, 0.0)
+        times = dict.fromkeys(SAMPLED, 0.0)
         for marks, passes in self._finished:
             computed = marks.get("computed", marks["exchanged"])  # absent for one rank, or without any gradient
             around = sum(
-                _between(each["called"], each["entered"]) + _between(each["left"], each["returned"])
-                for each in passes
-                if len(each) == 4
+                _between(events["called"], events["entered"]) + _between(events["left"], events["returned"])
+                for events in passes
+                if len(events) == 4
             )
-            found["sampled_compute"] += _between(marks["started"], computed) - around
-            found["sampled_communication"] += _between(computed, marks["exchanged"]) + around
-            found["sampled_optimizer"] += _between(marks["exchanged"], marks["stepped"])
-            found["sampled_logging"] += _between(marks["stepped"], marks["ended"])
+            times["sampled_compute"] += _between(marks["started"], computed) - around
+            times["sampled_communication"] += _between(computed, marks["exchanged"]) + around
+            times["sampled_optimizer"] += _between(marks["exchanged"], marks["stepped"])
+            times["sampled_logging"] += _between(marks["stepped"], marks["ended"])
         self._finished = []
-        return found
+        return times
 
     def _hook(self) -> None:
         self._handles = [
             p.register_post_accumulate_grad_hook(lambda _: self.mark("computed")) for p in self._parameters
         ]
         if self._modules:
-            wrapper, own = self._modules
+            wrapper, inner = self._modules
             self._handles += [
                 wrapper.register_forward_pre_hook(lambda *_: self._passes.append({"called": self._now()})),
-                own.register_forward_pre_hook(lambda *_: self._inside("entered", first=True)),
-                own.register_forward_hook(lambda *_: self._inside("left", first=False)),
+                inner.register_forward_pre_hook(lambda *_: self._inside("entered", first=True)),
+                inner.register_forward_hook(lambda *_: self._inside("left", first=False)),
                 wrapper.register_forward_hook(lambda *_: self._passes[-1].update(returned=self._now())),
             ]
 

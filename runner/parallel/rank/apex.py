@@ -27,9 +27,9 @@ class ApexDistributedDataParallel(ProcessGroup):
         allreduce_always_fp32: bool,
         gradient_predivide_factor: float,
         sync_batchnorm: bool,
-        **place: Any,
+        **position: Any,
     ):
-        super().__init__(**place)
+        super().__init__(**position)
         self.sync_batchnorm = sync_batchnorm
         self.options = {
             "message_size": message_size,

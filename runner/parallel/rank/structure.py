@@ -100,21 +100,21 @@ def shapes(value: Any) -> str:
 
 def padded(inputs: Any, rows: int) -> Any:
     """The batch with its first sample repeated until it has ``rows`` samples."""
-    own = rows_of(inputs)
-    if own == rows:
+    count = rows_of(inputs)
+    if count == rows:
         return inputs
 
     def pad(tensor: Tensor) -> Tensor:
-        return torch.cat([tensor, tensor[:1].expand(rows - own, *tensor.shape[1:])])
+        return torch.cat([tensor, tensor[:1].expand(rows - count, *tensor.shape[1:])])
 
-    return _each_with(inputs, own, pad)
+    return _each_with(inputs, count, pad)
 
 
-def trimmed(outputs: Any, rows: int, own: int) -> Any:
-    """The first ``own`` samples of outputs with ``rows``: the inverse of ``padded``."""
-    if rows == own:
+def trimmed(outputs: Any, rows: int, count: int) -> Any:
+    """The first ``count`` samples of outputs with ``rows``: the inverse of ``padded``."""
+    if rows == count:
         return outputs
-    return _each_with(outputs, rows, lambda tensor: tensor[:own])
+    return _each_with(outputs, rows, lambda tensor: tensor[:count])
 
 
 def chunks(inputs: Any, count: int) -> list[Any]:
@@ -130,7 +130,7 @@ def chunks(inputs: Any, count: int) -> list[Any]:
 
 def _each_with(values: Any, rows: int, change: Callable[[Tensor], Tensor]) -> Any:
     """The structure with ``change`` applied to those of its tensors that have ``rows`` rows."""
-    return map_tensors(lambda each: change(each) if each.ndim and len(each) == rows else each, values)
+    return map_tensors(lambda tensor: change(tensor) if tensor.ndim and len(tensor) == rows else tensor, values)
 
 
 def joined(outputs: Sequence[Any]) -> Any:
@@ -139,7 +139,7 @@ def joined(outputs: Sequence[Any]) -> Any:
     if isinstance(first, Tensor):
         return torch.cat(list(outputs)) if first.ndim else first
     if isinstance(first, Mapping):
-        return {key: joined([each[key] for each in outputs]) for key in first}
+        return {key: joined([output[key] for output in outputs]) for key in first}
     if isinstance(first, (list, tuple)):
         return [joined(column) for column in zip(*outputs, strict=True)]
     return first

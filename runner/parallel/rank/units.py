@@ -21,12 +21,12 @@ def find_units(model: nn.Module, wanted: str | Sequence[str], *, key: str) -> di
     for errors. Raises ConfigurationError.
     """
     if isinstance(wanted, str):
-        own = getattr(model, "_no_split_modules", None)
-        found = _of_classes(model, own) if own else _repeated(model)
+        classes = getattr(model, "_no_split_modules", None)
+        units = _of_classes(model, classes) if classes else _repeated(model)
     else:
-        found = {name: module for pattern in wanted for name, module in _named(model, pattern, key).items()}
-    _refuse_shared_weights(found, key)
-    return dict(sorted(found.items(), key=lambda item: -item[0].count(".")))
+        units = {name: module for pattern in wanted for name, module in _named(model, pattern, key).items()}
+    _refuse_shared_weights(units, key)
+    return dict(sorted(units.items(), key=lambda item: -item[0].count(".")))
 
 
 def listed_units(model: nn.Module, patterns: Sequence[str], *, key: str) -> dict[str, nn.Module]:
@@ -34,23 +34,23 @@ def listed_units(model: nn.Module, patterns: Sequence[str], *, key: str) -> dict
 
     Raises ConfigurationError also where "auto" finds none, so that a setting without any effect does not go unnoticed.
     """
-    found = find_units(model, "auto" if patterns == ["auto"] else patterns, key=key)
-    if not found:
+    units = find_units(model, "auto" if patterns == ["auto"] else patterns, key=key)
+    if not units:
         raise ConfigurationError.at(
             key, ["auto"], ": the model has no repeated blocks. Name some of its modules or classes, or set it to []."
         )
-    return found
+    return units
 
 
 def _repeated(module: nn.Module, prefix: str = "") -> dict[str, nn.Module]:
     """Siblings of one class that have parameters and parts of their own: a transformer's layers, a ResNet's blocks."""
     children = dict(module.named_children())
     counts = Counter(type(child) for child in children.values() if _is_block(child))
-    found: dict[str, nn.Module] = {}
+    units: dict[str, nn.Module] = {}
     for name, child in children.items():
         path = f"{prefix}{name}"
-        found |= {path: child} if counts[type(child)] > 1 else _repeated(child, f"{path}.")
-    return found
+        units |= {path: child} if counts[type(child)] > 1 else _repeated(child, f"{path}.")
+    return units
 
 
 def _is_block(module: nn.Module) -> bool:
@@ -64,21 +64,21 @@ def _of_classes(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
 
 def _named(model: nn.Module, pattern: str, key: str) -> dict[str, nn.Module]:
     modules = {name: module for name, module in model.named_modules() if name}
-    found = {name: module for name, module in modules.items() if fnmatch.fnmatchcase(name, pattern)}
-    found = {name: module for name, module in found.items() if name.count(".") == pattern.count(".")}
-    found = found or _of_classes(model, [pattern])
-    if not found:
+    matches = {name: module for name, module in modules.items() if fnmatch.fnmatchcase(name, pattern)}
+    matches = {name: module for name, module in matches.items() if name.count(".") == pattern.count(".")}
+    matches = matches or _of_classes(model, [pattern])
+    if not matches:
         kinds = sorted({type(module).__name__ for module in modules.values()})
         raise ConfigurationError(
             f"{key}: the model has no module or class named {pattern}. It has modules such as "
             f"{', '.join([*modules][:8])}, and classes {', '.join(kinds[:12])}.",
             key=key,
         )
-    if containers := [name for name, module in found.items() if isinstance(module, (nn.ModuleList, nn.ModuleDict))]:
+    if containers := [name for name, module in matches.items() if isinstance(module, (nn.ModuleList, nn.ModuleDict))]:
         raise ConfigurationError(
             f"{key}: {containers[0]} is only a container of modules. Name its contents: {containers[0]}.*", key=key
         )
-    return found
+    return matches
 
 
 def _refuse_shared_weights(units: dict[str, nn.Module], key: str) -> None:

@@ -48,24 +48,26 @@ class Flow:
     def done_before(self, name: str | None) -> dict[str, Any]:
         """Outputs on meta of the modules whose calls have ended when that of ``name`` begins, by module name."""
         if name not in self._done:
-            begin = next((each.begin for each in self.calls if each.name == name), -1)
-            self._done[name] = {each.name: each.output for each in self.calls if each.name and each.end <= begin}
+            begin = next((called.begin for called in self.calls if called.name == name), -1)
+            self._done[name] = {
+                called.name: called.output for called in self.calls if called.name and called.end <= begin
+            }
         return self._done[name]
 
     def places(self) -> dict[str, Called]:
         """Calls before which the model can be cut, by module name, in order: exactly one tensor crosses the cut."""
-        counts = Counter(each.name for each in self.calls)
-        found: dict[int, Called] = {}
-        for each in self.calls:
-            fits = each.name and counts[each.name] == 1 and len(each.given) == 1 and each.begin > 0
-            if fits and each.given[0].is_floating_point() and not self.beside(each):
-                found.setdefault(each.begin, each)  # of calls that begin together, the outermost
-        return {each.name: each for each in found.values()}
+        counts = Counter(called.name for called in self.calls)
+        by_begin: dict[int, Called] = {}
+        for called in self.calls:
+            fits = called.name and counts[called.name] == 1 and len(called.given) == 1 and called.begin > 0
+            if fits and called.given[0].is_floating_point() and not self.beside(called):
+                by_begin.setdefault(called.begin, called)  # of calls that begin together, the outermost
+        return {called.name: called for called in by_begin.values()}
 
     def beside(self, called: Called) -> int:
         """Number of tensors that bypass a call: created before it, and used later other than as its input."""
         (given,) = called.given
-        later = {key for key, made in self.made.items() if made <= called.begin < self.last_use.get(key, -1)}
+        later = {key for key, moment in self.made.items() if moment <= called.begin < self.last_use.get(key, -1)}
         return len(later - {id(given)}) + (self.last_use.get(id(given), -1) > called.end)
 
     def used_between(self, begin: int, end: float) -> set[str]:
@@ -116,7 +118,7 @@ def follow(twin: nn.Module, inputs: Any) -> Flow:
 
 def entering(name: str | None, flow: Flow) -> Tensor:
     """The input tensor of the module ``name``, on meta."""
-    return next(each.given[0] for each in flow.calls if each.name == name)
+    return next(called.given[0] for called in flow.calls if called.name == name)
 
 
 def on_meta(inputs: Any) -> Any:

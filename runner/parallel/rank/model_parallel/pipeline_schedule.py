@@ -72,12 +72,12 @@ class Pipeline:
         rows = max(rows_of(batch.inputs) for batch in batches)
         self._feed = [padded(batch.inputs, rows) for batch in batches]
         if len({shapes_of(inputs) for inputs in self._feed}) > 1:
-            found = sorted({str(shapes_of(inputs)) for inputs in self._feed})
+            shapes = sorted({str(shapes_of(inputs)) for inputs in self._feed})
             raise ConfigurationError.at(
                 "parallel",
                 "pipeline",
                 ": the micro-batches of an update differ in their samples' shapes: "
-                f"{' and '.join(found)}. Let the data set's collate_fn pad them to the same shape, or set "
+                f"{' and '.join(shapes)}. Let the data set's collate_fn pad them to the same shape, or set "
                 "parallel=fsdp.",
             )
         schedule, flow = self._scheduled(len(batches), self._feed[0])
@@ -113,11 +113,11 @@ class Pipeline:
             name = self._schedule
             if name == "auto":
                 name = "1f1b" if count >= total else "gpipe"
-            made = [self._stage(number, flow) for number in self._stages.mine]
+            stages = [self._stage(number, flow) for number in self._stages.mine]
             kind = SCHEDULES[name]
             options: dict[str, Any] = {"n_microbatches": count, "loss_fn": _no_loss, "scale_grads": False}
             single = issubclass(kind, schedules.PipelineScheduleSingle)
-            self._made[key] = kind(made[0] if single else made, **options), flow
+            self._made[key] = kind(stages[0] if single else stages, **options), flow
         return self._made[key]
 
     def _stage(self, number: int, flow: Flow) -> PipelineStage:

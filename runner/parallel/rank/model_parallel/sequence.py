@@ -48,10 +48,10 @@ class Passage:
 
     def entering(self, name: str | None, flow: Flow) -> Tensor:
         """The input tensor of a module, on meta: a piece if an earlier stage has split the sequences."""
-        whole = entering(name, flow)
+        tensor = entering(name, flow)
         inner = {*self.modules} - self.enters
-        is_piece = any(each.name in inner and each.given and each.given[0] is whole for each in flow.calls)
-        return whole.chunk(self.size, dim=1)[0] if is_piece else whole
+        is_piece = any(call.name in inner and call.given and call.given[0] is tensor for call in flow.calls)
+        return tensor.chunk(self.size, dim=1)[0] if is_piece else tensor
 
     def apply(self, model: nn.Module, group: Any) -> None:
         """Convert the modules in place, after their layers were split.
@@ -98,7 +98,7 @@ class Passage:
                 f": {names[shared.pop()]} is used by modules that take pieces of sequences and "
                 "by others. Set parallel.sequence=false.",
             )
-        return {names[each] for each in inside}
+        return {names[module] for module in inside}
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class Gate(nn.Module):
         output = super().forward(*args, **kwargs)
         return _with_first(lambda piece: LeavePieces.apply(piece, gate.group), output) if gate.leaves else output
 
-    def _enter(self, whole: Tensor) -> Tensor:
-        refuse_shape(self._gate.name, tuple(whole.shape), self._gate.size)
-        return EnterPieces.apply(whole, self._gate.group)
+    def _enter(self, tensor: Tensor) -> Tensor:
+        refuse_shape(self._gate.name, tuple(tensor.shape), self._gate.size)
+        return EnterPieces.apply(tensor, self._gate.group)
 
 
 class Call(NamedTuple):
@@ -172,13 +172,13 @@ class Watched:
                     "parallel.sequence", True, f": {name} is called {count} times. Leave it out, {OFF}"
                 )
         for name, given, output in self.calls:
-            shape, made = (() if tensor is None else tuple(tensor.shape) for tensor in (given, output))
+            shape, output_shape = (() if tensor is None else tuple(tensor.shape) for tensor in (given, output))
             refuse_shape(name, shape, size)
-            if shape[:2] != made[:2]:
+            if shape[:2] != output_shape[:2]:
                 raise ConfigurationError.at(
                     "parallel.sequence",
                     True,
-                    f": {name} turns the shape {shape} into {made}; sequences must keep "
+                    f": {name} turns the shape {shape} into {output_shape}; sequences must keep "
                     f"their length. Leave it out of parallel.plan's scattered modules, {OFF}",
                 )
         given_later, made_before = {id(call.given) for call in self.calls}, {id(call.output) for call in self.calls}

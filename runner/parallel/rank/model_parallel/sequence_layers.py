@@ -24,18 +24,18 @@ def gathered(piece: Tensor, group: Any) -> Tensor:
     return pieces.unflatten(0, (size, -1)).movedim(0, 1).flatten(1, 2)
 
 
-def own_piece(whole: Tensor, group: Any) -> Tensor:
+def own_piece(tensor: Tensor, group: Any) -> Tensor:
     """This rank's piece of complete sequences."""
-    return whole.chunk(dist.get_world_size(group), dim=1)[dist.get_rank(group)].contiguous()
+    return tensor.chunk(dist.get_world_size(group), dim=1)[dist.get_rank(group)].contiguous()
 
 
 def summed_piece(part: Tensor, group: Any) -> Tensor:
     """Reduce-scatter: this rank's piece of the sum over all ranks."""
     pieces = part.unflatten(1, (dist.get_world_size(group), -1)).movedim(1, 0).contiguous()
-    own = torch.empty_like(pieces[0])
+    piece = torch.empty_like(pieces[0])
     if not part.is_meta:
-        dist.reduce_scatter_tensor(own, pieces.flatten(0, 1), group=group)
-    return own
+        dist.reduce_scatter_tensor(piece, pieces.flatten(0, 1), group=group)
+    return piece
 
 
 # Splits sequences that every rank has into pieces.
@@ -110,5 +110,5 @@ class PieceDropout(nn.Dropout):
         if not self.training:
             return inputs
         samples, length, *others = inputs.shape
-        whole = inputs.new_ones(samples, length * dist.get_world_size(self.group), *others)
-        return inputs * own_piece(functional.dropout(whole, self.p), self.group)
+        ones = inputs.new_ones(samples, length * dist.get_world_size(self.group), *others)
+        return inputs * own_piece(functional.dropout(ones, self.p), self.group)

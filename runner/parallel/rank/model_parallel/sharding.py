@@ -81,9 +81,9 @@ class Sharding:
 
     def _prefetch(self, units: list[Any]) -> None:
         assert isinstance(self.prefetch, int)
-        for place, unit in enumerate(units):
-            unit.set_modules_to_forward_prefetch(units[place + 1 : place + 1 + self.prefetch])
-            unit.set_modules_to_backward_prefetch(units[max(0, place - self.prefetch) : place][::-1])
+        for number, unit in enumerate(units):
+            unit.set_modules_to_forward_prefetch(units[number + 1 : number + 1 + self.prefetch])
+            unit.set_modules_to_backward_prefetch(units[max(0, number - self.prefetch) : number][::-1])
 
 
 def set_reduces(model: nn.Module, *, reduces: bool) -> None:

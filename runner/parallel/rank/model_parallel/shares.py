@@ -33,14 +33,14 @@ class MeshPlace(NamedTuple):
         return RankShare(self.shape, part.dtype, pieces, is_agreed)
 
 
-def place_of(own: Tensor, cut: "Cut | None", ranks: "TensorRanks") -> MeshPlace:
-    """The position of this rank's part ``own``, which may be a shard (DTensor), of a part (``cut``) or of the whole."""
-    ranges = _ranges(own)
-    shape = list(own.shape)
+def place_of(weight: Tensor, cut: "Cut | None", ranks: "TensorRanks") -> MeshPlace:
+    """The position of this rank's ``weight``, which may be a shard (DTensor), of a part (``cut``) or of the whole."""
+    ranges = _ranges(weight)
+    shape = list(weight.shape)
     if cut is None:
         return MeshPlace(tuple(shape), tuple(_boxes(ranges, ranges)))
     shape[cut.dim] *= ranks.tensor_size
-    length = own.shape[cut.dim] // cut.blocks
+    length = weight.shape[cut.dim] // cut.blocks
     boxes: list[tuple[Box, tuple[slice, ...]]] = []
     for block in range(cut.blocks):
         inner = [*ranges]
@@ -54,17 +54,17 @@ def place_of(own: Tensor, cut: "Cut | None", ranks: "TensorRanks") -> MeshPlace:
     return MeshPlace(tuple(shape), tuple(boxes))
 
 
-def _ranges(own: Tensor) -> list[range]:
+def _ranges(weight: Tensor) -> list[range]:
     """The indices that this rank has along each dimension; for a shard, those that torch.chunk gives it."""
-    ranges = [range(size) for size in own.shape]
-    if isinstance(own, DTensor):
-        coordinates = own.device_mesh.get_coordinate() or ()
-        for coordinate, size, placement in zip(coordinates, own.device_mesh.shape, own.placements, strict=True):
+    ranges = [range(size) for size in weight.shape]
+    if isinstance(weight, DTensor):
+        coordinates = weight.device_mesh.get_coordinate() or ()
+        for coordinate, size, placement in zip(coordinates, weight.device_mesh.shape, weight.placements, strict=True):
             if isinstance(placement, Shard):
-                count = -(-own.shape[placement.dim] // size)
-                begin = min(coordinate * count, own.shape[placement.dim])
-                ranges[placement.dim] = range(begin, min(begin + count, own.shape[placement.dim]))
-        assert tuple(map(len, ranges)) == tuple(local(own).shape), "an unknown way of sharding"
+                count = -(-weight.shape[placement.dim] // size)
+                begin = min(coordinate * count, weight.shape[placement.dim])
+                ranges[placement.dim] = range(begin, min(begin + count, weight.shape[placement.dim]))
+        assert tuple(map(len, ranges)) == tuple(local(weight).shape), "an unknown way of sharding"
     return ranges
 
 
@@ -72,26 +72,26 @@ def _boxes(
     where: list[range], inner: list[range], held: list[range] | None = None
 ) -> Iterator[tuple[Box, tuple[slice, ...]]]:
     """The box ``where`` with its box in a rank's part, whose origin is that of ``held``; nothing if it is empty."""
-    begins = [each.start for each in (inner if held is None else held)]
-    box = Box(tuple(each.start for each in where), tuple(map(len, where)))
+    begins = [span.start for span in (inner if held is None else held)]
+    box = Box(tuple(span.start for span in where), tuple(map(len, where)))
     if box.numel:
-        slices = [slice(each.start - begin, each.stop - begin) for each, begin in zip(inner, begins, strict=True)]
+        slices = [slice(span.start - begin, span.stop - begin) for span, begin in zip(inner, begins, strict=True)]
         yield box, tuple(slices)
 
 
 class StoredPart(Lazy):
-    """This rank's part of a stored tensor, sharded and cut like ``own``; read on demand."""
+    """This rank's part of a stored tensor, sharded and cut like ``weight``; read on demand."""
 
-    def __init__(self, stored: Stored, own: Tensor, place: MeshPlace, device: torch.device):
-        self._stored, self._own, self._place, self._device = stored, own, place, device
-        self.shape, self.dtype = own.shape, stored.dtype
+    def __init__(self, stored: Stored, weight: Tensor, position: MeshPlace, device: torch.device):
+        self._stored, self._own, self._place, self._device = stored, weight, position, device
+        self.shape, self.dtype = weight.shape, stored.dtype
 
     def read(self) -> Tensor:
-        own = self._own
-        part = torch.zeros(local(own).shape, dtype=self._stored.dtype)
+        weight = self._own
+        part = torch.zeros(local(weight).shape, dtype=self._stored.dtype)
         for box, inner in self._place.boxes:
             self._stored.read_into(part[inner], box)
-        if not isinstance(own, DTensor):
+        if not isinstance(weight, DTensor):
             return part
-        mesh, placed = own.device_mesh, own.placements
-        return DTensor.from_local(part.to(self._device), mesh, placed, shape=own.shape, stride=own.stride())
+        mesh, placed = weight.device_mesh, weight.placements
+        return DTensor.from_local(part.to(self._device), mesh, placed, shape=weight.shape, stride=weight.stride())

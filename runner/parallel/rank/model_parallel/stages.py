@@ -68,7 +68,7 @@ def _check_names(wanted: Sequence[str], names: list[str], flow: Flow, count: int
 
 
 def _why_not(name: str, flow: Flow) -> str:
-    calls = [each for each in flow.calls if each.name == name]
+    calls = [called for called in flow.calls if called.name == name]
     if not calls:
         return "the model has no such module, or does not call it"
     if len(calls) > 1:
@@ -82,7 +82,7 @@ def _why_not(name: str, flow: Flow) -> str:
 
 def _obstacle(flow: Flow) -> str:
     """A sentence on the model's top-level modules at which no stage can begin, and why; empty if there are none."""
-    parts = list(dict.fromkeys(each.name for each in flow.calls if each.name and "." not in each.name))
+    parts = list(dict.fromkeys(called.name for called in flow.calls if called.name and "." not in called.name))
     reasons = [f"{name}, because {_why_not(name, flow)}" for name in parts if name not in flow.places()][:3]
     return f"None can begin at {'; nor at '.join(reasons)}. " if reasons else ""
 
@@ -90,7 +90,7 @@ def _obstacle(flow: Flow) -> str:
 def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) -> list[str]:
     """The first unit of each stage, so that the largest stage is as small as possible; ties go to the most even."""
     sizes = {name: tensor.numel() for name, tensor in model.named_parameters()}
-    names, moments = [*places], [0, *(place.begin for place in places.values()), float("inf")]
+    names, moments = [*places], [0, *(called.begin for called in places.values()), float("inf")]
 
     @cache
     def size(first: int, last: int) -> int:
@@ -98,15 +98,15 @@ def _balanced(flow: Flow, model: nn.Module, places: dict[str, Any], count: int) 
 
     best: list[dict[int, tuple[int, int, tuple[int, ...]]]] = [{0: (0, 0, ())}]
     for _ in range(count):
-        found: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        by_last: dict[int, tuple[int, int, tuple[int, ...]]] = {}
         for first, (largest, squares, chosen) in best[-1].items():
             for last in range(first + 1, len(moments)):
-                own = size(first, last)
-                candidate = (max(largest, own), squares + own * own, (*chosen, last))
-                if last not in found or candidate < found[last]:
-                    found[last] = candidate
-        best.append(found)
-    return [names[place - 1] for place in best[-1][len(moments) - 1][2][:-1]]
+                window_size = size(first, last)
+                candidate = (max(largest, window_size), squares + window_size * window_size, (*chosen, last))
+                if last not in by_last or candidate < by_last[last]:
+                    by_last[last] = candidate
+        best.append(by_last)
+    return [names[moment - 1] for moment in best[-1][len(moments) - 1][2][:-1]]
 
 
 class StageBoundary(BaseException):
@@ -126,7 +126,7 @@ class Stages:
     def __init__(self, model: nn.Module, flow: Flow, windows: list[StageWindow], mine: Sequence[int]):
         self.model, self.windows, self.mine = model, windows, mine
         self.holders: dict[str, set[int]] = {}  # stages that use a parameter or buffer, by its name
-        begins = {each.name: each.begin for each in flow.calls}
+        begins = {called.name: called.begin for called in flow.calls}
         self._moments = [begins[window.begin] if window.begin else 0 for window in windows]
         for window in windows:
             end = begins[window.end] if window.end else float("inf")
@@ -164,9 +164,9 @@ class Stages:
             if self.holds(name):
                 continue
             for module in self.model.modules():  # one tensor may have several names
-                for own in (module._parameters, module._buffers):
-                    for attribute in [key for key, value in own.items() if value is tensor]:
-                        del own[attribute]
+                for tensors in (module._parameters, module._buffers):
+                    for attribute in [key for key, value in tensors.items() if value is tensor]:
+                        del tensors[attribute]
                         object.__setattr__(module, attribute, torch.empty_like(tensor, device="meta").detach())
 
     def _hook(self, flow: Flow) -> None:
@@ -184,11 +184,11 @@ class Stages:
             if window is None:  # activations are being recomputed
                 return None
             if name == window.end:
-                (tensor,) = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+                (tensor,) = [argument for argument in (*args, *kwargs.values()) if isinstance(argument, Tensor)]
                 raise StageBoundary(tensor)
             if name == window.begin:
                 self._is_inside = True
-                swap = lambda each: self._received if isinstance(each, Tensor) else each  # noqa: E731
+                swap = lambda argument: self._received if isinstance(argument, Tensor) else argument  # noqa: E731
                 return tuple(map(swap, args)), {key: swap(value) for key, value in kwargs.items()}
             return None
 
@@ -196,11 +196,11 @@ class Stages:
 
     def _make_skippable(self, name: str, module: nn.Module) -> None:
         """Make a module return its traced output on meta, instead of running, until the stage begins."""
-        own = module.forward
+        plain_forward = module.forward
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             if self._active is not None and not self._is_inside and name in self._skipped:
                 return self._skipped[name]
-            return own(*args, **kwargs)
+            return plain_forward(*args, **kwargs)
 
         module.forward = forward

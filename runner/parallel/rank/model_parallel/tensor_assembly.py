@@ -23,9 +23,9 @@ class Cut(NamedTuple):
     dim: int
     blocks: int = 1
 
-    def part(self, whole: Tensor, rank: int, size: int) -> Tensor:
+    def part(self, tensor: Tensor, rank: int, size: int) -> Tensor:
         """The part (..., n / size, ...) of ``rank`` from the complete tensor (..., n, ...)."""
-        blocks = whole.unflatten(self.dim, (self.blocks, -1))
+        blocks = tensor.unflatten(self.dim, (self.blocks, -1))
         return blocks.chunk(size, dim=self.dim + 1)[rank].flatten(self.dim, self.dim + 1).contiguous()
 
     def whole(self, parts: list[Tensor]) -> Tensor:
@@ -62,19 +62,19 @@ class TensorRanks(Protocol):
 class Assembly:
     """Converts between this rank's parts of a model's tensors and the complete ones.
 
-    ``own``: this rank's tensors of the model; ``cuts``: how a tensor-parallel group splits them; both by name.
+    ``weights``: this rank's tensors of the model; ``cuts``: how a tensor-parallel group splits them; both by name.
     """
 
-    def __init__(self, ranks: TensorRanks, own: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
-        self._ranks, self.own, self.cuts = ranks, own, cuts
+    def __init__(self, ranks: TensorRanks, weights: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
+        self._ranks, self.own, self.cuts = ranks, weights, cuts
 
     def _whole(self, name: str, part: Tensor) -> Tensor:
         """The complete tensor. A collective operation of all ranks that share it."""
-        tensor, own = part.detach(), self.own.get(name)
-        if isinstance(own, DTensor):
+        tensor, weight = part.detach(), self.own.get(name)
+        if isinstance(weight, DTensor):
             if not isinstance(tensor, DTensor):  # the optimizer's state, or a gradient
-                mesh, placed = own.device_mesh, own.placements
-                tensor = DTensor.from_local(tensor, mesh, placed, shape=own.shape, stride=own.stride())
+                mesh, placed = weight.device_mesh, weight.placements
+                tensor = DTensor.from_local(tensor, mesh, placed, shape=weight.shape, stride=weight.stride())
             tensor = tensor.full_tensor()
         if (cut := self.cuts.get(name)) is None:
             return tensor
@@ -84,20 +84,22 @@ class Assembly:
         dist.all_gather(parts, tensor.contiguous(), group=self._ranks.tensor_group)
         return cut.whole(parts)
 
-    def part(self, name: str, whole: Any) -> Any:
-        """This rank's part of ``whole``: the model's tensor of this name, or the optimizer's state for it."""
-        own, cut, ranks = self.own[name], self.cuts.get(name), self._ranks
-        if isinstance(whole, Stored):
-            place = place_of(own, cut, ranks)
-            return StoredPart(whole, own, place, ranks.device) if place.shape == tuple(whole.shape) else whole
-        if cut is not None and whole.ndim > cut.dim and whole.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
-            whole = cut.part(whole, ranks.tensor_rank, ranks.tensor_size)
-        if not isinstance(own, DTensor) or whole.shape != own.shape:  # another model's: loading it reports that
-            return whole
+    def part(self, name: str, tensor: Any) -> Any:
+        """This rank's part of ``tensor``: the model's tensor of this name, or the optimizer's state for it."""
+        weight, cut, ranks = self.own[name], self.cuts.get(name), self._ranks
+        if isinstance(tensor, Stored):
+            position = place_of(weight, cut, ranks)
+            return (
+                StoredPart(tensor, weight, position, ranks.device) if position.shape == tuple(tensor.shape) else tensor
+            )
+        if cut is not None and tensor.ndim > cut.dim and tensor.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
+            tensor = cut.part(tensor, ranks.tensor_rank, ranks.tensor_size)
+        if not isinstance(weight, DTensor) or tensor.shape != weight.shape:  # another model's: loading it reports that
+            return tensor
         return distribute_tensor(
-            whole.to(ranks.device),
-            own.device_mesh,
-            own.placements,
+            tensor.to(ranks.device),
+            weight.device_mesh,
+            weight.placements,
             src_data_rank=None,  # every rank has the data
         )
 
@@ -108,13 +110,13 @@ class Assembly:
         """
         ranks, is_first = self._ranks, self._ranks.rank == 0
         if not ranks.is_staged:
-            found = {}
+            complete = {}
             for key, tensor in tensors.items():
-                whole = self._whole(key[0], tensor)
+                full = self._whole(key[0], tensor)
                 if is_first:
-                    found[key] = whole.to("cpu", copy=True)
-                del whole
-            return found
+                    complete[key] = full.to("cpu", copy=True)
+                del full
+            return complete
         return self._sent(tensors)
 
     def _sent(self, tensors: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
@@ -122,23 +124,23 @@ class Assembly:
         ranks = self._ranks
         mine = [(key, self._whole_shape(key[0]), tensor.dtype) for key, tensor in tensors.items()]
         listed = ranks.gather(mine if ranks.is_speaker else [])
-        found: dict[tuple[str, str], Tensor] = {}
+        received: dict[tuple[str, str], Tensor] = {}
         wanted = [(key, rank, shape, dtype) for rank, keys in enumerate(listed) for key, shape, dtype in keys]
         sender: dict[tuple[str, str], tuple[int, tuple[int, ...], torch.dtype]] = {}
         for key, rank, shape, dtype in wanted:
             sender.setdefault(key, (rank, shape, dtype))  # a weight on several stages is sent once
         for key, (rank, shape, dtype) in sender.items():
-            whole = self._whole(key[0], tensors[key]) if key in tensors else None
+            full = self._whole(key[0], tensors[key]) if key in tensors else None
             if ranks.rank == 0 and rank != 0:
-                whole = torch.empty(shape, dtype=dtype, device=ranks.device)
-                dist.recv(whole, src=rank)
+                full = torch.empty(shape, dtype=dtype, device=ranks.device)
+                dist.recv(full, src=rank)
             elif ranks.rank == rank != 0:
-                assert whole is not None
-                dist.send(whole.contiguous(), dst=0)
+                assert full is not None
+                dist.send(full.contiguous(), dst=0)
             if ranks.rank == 0:
-                assert whole is not None
-                found[key] = whole.to("cpu", copy=True)
-        return found
+                assert full is not None
+                received[key] = full.to("cpu", copy=True)
+        return received
 
     def _whole_shape(self, name: str) -> tuple[int, ...]:
         shape = list(self.own[name].shape)
@@ -148,5 +150,5 @@ class Assembly:
 
     def share(self, name: str, part: Tensor, *, is_agreed: bool) -> RankShare:
         """This rank's part of a tensor, with its position in the complete one."""
-        place = place_of(self.own[name], self.cuts.get(name), self._ranks)
-        return place.share(local(part).detach(), is_agreed=is_agreed)
+        position = place_of(self.own[name], self.cuts.get(name), self._ranks)
+        return position.share(local(part).detach(), is_agreed=is_agreed)

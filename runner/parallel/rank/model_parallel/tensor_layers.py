@@ -61,8 +61,8 @@ class RowLinear(nn.Linear):
     group: Any
 
     def forward(self, inputs: Tensor) -> Tensor:
-        whole = LeaveGroup.apply(functional.linear(inputs, self.weight), self.group)
-        return whole if self.bias is None else whole + self.bias
+        output = LeaveGroup.apply(functional.linear(inputs, self.weight), self.group)
+        return output if self.bias is None else output + self.bias
 
 
 class ColumnConv2d(nn.Conv2d):
@@ -80,8 +80,8 @@ class RowConv2d(nn.Conv2d):
     group: Any
 
     def forward(self, images: Tensor) -> Tensor:
-        whole = LeaveGroup.apply(self._conv_forward(images, self.weight, None), self.group)
-        return whole if self.bias is None else whole + self.bias[:, None, None]
+        output = LeaveGroup.apply(self._conv_forward(images, self.weight, None), self.group)
+        return output if self.bias is None else output + self.bias[:, None, None]
 
 
 class SplitAttention(nn.MultiheadAttention):
@@ -114,7 +114,7 @@ class SplitAttention(nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         inputs = [query, key, value]
         if not self.batch_first and query.ndim == 3:
-            inputs = [each.transpose(0, 1) for each in inputs]
+            inputs = [tensor.transpose(0, 1) for tensor in inputs]
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
         entered: dict[int, Tensor] = {}  # a tensor that is used several times, as in self-attention, enters once
@@ -135,8 +135,10 @@ class SplitAttention(nn.MultiheadAttention):
         elif mask is not None and mask.dtype is torch.bool:
             mask = ~mask  # True means attend here, ignore there
         dropout = self.dropout if self.training else 0.0
-        found = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask, dropout_p=dropout)
-        part = functional.linear(found.transpose(-3, -2).flatten(-2), self.out_proj.weight)
+        context = functional.scaled_dot_product_attention(
+            heads[0], heads[1], heads[2], attn_mask=mask, dropout_p=dropout
+        )
+        part = functional.linear(context.transpose(-3, -2).flatten(-2), self.out_proj.weight)
         output = self.leave(part)
         if self.out_proj.bias is not None:
             output = output + self.out_proj.bias

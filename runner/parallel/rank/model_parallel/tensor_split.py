@@ -38,10 +38,10 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
         owners.setdefault(id(parameter), name)
     for name, style in plan.items():
         _refuse_uneven_heads(name, modules, size)
-        kinds, own = KINDS[style]
-        for each, cut in own.items():
-            holder, _, attribute = each.rpartition(".")
-            module, full = modules[f"{name}.{holder}" if holder else name], f"{name}.{each}"
+        kinds, inner_cuts = KINDS[style]
+        for path, cut in inner_cuts.items():
+            holder, _, attribute = path.rpartition(".")
+            module, full = modules[f"{name}.{holder}" if holder else name], f"{name}.{path}"
             parameter = getattr(module, attribute)
             if parameter is None:
                 continue
@@ -69,7 +69,7 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
 
 
 def _count(model: nn.Module, parameter: nn.Parameter) -> int:
-    return sum(each is parameter for _, each in model.named_parameters(remove_duplicate=False))
+    return sum(other is parameter for _, other in model.named_parameters(remove_duplicate=False))
 
 
 def _refuse_uneven_heads(name: str, modules: Mapping[str, nn.Module], size: int) -> None:
