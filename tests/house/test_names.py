@@ -52,7 +52,6 @@ def doubled() -> dict[str, list[str]]:
     return {name: where for name, where in files.items() if len(where) > 1}
 
 
-@left("1,180 functions")
 def test_locals_say_what_they_are():
     assert len(nameless()) <= 100
 
