@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.config.freeze import checked, completed
 from manyheads.runner.loop import build
 from manyheads.runner.loop.guards.guard import Restart
@@ -90,7 +90,7 @@ def attempt(
     parallel = parallel or build.join(run, **place._asdict())
     parallel.gather("the folder is there")
     heartbeat = Heartbeat(folder.heartbeat, rank=place.rank)
-    checkpoints = Checkpoints.of(folder, run.checkpoint)
+    checkpoints = CheckpointStore.of(folder, run.checkpoint)
     trainer = build.build(run, parallel, folder, heartbeat, state)
     return Session(trainer, run, checkpoints=checkpoints, folder=folder)
 
@@ -110,7 +110,7 @@ def train(path: Path, config: dict[str, Any], *, place: RankInfo = ALONE) -> Ses
     memory: dict[str, Any] = {}
     parallel = None
     while True:  # as in session.work, but for the session that is returned
-        state = Checkpoints(RunFolder(path), every=0, keep=0).last(otherwise=config["checkpoint"]["resume"])
+        state = CheckpointStore(RunFolder(path), every=0, keep=0).last(otherwise=config["checkpoint"]["resume"])
         run = attempt(path, config, state=state, place=place, parallel=parallel)
         try:
             with closing(run.trainer):

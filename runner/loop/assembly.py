@@ -28,7 +28,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 from manyheads.runner.parallel.rank.units import listed_units, recompute
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.scheduler.rank.build_schedule import build_schedule
 
 
@@ -77,7 +77,7 @@ def evaluations(trainer: TrainerSection, model: nn.Module, loaders: Loaders) -> 
 
 
 def wrap(
-    run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module, *, epochs: int
+    run: RunConfig, parallel: Parallel, precision: PrecisionPolicy, model: nn.Module, *, epochs: int
 ) -> tuple[Wrapped, Phases | None]:
     """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend.
 
@@ -110,7 +110,7 @@ def wrap(
     return Wrapped(model, optimizer, names), phases
 
 
-def refuse_gradients(run: RunConfig, parallel: Parallel, precision: Precision, model: nn.Module) -> None:
+def refuse_gradients(run: RunConfig, parallel: Parallel, precision: PrecisionPolicy, model: nn.Module) -> None:
     """Raises ConfigurationError for gradients that a setting cannot compute with, and for a model without any."""
     if not any(parameter.requires_grad for parameter in model.parameters()) and not run.trainer.evaluate_only:
         raise ConfigurationError(

@@ -14,7 +14,7 @@ from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.structure import call, tensors_in
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 
 
 class MicroSteps(ForwardBackward):
@@ -30,7 +30,7 @@ class MicroSteps(ForwardBackward):
         optimizer: Optimizer,
         scores: Scores,
         parallel: Parallel,
-        precision: Precision,
+        precision: PrecisionPolicy,
         *,
         batches: Sequence[Batch],
         used: bool = True,

@@ -21,7 +21,7 @@ from manyheads.runner.optimizer.rank.build_optimizer import refuse_closure
 from manyheads.runner.optimizer.rank.freezing import freeze
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.task.rank.build_task import build_task
 from manyheads.runner.task.rank.task import Task
 
@@ -32,7 +32,7 @@ class Prepared(NamedTuple):
     """The parts of a rank that are the same under every strategy. ``parameters``: number of the whole model's."""
 
     data: Data
-    precision: Precision
+    precision: PrecisionPolicy
     built: Built
     task: Task
     loaders: Loaders
@@ -44,7 +44,7 @@ class Prepared(NamedTuple):
 
 
 @contextmanager
-def closed_on_failure(precision: Precision) -> Iterator[None]:
+def closed_on_failure(precision: PrecisionPolicy) -> Iterator[None]:
     """A context that undoes what the precision has changed in torch itself if the rank can't be built."""
     try:
         yield
@@ -63,7 +63,7 @@ def prepare(run: RunConfig, parallel: Parallel, *, resumes: bool = False, conver
     trainer, load = run.trainer, run.checkpoint.load
     refuse_closure(run.optimizer)
     data = build_data(run.data)
-    precision: Precision = run.precision.instantiate(parallel)
+    precision: PrecisionPolicy = run.precision.instantiate(parallel)
     with closed_on_failure(precision):
         with _other_count_explained(load if trainer.evaluate_only else None, run.model.num_classes, data):
             built = build_model(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from manyheads.runner.checkpoint.background_save import FinishedSave
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop.build import build
 from manyheads.runner.loop.determinism import operations_named
@@ -33,7 +33,7 @@ NOTABLE = 0.05  # seconds of waiting for a checkpoint that are reported
 class Session:
     """A trainer together with its run folder."""
 
-    def __init__(self, trainer: Trainer, run: RunConfig, *, checkpoints: Checkpoints, folder: RunFolder):
+    def __init__(self, trainer: Trainer, run: RunConfig, *, checkpoints: CheckpointStore, folder: RunFolder):
         self.trainer, self.run, self.checkpoints, self.folder = trainer, run, checkpoints, folder
         self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, TrainingState(trainer)
         self.rejoining = Rejoining(self.state)
@@ -164,7 +164,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     """Do a rank's work: train, or only evaluate, as the config says. Raises ConfigurationError."""
     evaluate_only, memory = run.trainer.evaluate_only, NO_MEMORY
     while True:
-        checkpoints = Checkpoints.of(folder, run.checkpoint)
+        checkpoints = CheckpointStore.of(folder, run.checkpoint)
         state = None if evaluate_only else checkpoints.last(otherwise=run.checkpoint.resume, ranks=parallel)
         with memory_explained(run.data.batch_size // parallel.data_size, run.trainer.grad_accumulation):
             trainer = build(run, parallel, folder, heartbeat, state)

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.checkpoint_content import best_of, kept
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.checkpoint.rank.extra_state import packed, unpacked
 from manyheads.runner.checkpoint.rank.fit import load_optimizer
 from manyheads.runner.checkpoint.rank.lazy import real
@@ -102,7 +102,7 @@ class TrainingState:
         return unpacked(self.parallel.gather_tensors(self.update.own_weights()))
 
 
-def adapt_progress(trainer: Trainer, checkpoints: Checkpoints, state: StateDict) -> None:
+def adapt_progress(trainer: Trainer, checkpoints: CheckpointStore, state: StateDict) -> None:
     """Fit the restored progress to this run. Raises ConfigurationError if it can't be, or nothing is left to train.
 
     The other run's best checkpoint becomes this run's if it exists; otherwise the search for the best starts over.
@@ -143,7 +143,7 @@ class Rejoining(RunState):
         self._state, self._trainer, self._parallel = state, state.trainer, state.parallel
         self._best: StateDict | None = None  # the content of best.pt
 
-    def catch_up(self, checkpoints: Checkpoints, *, seed: int) -> bool:
+    def catch_up(self, checkpoints: CheckpointStore, *, seed: int) -> bool:
         """Take over the state of other ranks if they are ahead; returns whether they were.
 
         Writes the rows and checkpoints that this rank missed, except for the last checkpoint.

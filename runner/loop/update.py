@@ -18,7 +18,7 @@ from manyheads.runner.loop.micro_steps import MicroSteps
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.scheduler.rank.schedules import Schedule
 
 
@@ -69,7 +69,7 @@ class Update:
         scores: Scores,
         schedule: Schedule,
         parallel: Parallel,
-        precision: Precision,
+        precision: PrecisionPolicy,
         clipping: Clipping = UNCLIPPED,
         guards: Sequence[Guard] = (),
     ):

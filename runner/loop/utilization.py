@@ -19,7 +19,7 @@ from manyheads.runner.loop.header import device_name
 from manyheads.runner.machine.gpus import peak
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.task.rank.task import Task
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Utilization(NamedTuple):
 
 
 def utilization(
-    model: nn.Module, task: Task, train: Loader, parallel: Parallel, precision: Precision
+    model: nn.Module, task: Task, train: Loader, parallel: Parallel, precision: PrecisionPolicy
 ) -> Utilization | None:
     """The utilization that rank 0 reports; None if a peak is unknown, or if FLOPs cannot be counted.
 

@@ -26,7 +26,7 @@ WHERE, WHAT = 100, 300  # characters of a line
 
 
 class Danger(IntEnum):
-    """What a finding could do, from harmless to any code: the order in which they are shown."""
+    """What a risk could do, from harmless to any code: the order in which they are shown."""
 
     NOTHING = 0
     KEY = 1  # a path, a host, a command, ...
@@ -37,7 +37,7 @@ class Danger(IntEnum):
     ANYTHING = 6
 
 
-class Finding(NamedTuple):
+class Risk(NamedTuple):
     """One line: where it was found, and what it is."""
 
     danger: Danger
@@ -53,7 +53,7 @@ class Look:
     """
 
     folder: Path
-    findings: tuple[Finding, ...]
+    risks: tuple[Risk, ...]
     covers: dict[str, str] | None
     project: Path | None = None
 
@@ -66,8 +66,8 @@ def screen(looks: Sequence[Look]) -> list[str]:
     """What was found, as lines for one screen, the most dangerous last; nothing in them can forge another line."""
     where: dict[tuple[Danger, str], list[str]] = {}
     for look in looks:
-        for finding in look.findings:
-            where.setdefault((finding.danger, finding.what), []).append(finding.where)
+        for risk in look.risks:
+            where.setdefault((risk.danger, risk.what), []).append(risk.where)
     ordered = sorted(where.items(), key=lambda pair: pair[0][0])
     width = shutil.get_terminal_size().columns
     lines, rows = list[str](), 0
@@ -94,7 +94,7 @@ def _escaped(text: str, most: int, *, keeps_end: bool = False) -> str:
 
 def digest(looks: Sequence[Look]) -> str:
     """The digest of all that was shown, which the user names to trust exactly that."""
-    return seal.digest_of([[str(look.folder), look.findings, look.covers] for look in looks])
+    return seal.digest_of([[str(look.folder), look.risks, look.covers] for look in looks])
 
 
 def look(path: Path) -> list[Look]:
@@ -114,47 +114,47 @@ def look(path: Path) -> list[Look]:
 def _look_at_run(run: RunFolder, folder: Folder) -> Look:
     with folder:
         parts: dict[str, bytes | str] = {}
-        findings: list[Finding] = []
+        risks: list[Risk] = []
         for name, what in ((run.config.name, str(run)), (RunFolder.COMPOSED, f"{run}, as composed")):
             with suppress(FileNotFoundError):
                 content = parts[name] = folder.read(name)
-                findings += _in_config(what, _mapping(parse_config(content, run.path / name)), run.path / name)
+                risks += _in_config(what, _mapping(parse_config(content, run.path / name)), run.path / name)
         for name, content in run.copied_code().items():
             parts[name] = content
             may = f"reproduce would use {run.path / name}, which may differ from what it was copied from"
-            findings.append(Finding(Danger.RECORDED, str(run), may))
+            risks.append(Risk(Danger.RECORDED, str(run), may))
         provenance = _provenance(folder)
         parts |= {name: str(provenance.get(name)) for name in ("id", "commit", "directory")}
         if (key := provenance.get("id")) is not None:
-            findings.append(Finding(Danger.KEY, str(run), f"publish would write into your trackers' run {key}"))
+            risks.append(Risk(Danger.KEY, str(run), f"publish would write into your trackers' run {key}"))
         if (directory := provenance.get("directory")) is not None:
             may = f"packages that it names would also be looked up in {directory}"
-            findings.append(Finding(Danger.FOLDER, str(run), may))
+            risks.append(Risk(Danger.FOLDER, str(run), may))
         parts[run.code_diff.name] = b""
         with suppress(FileNotFoundError):
             diff = parts[run.code_diff.name] = folder.read(run.code_diff.name, most=MOST_TABLE_BYTES)
             files = [line[6:].decode(errors="replace") for line in diff.splitlines() if line.startswith(b"+++ b/")]
             may = f"reproduce --code would apply {run.code_diff}, which changes {', '.join(files)}"
-            findings.append(Finding(Danger.RECORDED, str(run), may))
+            risks.append(Risk(Danger.RECORDED, str(run), may))
         if (commit := provenance.get("commit")) is not None:
-            findings.append(Finding(Danger.RECORDED, str(run), f"reproduce --code would run commit {commit}"))
-        return Look(run.path, tuple(findings), seal.digests(parts))
+            risks.append(Risk(Danger.RECORDED, str(run), f"reproduce --code would run commit {commit}"))
+        return Look(run.path, tuple(risks), seal.digests(parts))
 
 
-def _in_config(where: str, content: dict[str, Any], path: Path) -> Iterator[Finding]:
+def _in_config(where: str, content: dict[str, Any], path: Path) -> Iterator[Risk]:
     """What a complete config names that is not this project's own code, or plain. Raises ConfigurationError."""
     kept = {key: value for key, value in content.items() if not leads_to_hydra(key)}
-    findings = [Finding(Danger.ANYTHING, where, f"changes Hydra's own settings: {key}") for key in {*content} - {*kept}]
-    findings += _named(where, content, _resolved(kept, path))
-    yield from findings or [Finding(Danger.NOTHING, where, "names only this project's own code")]
+    risks = [Risk(Danger.ANYTHING, where, f"changes Hydra's own settings: {key}") for key in {*content} - {*kept}]
+    risks += _named(where, content, _resolved(kept, path))
+    yield from risks or [Risk(Danger.NOTHING, where, "names only this project's own code")]
 
 
-def _named(where: str, content: dict[str, Any], resolved: dict[str, Any]) -> Iterator[Finding]:
+def _named(where: str, content: dict[str, Any], resolved: dict[str, Any]) -> Iterator[Risk]:
     """The calls of resolvers in a config, and its values that need trust."""
-    yield from (Finding(Danger.RESOLVER, where, f"asks for {text}") for text in resolvers(content))
+    yield from (Risk(Danger.RESOLVER, where, f"asks for {text}") for text in resolvers(content))
     for key, value in untrusted(resolved, Trust()):
         is_code = key.rpartition(".")[2] in (TARGET, OPTION)
-        yield Finding(Danger.CODE if is_code else Danger.KEY, where, f"{key}={value}")
+        yield Risk(Danger.CODE if is_code else Danger.KEY, where, f"{key}={value}")
 
 
 def _look_at_sweep(ledger: Ledger) -> Look:
@@ -162,25 +162,25 @@ def _look_at_sweep(ledger: Ledger) -> Look:
     sealed = ledger.sealed_part()
     arguments = ledger.arguments(sealed)
     may = f"resume would run: train {' '.join(arguments)}"
-    findings = [Finding(Danger.ANYTHING, str(ledger.sweep), may)] if arguments else []
-    return Look(ledger.sweep, tuple(findings), seal.digests(sealed))
+    risks = [Risk(Danger.ANYTHING, str(ledger.sweep), may)] if arguments else []
+    return Look(ledger.sweep, tuple(risks), seal.digests(sealed))
 
 
 def _look_at_configs(project: Path) -> Look:
     path = own_project(project)
     with Folder(path) as folder:
-        findings = list(_of_configs(folder))
+        risks = list(_of_configs(folder))
     may = "every config in this folder may run any code and change Hydra's own settings"
-    return Look(path, (*findings, Finding(Danger.ANYTHING, str(path), may)), None, None if path == project else project)
+    return Look(path, (*risks, Risk(Danger.ANYTHING, str(path), may)), None, None if path == project else project)
 
 
-def _of_configs(folder: Folder) -> Iterator[Finding]:
+def _of_configs(folder: Folder) -> Iterator[Risk]:
     for name, _ in folder.walk():
         if name.suffix == ".yaml":
             where = str(folder.path / name)
             content = _mapping(parse_config(folder.read(name), folder.path / name))
             yield from _named(where, content, content)
-            yield from (Finding(Danger.CODE, where, "hydra=...") for key in content if key == "hydra")
+            yield from (Risk(Danger.CODE, where, "hydra=...") for key in content if key == "hydra")
 
 
 def _provenance(folder: Folder) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
@@ -59,7 +59,7 @@ def by_torch(folder: Path, content: Any, *, synced: bool) -> float:
 
 def by_us(folder: Path, content: Any, ranks: Any, *, form: str, asynchronous: bool) -> float:
     """Seconds until training goes on; what is written meanwhile is waited for before the next one."""
-    checkpoints = Checkpoints(RunFolder(folder), every=1, keep=0, format=form, asynchronous=asynchronous)
+    checkpoints = CheckpointStore(RunFolder(folder), every=1, keep=0, format=form, asynchronous=asynchronous)
     started = time.perf_counter()
     checkpoints.save(Given(content), ranks, step=1, best=False)
     seconds = time.perf_counter() - started

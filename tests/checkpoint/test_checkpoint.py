@@ -13,7 +13,7 @@ from torch import nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.rank.fit import load_model, load_optimizer
 from manyheads.runner.checkpoint.rank.lazy import real
@@ -47,14 +47,14 @@ def folder(tmp_path) -> RunFolder:
     ],
 )
 def test_when_a_checkpoint_is_due(folder, every, steps, epochs):
-    checkpoints = Checkpoints(folder, every=every, keep=0)
+    checkpoints = CheckpointStore(folder, every=every, keep=0)
     assert [n for n in range(1, 7) if checkpoints.due_after_step(n)] == steps
     assert [n for n in range(1, 7) if checkpoints.due_after_epoch(n)] == epochs
     assert checkpoints.enabled == (every != 0)
 
 
 def test_last_best_and_keep(folder):
-    checkpoints = Checkpoints(folder, every=1, keep=2)
+    checkpoints = CheckpointStore(folder, every=1, keep=2)
     assert checkpoints.last() is None
     for step in range(1, 6):
         checkpoints.save(Given({**WHOLE, "model": {"step": step}}), OneRank(), step=step, best=step == 3)
@@ -66,9 +66,9 @@ def test_last_best_and_keep(folder):
 
 def test_what_is_to_be_kept_is_written(tmp_path):
     """A number of updates after which to keep a checkpoint is not cut by the default, one for each epoch."""
-    due = Checkpoints(RunFolder(tmp_path), every="1epoch", keep=Retention(every=15)).due_after_step
+    due = CheckpointStore(RunFolder(tmp_path), every="1epoch", keep=Retention(every=15)).due_after_step
     assert [step for step in range(1, 40) if due(step)] == [15, 30]
-    assert not Checkpoints(RunFolder(tmp_path), every=0, keep=Retention(every=15)).due_after_step(15)
+    assert not CheckpointStore(RunFolder(tmp_path), every=0, keep=Retention(every=15)).due_after_step(15)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_is_to_be_kept_is_written(tmp_path):
 )
 def test_which_ones_stay(folder, monkeypatch, keep, stay):
     """Nine checkpoints, one an hour; decided anew after each."""
-    checkpoints, hour = Checkpoints(folder, every=10, keep=keep), 3600
+    checkpoints, hour = CheckpointStore(folder, every=10, keep=keep), 3600
     named = checkpoint.also_named
 
     def an_hour_later(path, name):
@@ -100,11 +100,11 @@ def test_which_ones_stay(folder, monkeypatch, keep, stay):
 
 
 def test_own_checkpoint_comes_before_another_run_s(folder, tmp_path):
-    other = Checkpoints(RunFolder(tmp_path / "other"), every=1, keep=0)
+    other = CheckpointStore(RunFolder(tmp_path / "other"), every=1, keep=0)
     (tmp_path / "other").mkdir()
     other.save(Given({**WHOLE, "mark": "other", "tables": {"steps": 100}}), OneRank(), step=1, best=False)
     path = str(tmp_path / "other" / "checkpoints" / "last.pt")
-    checkpoints = Checkpoints(folder, every=1, keep=0)
+    checkpoints = CheckpointStore(folder, every=1, keep=0)
     state = checkpoints.last(otherwise=path)
     assert (state["mark"], state["source"], state["tables"]) == ("other", path, {})
     checkpoints.save(Given({**WHOLE, "mark": "own"}), OneRank(), step=2, best=False)
@@ -127,7 +127,7 @@ def test_goes_on_in_another_precision(tmp_path, precision):
     first = train(tmp_path / "first", small("trainer.epochs=1"))
     second = small(f"checkpoint.resume={first.folder.last_checkpoint}", *precision)
     folder = RunFolder(tmp_path / "second")
-    state = Checkpoints(folder, every=0, keep=0).last(otherwise=second["checkpoint"]["resume"])
+    state = CheckpointStore(folder, every=0, keep=0).last(otherwise=second["checkpoint"]["resume"])
     run = attempt(folder.path, second, state=state)
     run.train(seed=second["seed"], state=state)
     assert run.trainer.progress.step == 40
@@ -135,14 +135,14 @@ def test_goes_on_in_another_precision(tmp_path, precision):
 
 
 def test_what_lacks_a_part_is_not_gone_on_from(folder):
-    checkpoints = Checkpoints(folder, every=1, keep=0)
+    checkpoints = CheckpointStore(folder, every=1, keep=0)
     checkpoints.save(Given({"model": {}}), OneRank(), step=1, best=False)
     with pytest.raises(ConfigurationError, match="lacks optimizer"):
         checkpoints.last()
 
 
 def test_a_checkpoint_that_fails_half_way_leaves_the_one_before(folder):
-    checkpoints = Checkpoints(folder, every=1, keep=0)
+    checkpoints = CheckpointStore(folder, every=1, keep=0)
     checkpoints.save(Given({**WHOLE, "mark": 1}), OneRank(), step=1, best=False)
     with pytest.raises(Exception, match="pickle|local object"):
         checkpoints.save(Given({"big": torch.zeros(1000), "mark": lambda: None}), OneRank(), step=2, best=True)
@@ -273,7 +273,7 @@ def test_checkpoint_every_0_writes_none(tmp_path):
 def saved(folder) -> RunFolder:
     torch.manual_seed(3)
     state = {"model": SmallCNN(num_classes=3, width=2).state_dict(), "progress": {"step": 3}}
-    Checkpoints(folder, every=1, keep=0).save(Given(state), OneRank(), step=3, best=False)
+    CheckpointStore(folder, every=1, keep=0).save(Given(state), OneRank(), step=3, best=False)
     return folder
 
 

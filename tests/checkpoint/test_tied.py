@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from manyheads.runner.checkpoint.rank.checkpoint_content import kept
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
@@ -93,7 +93,7 @@ def test_a_run_is_resumed_with_every_name(alone, tmp_path):
     assert_same(now["model"], then["model"])
     assert_same(now["average"]["weights"], then["average"]["weights"])
     other = attempt(tmp_path / "other", small(*overrides(model, average)))  # a replica that catches up
-    other.state.restore(kept(Checkpoints(run.folder, every=0, keep=0).last(otherwise=None)), seed=1)
+    other.state.restore(kept(CheckpointStore(run.folder, every=0, keep=0).last(otherwise=None)), seed=1)
     net = other.update.parallel.unwrap(other.update.model)
     assert_same(net.state_dict(), then["model"])
     assert len(names_of(net)) == len(names_of(getattr(zoo, model)(num_classes=13)))

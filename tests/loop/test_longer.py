@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import TIMINGS, attempt, rows, small, train
@@ -22,7 +22,7 @@ def short(tmp_path_factory):
 def go_on(path, source, *overrides):
     """What a rank does with checkpoint.resume."""
     config = small(*ADAMW, f"checkpoint.resume={source}", *overrides)
-    state = Checkpoints(RunFolder(path), every=0, keep=0).last(otherwise=str(source))
+    state = CheckpointStore(RunFolder(path), every=0, keep=0).last(otherwise=str(source))
     run = attempt(path, config, state=state)
     run.train(seed=config["seed"], state=state)
     return run

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import rank_main, session
 from manyheads.runner.loop.session import Session
@@ -112,7 +112,7 @@ def test_being_killed_again_and_again(tmp_path):
     whole = train(tmp_path / "whole", small(*HARD))
     config = small(*HARD, "checkpoint.every=3")
     for dies in (4, 5, 14, 22, 40):
-        state = Checkpoints(RunFolder(tmp_path / "killed"), every=0, keep=0).last()
+        state = CheckpointStore(RunFolder(tmp_path / "killed"), every=0, keep=0).last()
         killed_after(tmp_path / "killed", config, dies, state=state)
     resumed = train(tmp_path / "killed", config)
     assert tables(resumed) == tables(whole)
@@ -198,7 +198,7 @@ def test_what_does_not_belong_to_the_training_does_not_change_it(tmp_path):
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     train(tmp_path, small("trainer.epochs=1"))
-    state = Checkpoints(RunFolder(tmp_path), every=0, keep=0).last()
+    state = CheckpointStore(RunFolder(tmp_path), every=0, keep=0).last()
     run = attempt(tmp_path, small("model.width=3"), state=state)
     with pytest.raises(ConfigurationError, match="belongs to another model"):
         run.train(seed=1, state=state)

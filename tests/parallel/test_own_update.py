@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
 
@@ -70,4 +70,4 @@ def test_it_is_resumed_to_the_bit_and_one_process_resumes_from_it(runs, tmp_path
     elsewhere = train(tmp_path / "single", small(*RUN, f"checkpoint.resume={begun.last_checkpoint}"))
     assert elsewhere.trainer.progress.step == 12
     torch.testing.assert_close(state(elsewhere.folder)["model"], state(single)["model"], rtol=1e-9, atol=1e-12)
-    assert Checkpoints(begun, every=0, keep=0).last() is not None
+    assert CheckpointStore(begun, every=0, keep=0).last() is not None

@@ -21,7 +21,7 @@ LAST, BEST = "last.pt", "best.pt"
 Work = Callable[[Callable[[], bool]], None]  # writes; its argument tells whether the checkpoint is still wanted
 
 
-class Checkpoints:
+class CheckpointStore:
     """Writes a run's checkpoints. ``every``: "1epoch", "2epochs", ..., updates, or 0; ``keep``: how many of the newest.
 
     ``format``: "single" for a file, "sharded" for a folder to which each rank writes its own part, "auto" for a file up
@@ -46,7 +46,7 @@ class Checkpoints:
         self._flight: BackgroundSave | None = None
 
     @classmethod
-    def of(cls, folder: RunFolder, section: CheckpointSection) -> "Checkpoints":
+    def of(cls, folder: RunFolder, section: CheckpointSection) -> "CheckpointStore":
         """The checkpoints that a run config's section asks for."""
         return cls(
             folder,

@@ -16,11 +16,11 @@ from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.amp import AUTO
 from manyheads.runner.precision.rank.master_weights import MasterWeights
 from manyheads.runner.precision.rank.momentum import begin_momentum
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.run.state_dict import StateDict
 
 
-class AMP(Precision):
+class AMP(PrecisionPolicy):
     """Matrix products and convolutions run in ``dtype``: auto, float16, bfloat16.
 
     ``level`` O1: weights stay in fp32. O2: they are in ``dtype`` too, all but BatchNorm's, and have fp32 masters;

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.run.state_dict import StateDict
 
 
-class Apex(Precision):
+class Apex(PrecisionPolicy):
     """``opt_level``: O0 to O3, which decides the other options that are None. ``loss_scale``: "dynamic" or a number."""
 
     def __init__(

@@ -6,10 +6,10 @@ import torch
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 
 
-class BF16(Precision):
+class BF16(PrecisionPolicy):
     """bfloat16 autocast, on NVIDIA Ampere and newer, and on CPUs."""
 
     products = "half"

@@ -1,7 +1,7 @@
 """precision=fp32: single precision everywhere, TF32 switched off."""
 
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 
 
-class FP32(Precision):
+class FP32(PrecisionPolicy):
     """The base class, unchanged."""

@@ -2,10 +2,10 @@
 
 import torch
 
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 
 
-class FP64(Precision):
+class FP64(PrecisionPolicy):
     """Weights, images and gradients in double precision."""
 
     dtype, products = torch.float64, "fp64"

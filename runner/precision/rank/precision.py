@@ -11,7 +11,7 @@ from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 from manyheads.runner.run.state_dict import StateDict
 
 
-class Precision:
+class PrecisionPolicy:
     """The number formats of a step. ``dtype``: of the weights, and of images when they enter the model."""
 
     dtype = torch.float32

@@ -7,10 +7,10 @@ import torch
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 
 
-class TF32(Precision):
+class TF32(PrecisionPolicy):
     """TF32 on Ampere and newer; other GPUs would silently use fp32, so they are refused."""
 
     tf32, products = True, "tf32"

@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from manyheads.runner.app import main
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank, convert, tensors
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
@@ -106,7 +106,7 @@ def test_what_is_listed_is_not_loaded(single, monkeypatch, capsys):
 def test_it_takes_the_memory_of_a_tensor(tmp_path, to):
     """Sixteen of 4 MB, in a process that may have some 24 MB more than it has."""
     state = {"model": {f"w{number}": torch.full((1000, 1000), float(number)) for number in range(16)}, "progress": {}}
-    checkpoints = Checkpoints(RunFolder(tmp_path), every=1, keep=0, format="sharded")
+    checkpoints = CheckpointStore(RunFolder(tmp_path), every=1, keep=0, format="sharded")
     checkpoints.save(Given(state), OneRank(), step=1, best=False)
     source = RunFolder(tmp_path).last_checkpoint
     del state

@@ -13,7 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import complete, load
@@ -36,7 +36,7 @@ def save(
             for module in (write_sharded, shard_files, write_sharded.Save, folders):
                 if hasattr(module, name):
                     setattr(module, name, replaced)
-        checkpoints = Checkpoints(RunFolder(path), every=1, keep=keep, format="sharded", asynchronous=asynchronous)
+        checkpoints = CheckpointStore(RunFolder(path), every=1, keep=keep, format="sharded", asynchronous=asynchronous)
         for step in steps:
             checkpoints.wait_for_save()
             made = state(rank.rank, count, step)
@@ -108,7 +108,7 @@ def test_one_step_is_saved_again_without_losing_the_first(tmp_path):
 
 
 def test_the_other_format_takes_over(tmp_path):
-    single = Checkpoints(RunFolder(tmp_path), every=1, keep=0)
+    single = CheckpointStore(RunFolder(tmp_path), every=1, keep=0)
     single.save(Given({"model": {"weight": whole(1)}, "progress": {}}), OneRank(), step=1, best=True)
     assert names(tmp_path) == ["best.pt", "last.pt"]
     assert save(tmp_path, 2, 2) == [0, 0]
@@ -196,7 +196,7 @@ def test_a_disk_that_takes_no_more_on_one_rank_fails_them_all_and_leaves_the_one
 def test_a_limit_on_the_size_of_files_is_told(tmp_path):
     def work(rank: Rank) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-        checkpoints = Checkpoints(RunFolder(tmp_path), every=1, keep=0, format="sharded")
+        checkpoints = CheckpointStore(RunFolder(tmp_path), every=1, keep=0, format="sharded")
         checkpoints.save(Given({"model": {"large": torch.zeros(20_000)}}), rank, step=1, best=False)
 
     (code,) = together(1, work, tmp_path / "meeting")

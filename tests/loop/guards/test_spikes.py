@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.data.keys import permutation
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.loop.guards.guard import Restart
@@ -190,7 +190,7 @@ def killed(path, settings, step) -> None:
     """A run that dies after this update, in the session after a return to a checkpoint if there is one before."""
     memory: dict = {}
     while True:
-        state = Checkpoints(RunFolder(path), every=0, keep=0).last()
+        state = CheckpointStore(RunFolder(path), every=0, keep=0).last()
         run = attempt(path, settings, state=state)
         die_after(run, step)
         try:

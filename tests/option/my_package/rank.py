@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from manyheads.runner.logger.logger import Logger
 from manyheads.runner.metrics.metric import Metric
 from manyheads.runner.parallel.rank.process_group import ProcessGroup
-from manyheads.runner.precision.rank.precision import Precision
+from manyheads.runner.precision.rank.precision import PrecisionPolicy
 from manyheads.runner.task.rank.task import Task
 
 
@@ -27,7 +27,7 @@ class Averaging(ProcessGroup):
                 parameter.grad *= self.factor / self.world_size
 
 
-class Exact(Precision):
+class Exact(PrecisionPolicy):
     dtype = torch.float64
 
 

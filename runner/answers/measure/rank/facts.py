@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rank.trace import unsynchronized
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.data.rank.digests import digest_of_ids, overlap, split_digest
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
@@ -52,7 +52,7 @@ def main(path: str) -> NoReturn:
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Make one update, list the samples of the first UPDATES, and write ``facts`` to result.json."""
     trainer = build_unrecorded(run, parallel, folder, heartbeat)
-    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example)

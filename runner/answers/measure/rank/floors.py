@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from manyheads.runner.answers.measure.rank.parts import Part, UpdateParts
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
 from manyheads.runner.loop.build import build_unrecorded
@@ -46,7 +46,7 @@ def work(
     least once.
     """
     trainer = endless(build_unrecorded(run, parallel, folder, heartbeat))
-    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)

@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import Any, NoReturn
 
 from manyheads.runner.answers.measure.pace_task import BEGAN, ENDED, WARM_UP, read_task
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
@@ -55,7 +55,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     """Make the updates that the folder's task asks for, and write ``pace`` to result.json: their number and seconds."""
     task = read_task(folder)
     trainer = build_unrecorded(run, parallel, folder, heartbeat)
-    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
     with closing(trainer):
         seed_everything(run.seed + 1 + parallel.data_rank)
         session.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)

@@ -12,7 +12,7 @@ from manyheads.runner.answers.measure.rank.difference import digests
 from manyheads.runner.answers.measure.rank.sides import Baseline, ComparedSide, Digests, StepsTaken
 from manyheads.runner.answers.measure.rank.trace import Trace
 from manyheads.runner.answers.measure.steps_task import ParityTask, read_task
-from manyheads.runner.checkpoint.rank.checkpoints import Checkpoints
+from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.rng import seed_everything
 from manyheads.runner.loop import rank_main as worker
@@ -41,7 +41,7 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     constructed.complete(prepared.model)
     built = digests(prepared.model)  # before a strategy gives all ranks the same weights
     trainer = build_unrecorded(run, parallel, folder, heartbeat, prepared)
-    session = Session(trainer, run, checkpoints=Checkpoints(folder, every=0, keep=0), folder=folder)
+    session = Session(trainer, run, checkpoints=CheckpointStore(folder, every=0, keep=0), folder=folder)
     task = read_task(folder)
     with closing(trainer):
         side = Baseline(session, constructed) if task.baseline is None else ComparedSide(session, task)

@@ -87,14 +87,14 @@ def _alone(run: RunConfig, rank: int) -> Parallel:
     if "timeout" in option.section:
         option = type(option)({**option.section, "backend": "fake"})
 
-    class Alone(option.kind):  # type: ignore[name-defined]
+    class LoneRank(option.kind):  # type: ignore[name-defined]
         """The strategy, where what this rank has stands for what all have."""
 
         def gather(self, value: Any) -> list[Any]:
             return [value] * self.world_size
 
     layout = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
-    parallel: Parallel = call(option.key, option.target, Alone, **combined(option.key, option.arguments(), layout))
+    parallel: Parallel = call(option.key, option.target, LoneRank, **combined(option.key, option.arguments(), layout))
     parallel.join()
     return parallel
 
