@@ -55,6 +55,7 @@ class Outcome:
 
     @property
     def is_within(self) -> bool:
+        """Whether the measured time is within the predicted interval."""
         return self.low <= self.measured <= self.high
 
     def describe(self) -> str:

@@ -50,6 +50,7 @@ class Comparison:
 
     @property
     def completed(self) -> list[ReportRow]:
+        """The rows with at least one completed job."""
         return [row for row in self.rows if row.state == "completed"]
 
     @property

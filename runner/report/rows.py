@@ -43,6 +43,7 @@ class ReportRow:
 
     @property
     def completed(self) -> tuple[SweepJob, ...]:
+        """The jobs of the row that completed."""
         return tuple(job for job in self.jobs if job.state == "completed")
 
     @property

@@ -108,7 +108,7 @@ def _is_typed(key: str, value: Any, kind: KeyKind | None, trust: Trust) -> bool:
     if trust.is_own(key, value) or key in trust.packages:
         return True
     if kind is KeyKind.PATH and isinstance(value, str):  # paths are frozen as absolute ones
-        return any(key == name and _absolute(typed) == value for name, typed in trust.own if isinstance(typed, str))
+        return any(key == name and _absolute(typed) == value for name, typed in trust.typed if isinstance(typed, str))
     is_mapping = isinstance(value, Mapping) and bool(value)
     return is_mapping and all(_is_typed(f"{key}.{name}", item, None, trust) for name, item in value.items())
 
@@ -118,7 +118,7 @@ def _is_allowed(value: Any, kind: KeyKind | None, default: Any, trust: Trust, *,
         return True
     if kind is None or kind is KeyKind.OBJECT:
         return _names_nothing(value, is_argument=is_argument)
-    return kind < KeyKind.OBJECT or (kind is KeyKind.PATH and _is_inside(value, trust.place))
+    return kind < KeyKind.OBJECT or (kind is KeyKind.PATH and _is_inside(value, trust.folder))
 
 
 def _names_nothing(value: Any, *, is_argument: bool) -> bool:

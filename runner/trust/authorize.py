@@ -152,7 +152,7 @@ def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = (), replac
         held.refuse_links()
     folder.refuse_other_format()
     if not folder.is_own():
-        trust = Trust(trusted_packages(packages), place=folder.path, replaced=tuple(replaced))
+        trust = Trust(trusted_packages(packages), folder=folder.path, replaced=tuple(replaced))
         _checked(folder.config_content(), folder.config, trust)
 
 
@@ -184,7 +184,7 @@ def config_of_job(job: RunFolder, sweep: Path, packages: Sequence[str] = ()) -> 
             continue
         if seal.is_own(job.path, {str(path.relative_to(job.path)): content}):
             return _parsed(content, path), None
-        trust = Trust(trusted_packages(packages), place=sweep)
+        trust = Trust(trusted_packages(packages), folder=sweep)
         return _checked(content, path, trust), trust
     raise ConfigurationError(f"{job} holds no run: it has neither {job.config.name} nor .hydra/config.yaml.")
 

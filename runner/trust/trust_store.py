@@ -25,13 +25,13 @@ _ALLOWED = "Allowed: names of packages, such as my_package or my_package.models"
 class Trust:
     """The parts of a config that the user trusts. ``packages``: dotted names, each including its submodules.
 
-    ``own``: keys with values that are the user's own; ``place``: the foreign folder that the config is from, if any;
+    ``typed``: keys with the values that the user set; ``folder``: somebody else's, that the config is from, if any;
     ``replaced``: keys and groups whose values are not used, since the user has typed others.
     """
 
     packages: tuple[str, ...] = ()
-    own: tuple[tuple[str, Any], ...] = ()
-    place: Path | None = None
+    typed: tuple[tuple[str, Any], ...] = ()
+    folder: Path | None = None
     replaced: tuple[str, ...] = ()
 
     def covers(self, name: str) -> bool:
@@ -40,12 +40,13 @@ class Trust:
 
     def how_to_own(self) -> str:
         """The last sentences of an error: how own runs are known, and the command by which this becomes one's own."""
-        if self.place is None:
+        if self.folder is None:
             return ""
-        return f" {how_it_is_known()} If it is your own, run once: {invocation.command('trust', self.place)}"
+        return f" {how_it_is_known()} If it is your own, run once: {invocation.command('trust', self.folder)}"
 
     def is_own(self, key: str, value: Any) -> bool:
-        return (key, value) in self.own
+        """Whether the user set this key to this value."""
+        return (key, value) in self.typed
 
 
 def split_typed(arguments: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -28,7 +28,7 @@ def test_of_somebody_elses_run_only_what_is_typed_is_ones_own(finished_run, tmp_
     assert trust.is_own("data.batch_size", 16)
     assert trust.is_own("trainer.epochs", 3)
     assert not trust.is_own("seed", past.config["seed"])
-    assert trust.place == finished_run.path
+    assert trust.folder == finished_run.path
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

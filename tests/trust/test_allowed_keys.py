@@ -88,7 +88,7 @@ def test_a_path_inside_the_folder_that_was_received(tmp_path, monkeypatch):
     for folder in (inside, outside):
         folder.mkdir()
     (inside / "link").symlink_to(outside)
-    trust = Trust(place=inside)
+    trust = Trust(folder=inside)
     monkeypatch.chdir(tmp_path)
     for key in ("data.root", "checkpoint.load", "checkpoint.resume"):
         section, _, name = key.partition(".")
@@ -105,7 +105,7 @@ def test_a_path_inside_the_folder_that_was_received(tmp_path, monkeypatch):
 
 def test_a_typed_path_stays_ones_own_when_it_is_completed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    trust = Trust(own=(("data.root", "photos"),))
+    trust = Trust(typed=(("data.root", "photos"),))
     assert refused({"data": {"root": str(tmp_path / "photos")}}, trust) == []
     assert refused({"data": {"root": str(tmp_path / "other")}}, trust) == ["data.root"]
 

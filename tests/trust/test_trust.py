@@ -32,7 +32,7 @@ def settings(tmp_path, monkeypatch):
 @pytest.mark.parametrize("key", ["checkpoint.load", "checkpoint.resume"])
 def test_a_checkpoint_that_was_typed_stays_one_s_own_when_its_path_is_completed(tmp_path, monkeypatch, key):
     monkeypatch.chdir(tmp_path)
-    trust = Trust(own=(*typed_values([f"{key}=outputs/a/best.pt"]),))
+    trust = Trust(typed=(*typed_values([f"{key}=outputs/a/best.pt"]),))
     name = key.partition(".")[2]
     for path in ("outputs/a/best.pt", str(tmp_path / "outputs/a/best.pt")):
         assert not untrusted({"checkpoint": {name: path}}, trust)
@@ -203,8 +203,8 @@ class TestARunConfig:
         config[group]["_target_"] = "my_package.Thing"
         assert untrusted(config, NOBODY) == [(f"{group}._target_", "my_package.Thing")]
         assert untrusted(config, Trust(("my_package",))) == []
-        assert untrusted(config, Trust(own=((f"{group}._target_", "my_package.Thing"),))) == []
-        assert untrusted(config, Trust(own=(("other._target_", "my_package.Thing"),))) != []
+        assert untrusted(config, Trust(typed=((f"{group}._target_", "my_package.Thing"),))) == []
+        assert untrusted(config, Trust(typed=(("other._target_", "my_package.Thing"),))) != []
 
     def test_deeper_ones_too(self):
         config = small()
@@ -220,7 +220,7 @@ class TestARunConfig:
         config = small()
         config[group] |= {name: "--evil"}
         assert untrusted(config, NOBODY) == [(key, "--evil")]
-        assert untrusted(config, Trust(own=((key, "--evil"),))) == []
+        assert untrusted(config, Trust(typed=((key, "--evil"),))) == []
         assert untrusted(config, Trust((key,))) == []
         assert untrusted(config, Trust((group,))) != []
 

@@ -66,7 +66,7 @@ class Estimates(Answer):
 
     estimates: list[EstimatedRun]
     device_bytes: Annotated[int | None, "memory of each rank's device; null if it is unknown"]
-    found: Annotated[list[Estimate], TEXT_ONLY]
+    details: Annotated[list[Estimate], TEXT_ONLY]
     device: Annotated[DeviceMemory | None, TEXT_ONLY]
 
     @classmethod
@@ -84,7 +84,7 @@ class Estimates(Answer):
         return ExitCode.NO if any(run.fits is False for run in self.estimates) else ExitCode.DONE
 
     def show(self) -> None:
-        show(self.found, self.device)
+        show(self.details, self.device)
 
 
 def _run(estimate: Estimate, device: DeviceMemory | None) -> EstimatedRun:

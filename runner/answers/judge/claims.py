@@ -1,4 +1,4 @@
-"""The claims of a judgement: a pure function of its ledger, so that anybody can compute them again."""
+"""The claims of a judgement: a pure function of its ledger, so that anyone can recompute them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -52,6 +52,7 @@ class Claims:
     interrupted: Annotated[int, "runs that never ended, whose rounds were repeated"] = 0
 
     def to_json(self) -> Mapping[str, Any]:
+        """The claims as plain values, as judgement.jsonl and --json have them."""
         content: Mapping[str, Any] = _plain(asdict(self))
         return content
 

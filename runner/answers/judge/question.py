@@ -50,11 +50,12 @@ class Question:
     format: int = FORMAT
 
     def to_json(self) -> Mapping[str, Any]:
+        """The question as plain values: the first line of the ledger."""
         return asdict(self)
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Question":
-        """The question in JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
+        """The question in JSON that anyone may have written. Raises ConfigurationError if it is malformed."""
         try:
             question = cls(**content)
         except TypeError:

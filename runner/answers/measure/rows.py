@@ -58,7 +58,7 @@ class RunRow:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "RunRow":
-        """The row in JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
+        """The row in JSON that anyone may have written. Raises ConfigurationError if it is malformed."""
         try:
             row = cls(**content)
         except TypeError:

@@ -44,6 +44,7 @@ class StepFiles:
 
     @classmethod
     def of(cls, baseline: RunFolder) -> "StepFiles":
+        """The files in the folder of the baseline's run."""
         return cls(baseline.parity / "steps")
 
     @property

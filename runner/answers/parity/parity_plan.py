@@ -145,10 +145,12 @@ class ParityOutcome:
 
     @property
     def differs(self) -> bool:
+        """Whether the strategy computed something else, or failed."""
         return self.state in (DIFFERENT, FAILED)
 
     @property
     def ranks(self) -> int | None:
+        """The number of ranks that were compared; None if none ran."""
         return self.findings.get("ranks")
 
     def largest(self, kind: str) -> float:

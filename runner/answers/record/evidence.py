@@ -114,7 +114,7 @@ class RecordEvidence:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "RecordEvidence":
-        """The record in parsed JSON that anybody may have written. Raises ConfigurationError if it is malformed."""
+        """The record in parsed JSON that anyone may have written. Raises ConfigurationError if it is malformed."""
         if content.get("format", FORMAT) != FORMAT:
             raise ConfigurationError(f"it has format {content['format']!r}, but this version reads {FORMAT}.")
         try:

@@ -66,7 +66,7 @@ def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str,
     first = RunFolder(sweep / ordered[0].folder)
     config = first.read_config()
     provenance: Mapping[str, Any] = load_run(first.path).provenance
-    trust = None if first.is_own() else Trust(trusted_packages(), place=first.path)
+    trust = None if first.is_own() else Trust(trusted_packages(), folder=first.path)
     return Contender(
         label=" ".join(override for override in ordered[0].overrides if override not in common) or "as configured",
         signature=checked_signature(config, trust),

@@ -36,7 +36,7 @@ LIMITS_SECONDS = 10.0  # measuring what limits a configuration takes this long, 
 
 @dataclass
 class Bench:
-    """Where the search has its configurations measured.
+    """Measures configurations for the search.
 
     ``run``: composes a configuration. ``draw``: the random number that decides the orders. ``refused``: why a
     configuration could not run or may not be chosen, by its overrides; it is added to. The search is deterministic:

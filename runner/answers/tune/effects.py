@@ -36,6 +36,7 @@ class Gain(NamedTuple):
 
     @property
     def optimistic(self) -> float:
+        """The gain if it is one deviation above its mean."""
         return self.mean + self.deviation
 
 

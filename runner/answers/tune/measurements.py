@@ -12,7 +12,7 @@ class BudgetSpent(Exception):
 
 
 class Measurements(Protocol):
-    """Where the search has its configurations measured."""
+    """What measures configurations for the search."""
 
     @property
     def left(self) -> float:

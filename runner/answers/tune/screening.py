@@ -31,13 +31,13 @@ class Screening:
     of the budget is spent, the leader is compared with the user's own configuration, so that there is something to
     choose even if a run stalls for the rest of it.
 
-    ``own``: the class of numerics of the user's configuration. ``deciding``: the number of rounds that can decide
+    ``usual``: the class of numerics of the user's configuration. ``deciding``: the number of rounds that can decide
     between two candidates.
     """
 
     bench: Measurements
     space: SearchSpace
-    own: str
+    usual: str
     deciding: int
     rounds: list[Times] = field(default_factory=list)
     failed: set[Variant] = field(default_factory=set)
@@ -77,7 +77,7 @@ class Screening:
     def fastest(self, count: int) -> dict[str, list[Variant]]:
         """By expected class, the best measured candidates that are expected to be faster; at most ``count`` of each."""
         measured = self.gains(variant for variant in self.once if variant not in {BASE, *self.failed})
-        by_class: dict[str, list[Variant]] = {self.own: []}
+        by_class: dict[str, list[Variant]] = {self.usual: []}
         for variant in sorted(measured, key=lambda variant: -worth(variant, measured[variant])):
             name = self.bench.expected(variant) if measured[variant].mean > 0 else None
             if name is not None and len(by_class.setdefault(name, [])) < count:
@@ -97,14 +97,14 @@ class Screening:
         return self._compared[candidate]
 
     def _compare_leader(self) -> None:
-        for leader in self.fastest(1)[self.own]:
+        for leader in self.fastest(1)[self.usual]:
             gain = self.gains([leader])[leader]
             if gain.mean >= SURE * gain.deviation:
                 self.compared(leader)
 
     def _leaves_enough(self, picked: Sequence[Variant]) -> bool:
         """Whether a round of these leaves time for a decision or, if the budget is too small for one, for comparing."""
-        leader = next(iter(self.fastest(1)[self.own]), BASE)
+        leader = next(iter(self.fastest(1)[self.usual]), BASE)
         comparing = [leader] * COMPARING
         can_decide = self.bench.share(comparing + [BASE, leader] * self.deciding) <= SCREENED
         left = self.bench.left - self.bench.share([BASE, *picked])
@@ -124,13 +124,13 @@ class Screening:
         return picked if self._is_open(picked, gains) else self._possible(single)
 
     def _possible(self, order: Sequence[Variant]) -> list[Variant]:
-        """The first that can run; at most one of another class, if it comes before all of the own."""
+        """The first that can run; at most one of another class, if it comes before all of the usual one."""
         picked, of_others = list[Variant](), list[Variant]()
         for variant in order:
             name = self.bench.expected(variant) if self.space.is_possible(variant) else None
             if name is None or self.bench.is_costly(variant):
                 del self._pool[variant]
-            elif name == self.own:
+            elif name == self.usual:
                 picked.append(variant)
             elif not picked and not of_others:
                 of_others.append(variant)

@@ -26,13 +26,13 @@ LIKELY = 1.3  # an expected gain of at least this many deviations (90 %) counts 
 class TuningSearch:
     """The search.
 
-    ``own``: the class of numerics of the user's configuration. ``alpha``: the error rate of all claims together.
+    ``usual``: the class of numerics of the user's configuration. ``alpha``: the error rate of all claims together.
     ``within``: the rounds end once the choice is at most this fraction slower than the best of the finalists.
     """
 
     bench: Measurements
     space: SearchSpace
-    own: str
+    usual: str
     alpha: float = 0.05
     within: float = 0.03
     screening: Screening = field(init=False)
@@ -43,7 +43,7 @@ class TuningSearch:
 
     def __post_init__(self) -> None:
         deciding = math.ceil(SPARE * Race(self.bench.scale, self.alpha, 2).least_rounds)
-        self.screening = Screening(self.bench, self.space, self.own, deciding)
+        self.screening = Screening(self.bench, self.space, self.usual, deciding)
         self._race = Race(self.bench.scale, self.alpha, 1)
 
     def run(self) -> None:
@@ -74,9 +74,9 @@ class TuningSearch:
     @property
     def outcome(self) -> SearchOutcome:
         """The choices so far: of the user's own class, and of each other class whose fastest is faster than that."""
-        own_choice = self._choice(self.own, [BASE, *self._alive.get(self.own, [])])
+        own_choice = self._choice(self.usual, [BASE, *self._alive.get(self.usual, [])])
         others = [
-            self._choice(name, variants) for name, variants in self._alive.items() if name != self.own and variants
+            self._choice(name, variants) for name, variants in self._alive.items() if name != self.usual and variants
         ]
         choices = (
             own_choice,
@@ -101,7 +101,7 @@ class TuningSearch:
 
     def _compared(self, alive: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
         """The candidates by the class that comparing found; one that is refused is replaced by the next fastest."""
-        by_class: dict[str, list[Variant]] = {self.own: []}
+        by_class: dict[str, list[Variant]] = {self.usual: []}
         others = self.screening.fastest(len(self.screening.once))
         for name, wanted in alive.items():
             queue, count = [*dict.fromkeys([*wanted, *others.get(name, [])])], len(wanted)
@@ -126,7 +126,7 @@ class TuningSearch:
         Return the remaining ones, by class.
         """
         race, left = self._race, {name: [*variants] for name, variants in self._alive.items()}
-        left[self.own].insert(0, BASE)
+        left[self.usual].insert(0, BASE)
         everyone = {name: [*variants] for name, variants in left.items()}
         spare = FRESH_ROUNDS if race.count > 2 else 0
         while race.count > 1 and len(race.rounds) < MOST_ROUNDS and self._has_time(_together(left) * (1 + spare)):

@@ -55,7 +55,7 @@ class ConfusionMatrix(Callback):
             table = csv.writer(file)
             table.writerow(["is \\ taken for", *map(cell, names)])
             table.writerows([cell(name), *row] for name, row in zip(names, matrix, strict=True))
-        with rc_context({"text.parse_math": False}):  # names are anybody's
+        with rc_context({"text.parse_math": False}):  # a class name may contain $
             self.run.picture(name, drawn(matrix, names), self._step)
 
 

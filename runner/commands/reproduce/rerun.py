@@ -55,10 +55,10 @@ MOST = 3  # checkpoints to replay from
 
 @dataclass(frozen=True)
 class ReplayWindow:
-    """Replayed updates. ``since``: the step from whose weights they start; ``found``: their values and the recorded."""
+    """Replayed updates. ``since``: the step from whose weights they start; ``compared``: values of both runs."""
 
     since: int
-    found: list[ComparedValue]
+    compared: list[ComparedValue]
 
 
 def windows(past: Past, program: Rerun, folder: Path, overrides: list[str]) -> list[ReplayWindow]:

@@ -109,14 +109,14 @@ def _by_windows(
         else "the curves stay together"
     )
     rests_on = {
-        "windows": [{"since": window.since, "largest": _as_dict(farthest(window.found))} for window in replayed]
+        "windows": [{"since": window.since, "largest": _as_dict(farthest(window.compared))} for window in replayed]
     }
     for window in replayed:
-        first = departure(window.found, tolerance=tolerance)
+        first = departure(window.compared, tolerance=tolerance)
         if first and is_early(first, tolerance=tolerance, since=window.since, exact=exact):
             reason = f"from the recorded weights of step {window.since} on, {_departs(first)}; {curve}."
             return ReproductionVerdict(DIFFERENT, reason, rests_on)
-    checked = [pair for window in replayed for pair in window.found]
+    checked = [pair for window in replayed for pair in window.compared]
     if not checked:
         kind = DIFFERENT if departed else EQUAL
         return ReproductionVerdict(

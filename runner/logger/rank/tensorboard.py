@@ -158,6 +158,7 @@ class EventWriter:
         self._file.flush()
 
     def close(self) -> None:
+        """Write everything and close the file; repeated calls do nothing."""
         if not self._file.closed:
             self.flush()
             self._file.close()

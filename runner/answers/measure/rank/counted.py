@@ -109,6 +109,7 @@ class SavedTensors:
         }
 
     def keep(self, key: int, size: int) -> None:
+        """Count a saved tensor. ``key``: its storage; ``size``: bytes of that storage."""
         if key not in self._weights:
             self._holders[key] += 1
             if self._holders[key] == 1:
@@ -116,6 +117,7 @@ class SavedTensors:
                 self.most = max(self.most, self.now)
 
     def release(self, key: int, size: int) -> None:
+        """Stop counting a saved tensor of this storage, which the graph has freed."""
         if key in self._holders:
             self._holders[key] -= 1
             if not self._holders[key]:
@@ -152,11 +154,11 @@ KINDS = {  # by prefix of the operation's name, without underscores
 
 
 class CountedTraffic(TorchDispatchMode):
-    """``found``: the counts by kind. A call counts the bytes of the complete tensor gathered, reduced or sent."""
+    """``by_kind``: the calls of each kind, with the bytes of the complete tensors gathered, reduced or sent."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, Traffic] = {}
+        self.by_kind: dict[str, Traffic] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if DTensor in types:  # dispatched again with its local tensors
@@ -169,9 +171,9 @@ class CountedTraffic(TorchDispatchMode):
         name = str(func).split(".")[1].replace("_", "")
         kind = next((kind for begin, kind in KINDS.items() if name.startswith(begin)), None)
         if kind is not None:
-            before = self.found.get(kind, Traffic(0, 0))
+            before = self.by_kind.get(kind, Traffic(0, 0))
             largest = max(_bytes(given) for given in args[:2])
-            self.found[kind] = Traffic(before.calls + 1, before.bytes + largest)
+            self.by_kind[kind] = Traffic(before.calls + 1, before.bytes + largest)
 
 
 def _bytes(given: Any) -> int:

@@ -31,7 +31,7 @@ class ProductDtypes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         out = func(*args, **(kwargs or {}))
@@ -39,7 +39,7 @@ class ProductDtypes(TorchDispatchMode):
         if any(product in name for product in PRODUCTS):
             dtype = next((str(argument.dtype) for argument in args if isinstance(argument, torch.Tensor)), "unknown")
             dtype = dtype.removeprefix("torch.")
-            self.found[dtype] = self.found.get(dtype, 0) + 1
+            self.counts[dtype] = self.counts.get(dtype, 0) + 1
         return out
 
 
@@ -84,7 +84,7 @@ def _dtypes(trainer: Trainer) -> dict[str, int]:
         step = trainer.update(batches, number=0, wants_norm=False)
     trainer.count(batches, step)
     trainer.collect_all()
-    return dtypes.found
+    return dtypes.counts
 
 
 def _evaluated(trainer: Trainer) -> int:

@@ -57,7 +57,7 @@ def work(
 
 
 def endless(trainer: Trainer) -> Trainer:
-    """Change the trainer such that it does not end by itself; its schedule is unchanged."""
+    """Change the trainer so that it does not end by itself; its schedule is unchanged."""
     trainer.settings = replace(trainer.settings, epochs=ENDLESS, total_steps=ENDLESS, last_step=ENDLESS)
     return trainer
 

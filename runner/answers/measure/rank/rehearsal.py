@@ -187,11 +187,11 @@ class Rehearsal:
             activations=self.saved.most,
             activations_then=self.then,
             most=self.allocated.most,
-            traffic=dict(self.traffic.found),
+            traffic=dict(self.traffic.by_kind),
         )
 
     def _update(self, number: int, model: nn.Module) -> None:
-        self.saved, self.traffic.found = SavedTensors(), {}
+        self.saved, self.traffic.by_kind = SavedTensors(), {}
         self.allocated.most, self.allocated.at_most = 0, self._note
         model.train()
         with self.saved.counting(model), observed_gradients(self.update.guards, self._measure):

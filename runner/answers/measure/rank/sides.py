@@ -37,6 +37,7 @@ class StepsTaken:
     buffers: dict[str, Tensor]
 
     def by_kind(self) -> dict[str, dict[str, Tensor | None]]:
+        """The values by kind (loss, gradient, weight, buffer), then by name."""
         loss = torch.tensor(self.loss, dtype=torch.float64)
         return {
             "loss": {"loss": loss},
@@ -57,6 +58,7 @@ class Baseline:
         make_folder(self._files.folder)
 
     def start(self, digests: Digests) -> None:
+        """Write the initial state, and ``digests`` of the initial weights, for the other sides to read."""
         model = self._session.parallel.unwrap(self._session.update.model)
         self._changes = self._constructed.changes(model)
         self._cut = whole_and_parts(self._session)
@@ -66,6 +68,7 @@ class Baseline:
         """The baseline's next step begins where its last one ended."""
 
     def after(self, step: int, taken: StepsTaken) -> None:
+        """Write the values and the state after a step. ``step``: counted from 0."""
         state = self._session.state.learned()
         state["model"].update(taken.weights)  # the same tensors, which torch then writes once
         kinds = taken.by_kind()
@@ -75,6 +78,7 @@ class Baseline:
             self._gradients[name] = self._gradients.get(name, False) or gradient is not None
 
     def traced(self, trace: Trace, samples: list[list[int]]) -> None:
+        """Write the outputs of all modules in the first step. ``samples``: indices in each micro-batch."""
         self._save(trace.samples(samples), self._files.trace)
 
     def _save(self, content: Any, path: Path) -> None:
@@ -83,6 +87,7 @@ class Baseline:
             torch.save(content, path)
 
     def findings(self) -> ParityFindings:
+        """The findings about the baseline alone."""
         return {
             "unused": [name for name, used in self._gradients.items() if not used],
             "finite": self._finite,
@@ -107,9 +112,11 @@ class ComparedSide:
         self._apart: list[str] = []  # weights that differed between ranks after a step
 
     def start(self, digests: Digests) -> None:
+        """Note which initial tensors differ from the baseline's. ``digests``: of this rank's."""
         self._initial = unlike(load(self._files.start)["digests"], digests)
 
     def before(self, step: int) -> None:
+        """Load the state with which the baseline began this step, counted from 0. Raises RuntimeError."""
         path = self._files.step(step - 1) if step else self._files.start
         try:
             self._session.state.load({**load(path)["state"], "source": path})
@@ -118,6 +125,7 @@ class ComparedSide:
             raise RuntimeError(f"the model is not built like the baseline's: {names} and others differ") from None
 
     def after(self, step: int, taken: StepsTaken) -> None:
+        """Compare the values of a step, counted from 0, with the baseline's."""
         kept = load(self._files.step(step))
         theirs, ours = kept["kinds"], taken.by_kind()
         if self._parallel.shares_model:  # this rank compares only the tensors that it has
@@ -145,6 +153,7 @@ class ComparedSide:
             entry.setdefault("first", step)
 
     def traced(self, trace: Trace, samples: list[list[int]]) -> None:
+        """Find the first module whose output differs for the same input. ``samples``: indices in each micro-batch."""
         first, agree = culprit(load(self._files.trace), trace.samples(samples), self._task.tolerance)
         self._outputs_agree = agree
         if first is not None:
