@@ -47,10 +47,7 @@ def command_of(sweep: Path) -> list[str] | None:
         )
     if (arguments := ledger.restarting(sealed)) is None:
         return None
-    return [
-        *(word for word in arguments if not word.startswith(SWEEP_DIR)),
-        f"{SWEEP_DIR}{quoted(ledger.sweep)}",
-    ]
+    return [*(word for word in arguments if not word.startswith(SWEEP_DIR)), f"{SWEEP_DIR}{quoted(ledger.sweep)}"]
 
 
 def resume(sweep: Path, packages: Sequence[str] = ()) -> None:

@@ -93,10 +93,7 @@ def _parse(item: Any) -> Combination:
 
 def excluded_by(config: DictConfig, excluded: list[Combination]) -> Combination | None:
     """The first combination that a composed config matches completely."""
-    return next(
-        (case for case in excluded if all(_holds(config, key, case[key]) for key in case)),
-        None,
-    )
+    return next((case for case in excluded if all(_holds(config, key, case[key]) for key in case)), None)
 
 
 def written(combination: Combination) -> str:

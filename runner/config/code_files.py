@@ -65,10 +65,7 @@ def _own_module(target: Any) -> Path | None:
     for folder in own_folders():
         if PathFinder.find_spec(package, [folder]) is not None:
             path = Path(folder, package, *inner)
-            return next(
-                (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()),
-                None,
-            )
+            return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
     return None
 
 

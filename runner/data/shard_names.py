@@ -18,11 +18,8 @@ def chosen(split: str, pattern: str, names: Sequence[str], *, may_lack: bool = F
     ``may_lack``: the pattern may select none. Raises ConfigurationError for a name without * or ? that is missing, such
     as a shard that somebody forgot to copy.
     """
-    key, places, numbers = (
-        f"data.{split}_shards",
-        {name: number for number, name in enumerate(names)},
-        dict[int, None](),
-    )
+    key, places = f"data.{split}_shards", {name: number for number, name in enumerate(names)}
+    numbers: dict[int, None] = {}
     patterns = [f"{split}/*", f"*{split}*"] if pattern == "auto" else _expanded(pattern, key)
     for shard in patterns:
         if any(letter in shard for letter in "*?["):

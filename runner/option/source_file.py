@@ -74,9 +74,7 @@ def _module(path: Path) -> ModuleType:
 
 def _first_installed() -> int:
     """Where the import path's folders of installed packages begin."""
-    places = (
-        position for position, path in enumerate(sys.path) if Path(path).name in ("site-packages", "dist-packages")
-    )
+    places = (at for at, path in enumerate(sys.path) if Path(path).name in ("site-packages", "dist-packages"))
     return next(places, len(sys.path))
 
 

@@ -108,7 +108,7 @@ class ListedRun:
     @classmethod
     def of(cls, run: Summary) -> "ListedRun":
         """The entry of a summarized run."""
-        about = {"name": None, "notes": None, **run.about, "tags": [str(each) for each in run.about.get("tags") or ()]}
+        about = {"name": None, "notes": None, **run.about, "tags": [str(tag) for tag in run.about.get("tags") or ()]}
         return cls(
             folder=str(run.folder),
             sweep=None if run.sweep is None else str(run.sweep),

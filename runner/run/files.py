@@ -94,14 +94,10 @@ def matching(folder: Path, pattern: str) -> list[Path]:
     """The paths in a folder that match ``pattern``, sorted, without links; none if the folder does not exist."""
     try:
         with Folder(folder) as held:
-            held_names = held.list()
+            stats = held.list()
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [
-        folder / name
-        for name, status in held_names.items()
-        if fnmatchcase(name, pattern) and not S_ISLNK(status.st_mode)
-    ]
+    return [folder / name for name, info in stats.items() if fnmatchcase(name, pattern) and not S_ISLNK(info.st_mode)]
 
 
 def remove_if_empty(path: Path) -> None:

@@ -39,17 +39,14 @@ class Entry:
 
     def check(self) -> None:
         """Raises TypeError for values that do not have the declared type."""
-        if (
-            not all(type(count) is int and count >= 0 for count in (self.job, self.repeat, self.split))
-            or not self.split
-        ):
+        if not all(type(n) is int and n >= 0 for n in (self.job, self.repeat, self.split)) or not self.split:
             raise TypeError("job, repeat and split are integers")
         texts = [self.folder, self.state, self.signature or "", self.reason or ""]
         if not isinstance(self.overrides, list) or not all(isinstance(word, str) for word in texts + self.overrides):
             raise TypeError("folder, state, signature and reason are strings, overrides a list of strings")
         if self.state not in STATES:
             raise TypeError(f"state is one of {', '.join(STATES)}")
-        if not all(type(count) in (int, float) for count in (self.objective or 0, self.time)):
+        if not all(type(n) in (int, float) for n in (self.objective or 0, self.time)):
             raise TypeError("objective and time are numbers")
 
     def now(self, state: str, **changes: Any) -> "Entry":

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.house.imports import ROOT, modules
-from tests.house.test_plain_run import left
 
 EMPTY = frozenset({"found", "each", "own", "known", "place", "whole", "said", "made"})
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -56,6 +55,5 @@ def test_locals_say_what_they_are():
     assert len(nameless()) <= 100
 
 
-@left("21 names")
 def test_a_class_has_a_name_of_its_own():
     assert doubled() == {}

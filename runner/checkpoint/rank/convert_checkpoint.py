@@ -149,7 +149,4 @@ class _mapped:  # noqa: N801
 def _with_lists(state: StateDict) -> StateDict:
     """The state with the ranks' own parts in lists, as in single files."""
     by_name = {name: state[name] for name in ("rng", "parallel") if isinstance(state.get(name), dict)}
-    return {
-        **state,
-        **{name: [part for _, part in sorted(by_rank.items())] for name, by_rank in by_name.items()},
-    }
+    return {**state, **{name: [part for _, part in sorted(by_rank.items())] for name, by_rank in by_name.items()}}

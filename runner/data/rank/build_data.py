@@ -133,11 +133,7 @@ def build_loaders(
         **share,
     )
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
-    how: dict[str, Any] = {
-        "task": task,
-        "input_transform": input_transform,
-        "num_workers": option.num_workers,
-    }
+    how: dict[str, Any] = {"task": task, "input_transform": input_transform, "num_workers": option.num_workers}
     loaders = [Loader(BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **how)]
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")

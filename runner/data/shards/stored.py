@@ -81,11 +81,8 @@ class StoredShards:
 
     def files(self, kind: ShardKind) -> list[ShardFile]:
         """The shards of this kind, by name. Raises ConfigurationError if there are none."""
-        files = [
-            ShardFile(shard.name, shard.size, ())
-            for shard in self.objects.values()
-            if shard.name.endswith(kind.suffixes)
-        ]
+        shards = (shard for shard in self.objects.values() if shard.name.endswith(kind.suffixes))
+        files = [ShardFile(shard.name, shard.size, ()) for shard in shards]
         if not files:
             ending = " or ".join(kind.suffixes)
             about = f": no object below it ends in {ending}. Set it to the address of the shards."

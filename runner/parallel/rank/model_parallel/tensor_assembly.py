@@ -88,10 +88,8 @@ class Assembly:
         """This rank's part of ``tensor``: the model's tensor of this name, or the optimizer's state for it."""
         weight, cut, ranks = self.own[name], self.cuts.get(name), self._ranks
         if isinstance(tensor, Stored):
-            position = place_of(weight, cut, ranks)
-            return (
-                StoredPart(tensor, weight, position, ranks.device) if position.shape == tuple(tensor.shape) else tensor
-            )
+            box = place_of(weight, cut, ranks)
+            return StoredPart(tensor, weight, box, ranks.device) if box.shape == tuple(tensor.shape) else tensor
         if cut is not None and tensor.ndim > cut.dim and tensor.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
             tensor = cut.part(tensor, ranks.tensor_rank, ranks.tensor_size)
         if not isinstance(weight, DTensor) or tensor.shape != weight.shape:  # another model's: loading it reports that

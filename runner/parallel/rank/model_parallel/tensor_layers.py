@@ -135,10 +135,8 @@ class SplitAttention(nn.MultiheadAttention):
         elif mask is not None and mask.dtype is torch.bool:
             mask = ~mask  # True means attend here, ignore there
         dropout = self.dropout if self.training else 0.0
-        context = functional.scaled_dot_product_attention(
-            heads[0], heads[1], heads[2], attn_mask=mask, dropout_p=dropout
-        )
-        part = functional.linear(context.transpose(-3, -2).flatten(-2), self.out_proj.weight)
+        mixed = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], attn_mask=mask, dropout_p=dropout)
+        part = functional.linear(mixed.transpose(-3, -2).flatten(-2), self.out_proj.weight)
         output = self.leave(part)
         if self.out_proj.bias is not None:
             output = output + self.out_proj.bias
