@@ -99,14 +99,14 @@ def wrap(
     optimizer = parallel.wrap_optimizer(optimizer, model)
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model)
-    own = parallel.unwrap(model)
+    inner = parallel.unwrap(model)
     if patterns := trainer.compile_units:
-        compile_units(own, trainer.compile, patterns)
+        compile_units(inner, trainer.compile, patterns)
     else:
-        compile_in_place(own, trainer.compile, parallel.device)
+        compile_in_place(inner, trainer.compile, parallel.device)
     updated = dict(zip(names, precision.parameters(optimizer), strict=True))
     keeps = section.freeze_batchnorm
-    phases = build_phases(own, optimizer, updated, rests, keeps_statistics=keeps)
+    phases = build_phases(inner, optimizer, updated, rests, keeps_statistics=keeps)
     return Wrapped(model, optimizer, names), phases
 
 

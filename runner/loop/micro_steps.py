@@ -66,8 +66,8 @@ class MicroSteps(ForwardBackward):
         counted = [passed for passed in passes if passed.samples]
         sums = [(float(p.loss) * p.scale, float(p.samples), float(p.counted)) for p in counted]
         plain = torch.tensor([[0.0, 0.0, 0.0], *sums], dtype=torch.float64).sum(0)
-        taken = [each for passed in counted if (each := passed.taken) is not None]
-        of_each = [each if isinstance(each, Multiset) else Multiset.of(*each) for each in taken]
+        taken = [samples for passed in counted if (samples := passed.taken) is not None]
+        of_each = [samples if isinstance(samples, Multiset) else Multiset.of(*samples) for samples in taken]
         return torch.cat(
             [
                 plain,
@@ -79,8 +79,8 @@ class MicroSteps(ForwardBackward):
     def unflattened(self, row: Tensor) -> ForwardResult:
         loss, samples, counted, *taken = row[:6].tolist()
         statistics = self._scores.unflatten(row[6:])
-        whole = torch.tensor(loss, dtype=torch.float64)
-        return ForwardResult(whole, 1.0, round(samples), counted, statistics, Multiset(*taken))
+        loss_sum = torch.tensor(loss, dtype=torch.float64)
+        return ForwardResult(loss_sum, 1.0, round(samples), counted, statistics, Multiset(*taken))
 
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, ForwardResult]:
         """The tensor to differentiate so that gradients add up to the update's, and the results of the forward pass."""
@@ -99,8 +99,8 @@ class MicroSteps(ForwardBackward):
     def _counted(self, batches: Sequence[Batch]) -> Tensor:
         """The number of counted elements in the global batch, (); this exchange is needed only if counts vary."""
         parallel = self._parallel
-        own = sum(batch.counted for batch in batches) * parallel.counts_samples
-        return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]
+        count = sum(batch.counted for batch in batches) * parallel.counts_samples
+        return parallel.reduce(torch.tensor([count], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]
 
 
 def nothing(outputs: Any) -> Tensor:

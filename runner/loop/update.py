@@ -152,9 +152,9 @@ class Update:
             passes += 1
             self.enter_training()
             batches = [example()]
-            made = self.parallel.compute_gradients(batches, self.micro_steps(batches, used=False))
+            computed = self.parallel.compute_gradients(batches, self.micro_steps(batches, used=False))
             if warm_up:
-                self._rehearse_logging(made)
+                self._rehearse_logging(computed)
             self.precision.zero_grad(self.optimizer)
 
         self.parallel.prime(throw_away)

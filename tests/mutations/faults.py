@@ -146,8 +146,8 @@ FAULTS = (
         name="a rank divides its loss by what it has counted itself",
         promise="each task's loss is that of the whole batch",
         file="runner/loop/micro_steps.py",
-        original="return parallel.reduce(torch.tensor([own], dtype=torch.float64, device=parallel.device))",
-        replacement="return torch.tensor([own * parallel.data_size], dtype=torch.float64, device=parallel.device)",
+        original="return parallel.reduce(torch.tensor([count], dtype=torch.float64, device=parallel.device))",
+        replacement="return torch.tensor([count * parallel.data_size], dtype=torch.float64, device=parallel.device)",
         tests=("tests/task/test_denominators.py::test_ranks_change_nothing",),
     ),
     Fault(
