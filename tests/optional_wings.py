@@ -15,3 +15,10 @@ def audit(folder: str | Path) -> Any:
 def load(run: str | Path) -> Any:
     """The trained model of a run."""
     return pytest.importorskip("manyheads.runner.serve.rank.trained").load(run)
+
+
+def convert(checkpoint: Path, to: str, out: Path) -> Path:
+    """The checkpoint in another format. ``out``: without the suffix of its format."""
+    wing = pytest.importorskip("manyheads.runner.checkpoint.rank.convert_checkpoint")
+    path: Path = wing.convert(checkpoint, to, out.with_name(f"{out.name}{wing.SUFFIXES[to]}"))
+    return path

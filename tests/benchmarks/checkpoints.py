@@ -17,13 +17,10 @@ import torch
 from rich.console import Console
 
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
-from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
-from manyheads.runner.checkpoint.sharded.index import Box
-from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.run.run_folder import RunFolder
 from tests.benchmarks.curve import Curve
-from tests.checkpoint.sharded.ranks import Rank, together
-from tests.checkpoint.views import Given
+from tests.checkpoint.ranks import Rank, together
+from tests.checkpoint.views import Given, OneRank
 
 SIZES = (10, 100, 1000)  # MB
 TENSORS = 24
@@ -32,6 +29,9 @@ RANKS = 2
 
 def state(size: int, rank: int = 0, ranks: int = 1) -> dict[str, Any]:
     """So many MB of weights and two moments, of which a rank has its rows."""
+    from manyheads.runner.checkpoint.sharded.index import Box
+    from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
+
     rows, columns = 240, size * 10**6 // 4 // TENSORS // 240
     box = Box((rank * rows // ranks, 0), (rows // ranks, columns))
     made = [RankShare((rows, columns), torch.float32, ((box, torch.rand(box.shape)),)) for _ in range(TENSORS)]
@@ -42,9 +42,9 @@ def state(size: int, rank: int = 0, ranks: int = 1) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """The same with tensors in the place of whole shares."""
-    if isinstance(value, RankShare):
-        return value.pieces[0][1]
-    return {name: plain(each) for name, each in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    return value.pieces[0][1]
 
 
 def by_torch(folder: Path, content: Any, *, synced: bool) -> float:

@@ -14,7 +14,6 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from manyheads.runner.checkpoint.rank import checkpoints as checkpoint
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
-from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.rank.fit import load_model, load_optimizer
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import PARTS, load, weights_sha256
@@ -26,7 +25,7 @@ from manyheads.runner.parallel.rank.zero1 import ShardedOptimizer
 from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.weights import chosen
-from tests.checkpoint.views import Given
+from tests.checkpoint.views import Given, OneRank
 from tests.in_process import attempt, rows, small, train
 
 WHOLE = {**dict.fromkeys(PARTS), "model": {}}

@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from manyheads.runner.answers.measure.rank.difference import differences, factor
-from manyheads.runner.checkpoint.rank.convert_checkpoint import convert
 from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import largest_entry, load, weights_sha256
@@ -19,6 +18,7 @@ from manyheads.runner.loop.assembly import refuse_gradients
 from manyheads.runner.run.run_folder import RunFolder
 from tests import zoo
 from tests.in_process import attempt, rows, small, train, typed, weights
+from tests.optional_wings import convert
 from tests.parallel.together import train_together
 from tests.tail import tail
 

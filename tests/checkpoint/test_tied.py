@@ -9,7 +9,6 @@ from torch.nn.functional import cross_entropy
 
 from manyheads.runner.checkpoint.rank.checkpoint_content import kept
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
-from manyheads.runner.checkpoint.rank.convert_checkpoint import SUFFIXES, convert
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import names_of
@@ -19,6 +18,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests import zoo
 from tests.in_process import attempt, rows, small, train, typed
 from tests.loop.observers.test_average import trained_with_all_weights
+from tests.optional_wings import convert
 from tests.parallel.models import Text
 from tests.parallel.together import train_together
 
@@ -79,7 +79,7 @@ def test_every_name_has_the_average_wherever_it_is_evaluated_and_stored(alone, t
 @pytest.mark.parametrize("format", ["sharded", "torch"])
 def test_conversions_keep_every_name(alone, tmp_path, format):
     _, folder, mean = alone
-    content = real(load(convert(folder.last_checkpoint, format, tmp_path / f"weights{SUFFIXES[format]}")))
+    content = real(load(convert(folder.last_checkpoint, format, tmp_path / "weights")))
     assert_same(content.get("model", content), load(folder.last_checkpoint)["model"])
     if format == "sharded":
         assert_same(content["average"]["weights"], mean)

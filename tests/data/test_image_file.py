@@ -13,7 +13,7 @@ from PIL import Image
 from manyheads.runner.data.rank.image_file import opened
 from manyheads.runner.data.rank.photos import Photos, Picture
 from manyheads.runner.data.samples import CorruptSample
-from tests.checkpoint.sharded.ranks import Rank, together
+from tests.checkpoint.ranks import Rank, together
 
 MEMORY = 100_000_000  # bytes; a PNG of 67 took 2.7 GB
 

@@ -11,7 +11,6 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from manyheads.runner.checkpoint.sharded.rank import shard_files, write_sharded
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.model.rank.small_cnn import SmallCNN
 
@@ -117,6 +116,7 @@ def hit_sharded_save(how: str) -> None:
 
     Or wait there for somebody else to be killed.
     """
+    from manyheads.runner.checkpoint.sharded.rank import shard_files, write_sharded
 
     def end(path: Path, *_: Any) -> None:
         if how.startswith("half a part"):

@@ -16,7 +16,7 @@ STRATEGIES = [name for name in options("parallel") if name == "horovod" or unava
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("strategy", tailed(STRATEGIES, always=["ddp", "pipeline"]))
+@pytest.mark.parametrize("strategy", tailed(STRATEGIES, always={"ddp", "pipeline"} & {*STRATEGIES}))
 def test_every_strategy_says_it_alike(tmp_path: Path, strategy: str) -> None:
     folder = freeze(tmp_path, f"parallel={strategy}", "trainer.epochs=2", "model.width=8", "trainer.device=cpu")
     launch(prepare(folder))

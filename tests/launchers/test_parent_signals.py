@@ -36,7 +36,7 @@ LONG = ("trainer.epochs=1000", "trainer.log_every=4", "data.batch_size=48")
     tailed(
         [
             *product(WAYS, [signal.SIGINT]),
-            *product([by("spawn"), by("horovodrun")], [signal.SIGTERM]),
+            *product([by(name) for name in LAUNCHERS if name in ("spawn", "horovodrun")], [signal.SIGTERM]),
             *product([*map(by, LAUNCHERS), ("launcher=inline",)], [signal.SIGHUP]),
         ],
         always=[(by("spawn"), signal.SIGINT), (("launcher=inline",), signal.SIGHUP)],

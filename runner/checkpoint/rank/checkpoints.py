@@ -1,13 +1,14 @@
 """Checkpoints: when they are due, and how they are written so that none is ever incomplete on disk."""
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import torch
 
 from manyheads.runner.checkpoint.background_save import BackgroundSave, FinishedSave
 from manyheads.runner.checkpoint.rank.checkpoint_content import View, best_of, kept
-from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format
+from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format, sizes
 from manyheads.runner.checkpoint.rank.load import VERSION, complete, load
 from manyheads.runner.checkpoint.retention import EVERY, Retention
 from manyheads.runner.machine.hardware import memory_bytes
@@ -85,7 +86,8 @@ class CheckpointStore:
 
     def _fitting_format(self, state: StateDict, ranks: RankGroup, say: Callable[[str], None]) -> str:
         """A file if ``state`` fits into half of the memory of the first rank's machine, else a folder."""
-        size, most = folder_format().whole_size(state, ranks), ranks.gather(memory_bytes() // 2)[0]
+        of_ranks, most = ranks.gather(sizes(state)), ranks.gather(memory_bytes() // 2)[0]
+        size = sum(max(by_key.get(key, 0) for by_key in of_ranks) for key in {*chain(*of_ranks)})
         if size <= most:
             return "single"
         say(f"checkpoints are sharded: {size / 1e9:.1f} GB are more than half of this machine's memory")

@@ -5,6 +5,7 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -33,11 +34,17 @@ class RankGroup(Protocol):
     def gather(self, value: Any) -> list[Any]: ...
 
 
-class Lazy:
-    """A tensor that is still on disk. ``shape``: the shape that it will have when read."""
+class Described:
+    """A tensor whose values are elsewhere, on disk or in part on other ranks. ``shape``: of the complete tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Lazy(Described):
+    """A tensor that is still on disk."""
 
     shape: torch.Size
-    dtype: torch.dtype
 
     def read(self) -> Tensor:
         """Read the tensor to the CPU, anew at each call."""
@@ -46,11 +53,16 @@ class Lazy:
 
 def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every tensor in a state, with its path, such as ``model/head.weight``."""
-    if isinstance(state, (Tensor, Lazy)):
+    if isinstance(state, (Tensor, Described)):
         yield key, state
     elif isinstance(state, (dict, list, tuple)):
         for name, child in state.items() if isinstance(state, dict) else enumerate(state):
             yield from tensors(child, f"{key}/{name}" if key else str(name))
+
+
+def sizes(state: Any) -> dict[str, int]:
+    """The bytes of every complete tensor in a state, by its path."""
+    return {key: math.prod(tensor.shape) * tensor.dtype.itemsize for key, tensor in tensors(state)}
 
 
 def each_of(mapping: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
@@ -77,13 +89,14 @@ def refuse_tensor_bombs(state: Any, size: int) -> None:
     With strides, or pieces that are used repeatedly, a few bytes can describe a tensor of any size, which a copy would
     allocate in full. Some repetition is normal: shared weights are stored once, under several names.
     """
-    total = sum(math.prod(tensor.shape) * tensor.dtype.itemsize for _, tensor in tensors(state))
+    total = sum(sizes(state).values())
     if total > MOST_SHARED * size:
         raise Damaged(f"its tensors would take {total:,} bytes, more than {MOST_SHARED} times its own size")
 
 
+@cache
 def folder_format() -> ModuleType:
-    """The module ``rank.folders`` of that package. Raises ConfigurationError if this installation has none."""
+    """The module ``rank.folders`` of the package that writes folders. Raises ConfigurationError if there is none."""
     for module in pkgutil.iter_modules(checkpoint.__path__):
         if module.ispkg and module.name != "rank":
             return importlib.import_module(f"{checkpoint.__name__}.{module.name}.rank.folders")

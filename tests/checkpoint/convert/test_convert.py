@@ -16,7 +16,7 @@ from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
-from tests.checkpoint.sharded.ranks import Rank, together
+from tests.checkpoint.ranks import Rank, together
 from tests.checkpoint.views import Given
 from tests.in_process import small, train
 

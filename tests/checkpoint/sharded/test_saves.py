@@ -14,15 +14,15 @@ import safetensors.torch
 import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
-from manyheads.runner.checkpoint.rank.convert_checkpoint import OneRank
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.load import complete, load
 from manyheads.runner.checkpoint.sharded.rank import folders, shard_files, write_sharded
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import remove_leftovers
 from manyheads.runner.run.run_folder import RunFolder
-from tests.checkpoint.sharded.ranks import MOMENTS, Rank, state, together, whole
-from tests.checkpoint.views import Given
+from tests.checkpoint.ranks import Rank, together
+from tests.checkpoint.sharded.states import MOMENTS, state, whole
+from tests.checkpoint.views import Given, OneRank
 from tests.tail import tail, tailed
 
 

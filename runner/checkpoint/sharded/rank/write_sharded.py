@@ -4,7 +4,6 @@ Until then no existing file is touched, so a killed process leaves the previous 
 """
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -125,14 +124,6 @@ def _file_of(key: str) -> str:
     if key.startswith(BEST):
         return "model"
     return "average" if key.startswith(AVERAGE) else "state"
-
-
-def whole_size(state: StateDict, ranks: RankGroup) -> int:
-    """Size in bytes of all tensors of all ranks, counted once. A collective operation of all ranks."""
-    shares: dict[str, RankShare] = {}
-    parted(state, shares)
-    sizes = {key: math.prod(share.shape) * share.dtype.itemsize for key, share in shares.items()}
-    return sum({key: size for rank_sizes in ranks.gather(sizes) for key, size in rank_sizes.items()}.values())
 
 
 def written_by_all(save: Save, ranks: RankGroup) -> list[WrittenFiles]:
