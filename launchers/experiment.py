@@ -27,12 +27,16 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
+    from manyheads.launchers.launcher_option import Ahead
     from manyheads.runner.records.run_result import Result
     from manyheads.runner.report.answer import ComparedRuns
 
 
-def run_typed(arguments: Sequence[str], *, wants_answer: bool) -> "Result | ComparedRuns | None":
-    """Let Hydra compose what was typed, and call ``start`` for each job. Returns and raises as ``take``."""
+def run_typed(arguments: Sequence[str], begun: "Ahead | None", *, wants_answer: bool) -> "Result | ComparedRuns | None":
+    """Let Hydra compose what was typed, and call ``start`` for each job. Returns and raises as ``take``.
+
+    ``begun``: what was started for the ranks already.
+    """
     home = Path.cwd() if invocation.by_script() else CONF.parent
     line, origin = resolve_origin(CommandLine(tuple(arguments), home))
     sys.argv[1:] = line.absolute().arguments
@@ -40,7 +44,8 @@ def run_typed(arguments: Sequence[str], *, wants_answer: bool) -> "Result | Comp
     OmegaConf.register_new_resolver("command", invocation.command, replace=True)  # for the help
     try:
         with explained(line), _logged_at_once() if line.flags.info else nullcontext():
-            hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(origin.bind(start))()
+            task = origin.bind(start, ahead=begun)
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(task)()
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
         reason.answer = _answer(origin) if wants_answer else None
         raise
@@ -60,8 +65,11 @@ def _answer(origin: Origin) -> "Result | ComparedRuns | None":
     return origin.answers[0]() if origin.answers else None
 
 
-def start(config: DictConfig, *, origin: Origin) -> float | None:
-    """Run one experiment, or one job of a sweep; return the objective, for sweepers that search."""
+def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -> float | None:
+    """Run one experiment, or one job of a sweep; return the objective, for sweepers that search.
+
+    ``ahead``: what was started for the ranks before the config was composed.
+    """
     gc.enable()  # ``take`` has disabled it
     from manyheads.launchers.launch import Start, launch, prepare  # not needed to print a config or the help
     from manyheads.launchers.wrappers import several_machines
@@ -88,6 +96,8 @@ def start(config: DictConfig, *, origin: Origin) -> float | None:
                 begun.refuse_early()
             folder.write_config(run.written)
             plan = begun.planned(folder)
+        if ahead is not None:
+            ahead.end_waiting()  # unless the launcher has told it to continue
         seal.record(folder.path, {folder.COMPOSED: OmegaConf.to_yaml(config)})  # as Hydra has written it
         return launch(plan, composed_from=origin.composed_from)["objective"]
 

@@ -9,9 +9,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
+from manyheads.launchers import warm_server
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.launcher import Job, Launcher
-from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.launcher_option import Ahead, LauncherOption
 from manyheads.launchers.processes import Ranks, Watchdog, watch
 from manyheads.launchers.result import finish
 from manyheads.launchers.spawn import Spawn
@@ -27,6 +28,9 @@ class InlineOption(LauncherOption):
     """Declares that the only rank is the parent itself."""
 
     one_process = True
+
+    def ahead(self, *, in_sweep: bool) -> Ahead | None:
+        return warm_server if in_sweep else None  # whose jobs are child processes
 
 
 class Inline(Launcher):

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from manyheads.launchers import warm_server
 from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.environment import PROJECT, environment
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
@@ -59,16 +58,11 @@ class Start:
         Other runs are refused within a second by their ranks, or by a check beside them (``run_agent``), and leave no
         run. Raises ConfigurationError.
         """
-        if self.launcher.begins_later or (self.launcher.warm and _names_own_code(self.run)):
-            warm_server.check(self.run, self.variables)
-        if self.launcher.begins_later:
-            warm_server.stop()
+        self.launcher.refuse_early(self.run, self.variables)
 
     def planned(self, folder: RunFolder) -> "LaunchPlan":
         """The plan to run what is frozen in ``folder``, which is this config."""
-        pinned = folder.pin_config()
-        warm_server.end_waiting()  # unless the launcher has told it to continue
-        return LaunchPlan(folder, self, {**self.variables, **pinned})
+        return LaunchPlan(folder, self, {**self.variables, **folder.pin_config()})
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,7 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
     """
     folder, run, launcher = plan.folder, plan.start.run, plan.start.launcher
     trains = main == TRAIN
-    is_untried = folder.is_planned() and trains and not plan.start.apart and _names_own_code(run)
+    is_untried = folder.is_planned() and trains and not plan.start.apart and run.names_own_code
     with Accompanied(folder, run, trains, composed_from=composed_from).with_companions(Span.FIRST):
         pass
     kept = f"resume it with: {invocation.command('resume', folder)}" if trains else ""
@@ -126,11 +120,6 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
             except (RunFailed, Interrupted) as reason:
                 launcher.ended(folder, reason)
                 raise
-
-
-def _names_own_code(run: RunConfig) -> bool:
-    """Whether the run names classes of the user; the options have checked those of this project and of torch."""
-    return any(not target.startswith(("manyheads.", "torch.", "auto")) for _, target in targets(run.written))
 
 
 def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_untried: bool) -> ResultJson:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from manyheads.launchers.node_settings import NodeSettings
 from manyheads.runner.errors import Failure, Kind, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat, Report, failures_of
@@ -13,6 +12,7 @@ from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:  # a run on this machine knows of no others
+    from manyheads.launchers.node_settings import NodeSettings
     from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 TRAIN = "manyheads.runner.loop.rank_main"
@@ -60,12 +60,7 @@ class Job:
 
 
 class Launcher:
-    """Starts the ranks of one run and returns when all have ended.
-
-    ``warm``: they are forked from the warm process.
-    """
-
-    warm = False
+    """Starts the ranks of one run and returns when all have ended."""
 
     def __init__(
         self,
@@ -103,6 +98,12 @@ class Launcher:
         ``environment``: the next job's; ``imports``: modules that its ranks will import.
         """
 
+    def refuse_early(self, run: RunConfig, environment: Mapping[str, str]) -> None:
+        """Check what ranks would refuse only long after the command was typed. Raises ConfigurationError.
+
+        ``environment``: as for ``prepare``, which was called before.
+        """
+
     def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
         """What machine ``number`` has to start for its ranks, a message to its agent (``agent_program.ordered``)."""
         raise NotImplementedError
@@ -111,11 +112,6 @@ class Launcher:
     def is_elsewhere(self) -> bool:
         """Whether the run's parent is not this process, but for example a job in a queue."""
         return False
-
-    @property
-    def begins_later(self) -> bool:
-        """Whether ranks start from a queue or on other machines, perhaps long after the command was typed."""
-        return self.is_elsewhere or self.settings is not None
 
     def launch_elsewhere(self, folder: RunFolder, run: RunConfig, signals: list[int]) -> ResultJson:
         """Have the run executed elsewhere; returns and raises as ``launchers.launch.launch``."""

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
@@ -53,6 +53,16 @@ class Standing(NamedTuple):
 
     status: str
     text: str
+
+
+class Ahead(Protocol):
+    """What can start before the config is composed, since ranks will need it."""
+
+    def begin(self) -> None:
+        """Start it; ``Launcher.prepare`` then tells it what the ranks get."""
+
+    def end_waiting(self) -> None:
+        """End it if it was told nothing."""
 
 
 class LauncherOption(Option):
@@ -162,6 +172,10 @@ class LauncherOption(Option):
     def gpus_here(self, count: int) -> int:
         """How many of this machine's GPUs a run with ``count`` ranks per machine uses."""
         return count
+
+    def ahead(self, *, in_sweep: bool) -> Ahead | None:
+        """What can start before the config is composed if this launcher was typed; None if nothing can."""
+        return None
 
     def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
         """The status of a run that has not completed; None if it stands only in the run's folder.

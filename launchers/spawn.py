@@ -9,20 +9,25 @@ import multiprocessing
 import multiprocessing.connection
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, ClassVar
 
 from manyheads.launchers import warm_server as warm
 from manyheads.launchers.environment import file_rendezvous
 from manyheads.launchers.launcher import Job, Launcher
-from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.launchers.launcher_option import Ahead, LauncherOption
 from manyheads.launchers.processes import Ranks, supervise
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.heartbeat import Heartbeat
 
 
 class SpawnOption(LauncherOption):
     """Declares that nothing but Python is needed."""
 
-    without_effect = ("warm",)
+    without_effect: ClassVar[tuple[str, ...]] = ("warm",)
+    warm: bool
+
+    def ahead(self, *, in_sweep: bool) -> Ahead | None:
+        return warm if self.warm else None
 
     def note(self) -> str:
         return "the quickest start on one machine"
@@ -38,6 +43,10 @@ class Spawn(Launcher):
     def prepare(self, environment: Mapping[str, str], imports: Sequence[str]) -> None:
         if self.warm:
             warm.start(environment, imports)
+
+    def refuse_early(self, run: RunConfig, environment: Mapping[str, str]) -> None:
+        if self.warm and run.names_own_code:
+            warm.check(run, environment)
 
     def launch(self, job: Job) -> None:
         with file_rendezvous() as rendezvous:

@@ -1,37 +1,31 @@
-"""Starts the ranks' server before the config is composed, if the command line shows that ranks will be forked."""
+"""What starts before the config is composed, since the launcher on the command line will need it."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from manyheads.runner.config.lookup import CONF, options, read
+from manyheads.runner.option.declared import declared
 from manyheads.runner.option.locate import Section
+
+if TYPE_CHECKING:
+    from manyheads.launchers.launcher_option import Ahead
 
 SWEEPS = {"-m", "--multirun"}  # whose jobs are child processes under the default launcher, too
 
 
-def begin(words: Sequence[str]) -> None:
-    """Start the server, which imports beside this process, if it will be needed. ``words``: as typed after train.
+def ahead(words: Sequence[str]) -> "Ahead | None":
+    """What the launcher that is typed, or that the strategy brings, can start already, as far as conf/ tells.
 
-    A wrong guess changes nothing but time: ``launch.prepare`` starts a server, or ends this one.
-    """
-    if will_fork(words):
-        from manyheads.launchers import warm_server  # not needed to print a config or the help
-
-        warm_server.begin()
-
-
-def will_fork(words: Sequence[str]) -> bool:
-    """Whether the launcher that is typed, or that the strategy brings, forks its ranks, as far as conf/ tells.
-
-    False if any flag of Hydra's is typed: most of them start no run.
+    ``words``: as typed after train. None if any flag of Hydra's is typed: most of them start no run. A wrong guess
+    changes nothing but time.
     """
     flags = {word for word in words if word.startswith("-")}
     if flags - SWEEPS:
-        return False
+        return None
     typed = {key.lstrip("+"): value.partition(",")[0] for key, _, value in (word.partition("=") for word in words)}
-    launcher = typed.get("launcher") or _launcher_of(typed.get("parallel"))
-    if launcher is None:
-        return bool(flags)
-    return _option("launcher", launcher).get("warm") is True
+    launcher = typed.get("launcher") or _launcher_of(typed.get("parallel")) or ("inline" if flags else "")
+    section = _option("launcher", launcher)
+    return declared("launcher", section).ahead(in_sweep=bool(flags)) if section else None
 
 
 def _launcher_of(strategy: str | None) -> str | None:

@@ -211,6 +211,12 @@ def check(run: RunConfig, environment: Mapping[str, str]) -> None:
         raise error_of(failure)
 
 
+def check_once(run: RunConfig, environment: Mapping[str, str]) -> None:
+    """As ``check``, before ranks start somewhere else: nothing more is forked here."""
+    check(run, environment)
+    stop()
+
+
 def _check(config: Section, answer: Connection) -> None:
     from manyheads.runner.loop.preflight import main
 

@@ -5,12 +5,13 @@ Both are the same run: the job's script resumes the run folder, and then finds i
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from manyheads.launchers import warm_server
 from manyheads.launchers.causes import error_of
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.node_settings import NodeSettings
@@ -62,6 +63,9 @@ class Slurm(Launcher):
     @property
     def is_elsewhere(self) -> bool:
         return self._allocation is None
+
+    def refuse_early(self, run: RunConfig, environment: Mapping[str, str]) -> None:
+        warm_server.check_once(run, environment)
 
     def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
         return order(job, shares, number)

@@ -5,9 +5,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from manyheads.launchers.launcher import Job
-from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.node_settings import KEYS, NodeSettings
-from manyheads.launchers.spawn import Spawn
+from manyheads.launchers.spawn import Spawn, SpawnOption
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.launchers.torchft.replica_part import note_restart, run_part, run_replicas
 from manyheads.runner.errors import ConfigurationError
@@ -18,7 +17,7 @@ from manyheads.runner.run import scratch
 from manyheads.runner.run.hosts import read_hosts
 
 
-class TorchftOption(LauncherOption):
+class TorchftOption(SpawnOption):
     """Declares that torchft is needed."""
 
     rules: ClassVar = {"hang_timeout": number(above=0), "heartbeat_timeout": number(above=0)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
+from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ class OnNodes(Launcher):
 
     def prepare(self, environment: Mapping[str, str], imports: Sequence[str]) -> None:
         self._launcher.prepare(environment, imports)
+
+    def refuse_early(self, run: RunConfig, environment: Mapping[str, str]) -> None:
+        from manyheads.launchers import warm_server
+
+        warm_server.check_once(run, environment)
 
     def launch(self, job: Job) -> None:
         from manyheads.launchers.nodes.run_on_nodes import run_on_nodes

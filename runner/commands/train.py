@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from manyheads.launchers import warm_ahead
+from manyheads.launchers.warm_ahead import ahead
 from manyheads.runner.run.data_files import without_collector
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
@@ -19,8 +19,9 @@ def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | C
     Returns None if nothing was run, and without ``wants_answer``, since comparing many jobs takes seconds. Raises
     ConfigurationError, RunFailed, Ended and Interrupted, with the answer so far.
     """
-    warm_ahead.begin(arguments)
+    if (begun := ahead(arguments)) is not None:
+        begun.begin()
     with without_collector():  # until a job starts
         from manyheads.launchers.experiment import run_typed  # Hydra takes longer to import than the rest
 
-        return run_typed(arguments, wants_answer=wants_answer)
+        return run_typed(arguments, begun, wants_answer=wants_answer)

@@ -32,9 +32,11 @@ class Origin:
     composed_from: str | None = None
     answers: list[Callable[[], Any]] = field(default_factory=list, compare=False)
 
-    def bind(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        """The task function with this as its argument ``origin``, since Hydra passes only the config."""
-        return update_wrapper(partial(task, origin=self), task)  # Hydra looks for the file that defines the task
+    def bind(self, task: Callable[..., Any], **others: Any) -> Callable[..., Any]:
+        """The task function with this as its argument ``origin``, and others, since Hydra passes only the config."""
+        return update_wrapper(
+            partial(task, origin=self, **others), task
+        )  # Hydra looks for the file that defines the task
 
     @staticmethod
     def of(task: Callable[..., Any]) -> "Origin":

@@ -1,30 +1,31 @@
 """Assembles a rank from the run config, and what records the run, in the one order that satisfies every backend."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 
-from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
 from manyheads.runner.logger.run_log import Both, log_display
 from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.assembly import assemble
-from manyheads.runner.loop.build_observers import build_observers, observers_of_record
+from manyheads.runner.loop.build_observers import build_observers, callbacks_of, observers_of_record
 from manyheads.runner.loop.determinism import set_deterministic
 from manyheads.runner.loop.guards.build_guards import guards_of_record
 from manyheads.runner.loop.header import header
 from manyheads.runner.loop.monitor import Monitor, readers_of
+from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.prepare import Prepared, closed_on_failure, prepare
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
+from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
-from manyheads.runner.loop.utilization import utilization
+from manyheads.runner.loop.utilization import Utilization, utilization
 from manyheads.runner.model.rank.describe import describe, other_classes
-from manyheads.runner.option.locate import Section, instantiate_named
+from manyheads.runner.option.locate import instantiate_named
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -67,48 +68,19 @@ def build(
     with closed_on_failure(prepared.precision):
         flops = utilization(prepared.model, prepared.task, loaders.train, parallel, prepared.precision)
         display = Both(Terminal(), log_display(folder.log)) if parallel.records else Display()
-        guards = guards_of_record(run, parallel, folder, display.say)
-        update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
-        entries = instantiate_named("callbacks", run.callbacks, Callback).values()
-        callbacks = [callback for callback in entries if parallel.records or callback.every_rank]
-        scores, recorder = update.scores, NullWriter()
+        update, settings = _update(run, parallel, folder, prepared, display)
+        callbacks = callbacks_of(run, parallel)
+        recorder = NullWriter()
         if parallel.records and not run.trainer.evaluate_only:
-            recorder = build_recorder(run, scores, folder, state, display, has_mfu=flops is not None)
-        recorder = Keeping(recorder) if parallel.keeps_rows else recorder
-        reporter = Reporter(recorder, display, parallel, scores, epochs=settings.epochs, utilization=flops)
+            recorder = build_recorder(run, update.scores, folder, state, display, has_mfu=flops is not None)
+        reporter = _reporter(recorder, display, update, settings, flops)
     display.header(header(run, parallel, prepared, settings))
     if run.trainer.evaluate_only and (warning := other_classes(str(run.checkpoint.load), loaders.val)):
         display.say(warning)
     classes, pretrained = run.model.num_classes or prepared.data.num_classes, prepared.built.pretrained
-    recording = observers_of_record(
-        folder,
-        records=parallel.records,
-        describe=partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=pretrained),
-        callbacks=callbacks,
-        about=_about(run.written, folder, update, reporter),
-    )
-    observers = [*build_observers(run.trainer, update, loaders, reporter), *recording]
-    monitor = Monitor(
-        scores, update.schedule, settings.ending, readers=readers_of(run, update.schedule), say=display.say
-    )
-    return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
-
-
-def _about(written: Section, folder: RunFolder, update: Update, reporter: Reporter) -> Callable[[int], RunContext]:
-    """Makes what callbacks are told of the run, given its step."""
-    parallel = update.parallel
-    return partial(
-        RunContext,
-        folder.path,
-        dict(written),
-        parallel.unwrap(update.model),
-        parallel.rank,
-        parallel.world_size,
-        task=update.scores.task,
-        gather=parallel.gather,
-        picture=reporter.recorder.picture,
-        say=reporter.display.say,
-    )
+    describes = partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=pretrained)
+    recording = observers_of_record(run, folder, update, reporter, describe=describes, callbacks=callbacks)
+    return _trainer(run, prepared, update, settings, reporter, heartbeat, recording)
 
 
 def build_unrecorded(
@@ -116,15 +88,42 @@ def build_unrecorded(
 ) -> Trainer:
     """Build what trains as the run would, but shows and records nothing, for measuring. ``prepared``: its parts."""
     prepared = prepared or prepare(run, parallel)
-    loaders = prepared.loaders
     with closed_on_failure(prepared.precision):
         display = Display()
-        guards = guards_of_record(run, parallel, folder, display.say)
-        update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
-        recorder = Keeping(NullWriter()) if parallel.keeps_rows else NullWriter()
-        reporter = Reporter(recorder, display, parallel, update.scores, epochs=settings.epochs)
-    observers = build_observers(run.trainer, update, loaders, reporter)
-    monitor = Monitor(update.scores, update.schedule, settings.ending, readers=readers_of(run, update.schedule))
+        update, settings = _update(run, parallel, folder, prepared, display)
+        reporter = _reporter(NullWriter(), display, update, settings)
+    return _trainer(run, prepared, update, settings, reporter, heartbeat)
+
+
+def _update(
+    run: RunConfig, parallel: Parallel, folder: RunFolder, prepared: Prepared, display: Display
+) -> tuple[Update, TrainSettings]:
+    guards = guards_of_record(run, parallel, folder, display.say)
+    return assemble(run, parallel, prepared, example=prepared.loaders.train.example, guards=guards)
+
+
+def _reporter(
+    recorder: NullWriter, display: Display, update: Update, settings: TrainSettings, flops: Utilization | None = None
+) -> Reporter:
+    parallel = update.parallel
+    recorder = Keeping(recorder) if parallel.keeps_rows else recorder
+    return Reporter(recorder, display, parallel, update.scores, epochs=settings.epochs, utilization=flops)
+
+
+def _trainer(
+    run: RunConfig,
+    prepared: Prepared,
+    update: Update,
+    settings: TrainSettings,
+    reporter: Reporter,
+    heartbeat: Heartbeat,
+    recording: Sequence[Observer] = (),
+) -> Trainer:
+    """``recording``: observers that are told after all others."""
+    loaders, schedule = prepared.loaders, update.schedule
+    observers = [*build_observers(run.trainer, update, loaders, reporter), *recording]
+    readers, say = readers_of(run, schedule), reporter.display.say
+    monitor = Monitor(update.scores, schedule, settings.ending, readers=readers, say=say)
     return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
 
 

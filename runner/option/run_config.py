@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.locate import Section, targets
 from manyheads.runner.option.sections import CheckpointSection, FixedSection, ParametersSection, TrainerSection
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
@@ -121,6 +121,11 @@ class RunConfig:
     def batch_per_rank(self) -> int:
         """Number of samples in one rank's micro-batch."""
         return self.data.batch_size // (self.data_shares * self.trainer.grad_accumulation)
+
+    @property
+    def names_own_code(self) -> bool:
+        """Whether it names classes of the user; the options have checked those of this project and of torch."""
+        return any(not target.startswith(("manyheads.", "torch.", "auto")) for _, target in targets(self.written))
 
     def fits(self, ranks: int) -> bool:
         """Whether the batch can be divided among this many ranks."""

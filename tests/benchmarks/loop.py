@@ -136,7 +136,7 @@ def ours(
     observers = [
         *([SampleRecord(reporter, parallel, Taken(data.samples, marks=True))] if records else []),
         *([Breakdown.of(update)] if watched else []),
-        *RankTimes.of(parallel, reporter.display.say),
+        *([RankTimes.of(parallel, reporter.display.say)] if parallel.world_size > 1 else []),
         *([Garbage()] if collects else []),
     ]
     trainer = Trainer(

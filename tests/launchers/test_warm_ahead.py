@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.launchers.warm_ahead import will_fork
+from manyheads.launchers.warm_ahead import ahead
 from manyheads.runner.config.lookup import options
 from tests.composing import composed
 
@@ -10,13 +10,13 @@ from tests.composing import composed
 @pytest.mark.parametrize("strategy", options("parallel"))
 def test_a_strategys_own_launcher_is_the_one_that_is_composed(strategy: str) -> None:
     words = [f"parallel={strategy}"]
-    assert will_fork(words) is bool(composed(*words).launcher.get("warm"))
+    assert (ahead(words) is not None) is bool(composed(*words).launcher.get("warm"))
 
 
 @pytest.mark.parametrize("launcher", options("launcher"))
 def test_a_typed_launcher_is_the_one_that_is_composed(launcher: str) -> None:
     words = ["parallel=ddp", f"launcher={launcher}"]
-    assert will_fork(words) is bool(composed(*words).launcher.get("warm"))
+    assert (ahead(words) is not None) is bool(composed(*words).launcher.get("warm"))
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_a_typed_launcher_is_the_one_that_is_composed(launcher: str) -> None:
     ],
 )
 def test_what_starts_no_such_run_starts_no_server(line: str, expected: bool) -> None:
-    assert will_fork(line.split()) is expected
+    assert (ahead(line.split()) is not None) is expected

@@ -1,15 +1,27 @@
 """Tells the config's callbacks what happens."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress
-from manyheads.runner.loop.update import UpdateResult
+from manyheads.runner.loop.reporter import Reporter
+from manyheads.runner.loop.update import Update, UpdateResult
+from manyheads.runner.option.locate import instantiate_named
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.json_types import Numbers, ResultJson
+from manyheads.runner.run.run_folder import RunFolder
+
+
+def instantiated(run: RunConfig, parallel: Parallel) -> list[Callback]:
+    """The callbacks of this rank. Raises ConfigurationError."""
+    entries = instantiate_named("callbacks", run.callbacks, Callback).values()
+    return [callback for callback in entries if parallel.records or callback.every_rank]
 
 
 class Callbacks(Observer):
@@ -17,6 +29,26 @@ class Callbacks(Observer):
 
     def __init__(self, callbacks: Sequence[Callback], about: Callable[[int], RunContext], checkpoint: Path):
         self.callbacks, self._about, self._checkpoint = callbacks, about, checkpoint
+
+    @classmethod
+    def of(
+        cls, callbacks: Sequence[Callback], run: RunConfig, folder: RunFolder, update: Update, reporter: Reporter
+    ) -> Self:
+        """The observer of a run that calls them."""
+        parallel = update.parallel
+        about = partial(
+            RunContext,
+            folder.path,
+            dict(run.written),
+            parallel.unwrap(update.model),
+            parallel.rank,
+            parallel.world_size,
+            task=update.scores.task,
+            gather=parallel.gather,
+            picture=reporter.recorder.picture,
+            say=reporter.display.say,
+        )
+        return cls(callbacks, about, folder.last_checkpoint)
 
     def start(self, progress: Progress) -> None:
         for callback in self.callbacks:

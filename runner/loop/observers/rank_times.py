@@ -69,13 +69,11 @@ class RankTimes(Observer):
         self._clocks: list[float] = []  # of this rank, once in each interval
 
     @classmethod
-    def of(cls, parallel: Parallel, say: Callable[[str], None]) -> "list[RankTimes]":
-        """The observer of several ranks; none of a single one, for which no other waits."""
-        if parallel.world_size == 1:
-            return []
+    def of(cls, parallel: Parallel, say: Callable[[str], None]) -> "RankTimes":
+        """The observer of a run with several ranks."""
         device = parallel.device
         gpu = hardware.gpu_index(device.index) if device.type == "cuda" else None
-        return [cls(parallel.world_size, parallel.gather, say, gpu)]
+        return cls(parallel.world_size, parallel.gather, say, gpu)
 
     def exchanged(self, progress: Progress, by_rank: Tensor) -> None:
         if warning := self.add(by_rank):

@@ -1,4 +1,4 @@
-"""The record of samples: samples.csv (taken by updates), skipped.csv (unreadable), spikes.csv (of skipped updates)."""
+"""The record of samples: samples.csv (taken by updates), skipped.csv (unreadable)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,6 @@ from torch import Tensor
 from manyheads.runner.data.keys import Multiset, added
 from manyheads.runner.data.rank.batches import Batch, Unreadable
 from manyheads.runner.data.rank.taken import Seen, Taken
-from manyheads.runner.loop.guards.spikes import Spike
 from manyheads.runner.loop.log_windows import LogWindow
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.observers.observer import Observer
@@ -16,7 +15,6 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.update import UpdateResult
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.passes import ForwardResult
 
 UPDATES = 50  # of a row; fewer at a checkpoint and at an epoch's end
 
@@ -46,8 +44,6 @@ class SampleRecord(Observer):
             if batch.corrupt:
                 self._reporter.note_corrupt(batch.corrupt)
                 self._skipped += [(progress.epoch + 1, sample) for sample in batch.corrupt]
-        if isinstance(result.rejection, Spike):  # on all ranks
-            self._spike(progress, result.rejection, result.passes)
 
     def window_closed(self) -> None:
         self._taken.close()
@@ -87,24 +83,6 @@ class SampleRecord(Observer):
         ranks = {sample for rank in self._parallel.gather(skipped) for sample in rank}  # some read the same samples
         for epoch, (sample, path, reason) in sorted(ranks):
             self._recorder.skipped({"epoch": epoch, "step": step, "sample": sample, "path": path, "reason": reason})
-
-    def _spike(self, progress: Progress, spike: Spike, passes: Sequence[ForwardResult]) -> None:
-        """Write an update that was skipped for this spike, with its samples; all ranks call it."""
-        step = progress.step
-        taken = [passed.taken for passed in passes if self._parallel.counts_samples]
-        samples = [sample for some in taken if some and not isinstance(some, Multiset) for sample in some[1].tolist()]
-        self._recorder.spike(
-            {
-                "epoch": progress.epoch + 1,
-                "step": step,
-                "spike": spike.step,
-                "reason": spike.reason,
-                **{name: getattr(spike, name) for name in ("loss", "loss_limit", "norm", "norm_limit")},
-                "samples": " ".join(str(sample) for rank in self._parallel.gather(samples) for sample in rank),
-            }
-        )
-        reason = str(spike) if spike.step == step else f"update {step}, which led to a spike"
-        self._reporter.display.say(f"skipped: {reason}")
 
     def _write(self, epoch: int) -> None:
         if self._updates:
