@@ -32,7 +32,9 @@ if TYPE_CHECKING:  # printing a config or the help does not need them
     from manyheads.runner.report.answer import ComparedRuns
 
 
-def run_typed(arguments: Sequence[str], begun: "Ahead | None", *, wants_answer: bool) -> "Result | ComparedRuns | None":
+def run_typed(
+    arguments: Sequence[str], *, wants_answer: bool, begun: "Ahead | None" = None
+) -> "Result | ComparedRuns | None":
     """Let Hydra compose what was typed, and call ``start`` for each job. Returns and raises as ``take``.
 
     ``begun``: what was started for the ranks already.
@@ -72,7 +74,6 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
     """
     gc.enable()  # ``take`` has disabled it
     from manyheads.launchers.launch import Start, launch, prepare  # not needed to print a config or the help
-    from manyheads.launchers.wrappers import several_machines
     from manyheads.runner.config.freeze import checked
     from manyheads.runner.records.run_result import result_if_any
 
@@ -82,7 +83,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
         folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
         if is_met_elsewhere(config.get("launcher", {})):
             run = checked(config, trust=origin.trust, folders=folders)
-            several_machines().join(run.launcher, run.digests())
+            run.launcher.join(run.digests())
             return None
         if _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
             refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)

@@ -12,7 +12,6 @@ from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.environment import PROJECT, environment
 from manyheads.launchers.launcher import TRAIN, Job, Launcher
 from manyheads.launchers.result import finish
-from manyheads.launchers.wrappers import wrapped
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import received_signals
@@ -46,8 +45,7 @@ class Start:
 
         ``apart``: no rank may train in this process, because it has other jobs to do and must survive this one.
         """
-        launcher: Launcher = run.launcher.kind(name=run.launcher.name, **run.launcher.arguments())
-        launcher = wrapped(launcher.as_child_process() if apart else launcher)
+        launcher = run.launcher.started(apart=apart)
         variables = environment(launcher)
         launcher.prepare(variables, _imports(run, apart=apart))
         return cls(run, launcher, variables, apart)

@@ -5,8 +5,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from manyheads.launchers.launcher import Launcher
+from manyheads.launchers.wrappers import several_machines, wrapped
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
+from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved
+from manyheads.runner.machine.numa import near
 from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
@@ -176,6 +180,36 @@ class LauncherOption(Option):
     def ahead(self, *, in_sweep: bool) -> Ahead | None:
         """What can start before the config is composed if this launcher was typed; None if nothing can."""
         return None
+
+    def bind_rank(self, local_rank: int, *, on_gpus: bool) -> None:
+        """Bind this process, a rank, and the loader processes that it will start to the cores near its device."""
+        if not (self.numa and hasattr(os, "sched_setaffinity")):
+            return
+        gpu = hardware.gpu_index(local_rank) if on_gpus else None
+        if cores := near(local_rank=local_rank, ranks=self.nproc_per_node, gpu=gpu):
+            os.sched_setaffinity(0, cores)
+
+    def is_met_elsewhere(self) -> bool:
+        """Whether the command typed here joins a run whose parent is on another machine. Raises ConfigurationError.
+
+        If the launcher finds its machines itself, the first of srun's tasks is the parent.
+        """
+        if self.rendezvous is None:
+            return self.finds_machines and int(os.environ.get("SLURM_PROCID", "0")) != 0
+        host, _ = parse_endpoint("launcher.rendezvous", str(self.rendezvous))
+        return not is_own(resolved("launcher.rendezvous", host))
+
+    def started(self, *, apart: bool) -> "Launcher":
+        """The launcher. ``apart``: none of its ranks is this process. Raises ConfigurationError."""
+        launcher: Launcher = self.kind(name=self.name, **self.arguments())
+        return wrapped(launcher.as_child_process() if apart else launcher)
+
+    def join(self, digests: dict[str, str]) -> None:
+        """Take part, until it ends, in a run whose parent is on another machine. Raises as that does.
+
+        ``digests``: of the config, ``RunConfig.digests``.
+        """
+        several_machines().join(self, digests)
 
     def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
         """The status of a run that has not completed; None if it stands only in the run's folder.

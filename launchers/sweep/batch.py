@@ -37,9 +37,8 @@ from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.run import progress, seal
 from manyheads.runner.run.data_files import without_collector
 from manyheads.runner.run.files import remove, remove_if_empty
-from manyheads.runner.run.ledger import NAME as LEDGER
 from manyheads.runner.run.ledger import Entry, Ledger
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import LEDGER, RunFolder
 from manyheads.runner.wording import counted
 
 NOTHING_MEASURED = (

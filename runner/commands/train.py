@@ -24,4 +24,4 @@ def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | C
     with without_collector():  # until a job starts
         from manyheads.launchers.experiment import run_typed  # Hydra takes longer to import than the rest
 
-        return run_typed(arguments, begun, wants_answer=wants_answer)
+        return run_typed(arguments, wants_answer=wants_answer, begun=begun)

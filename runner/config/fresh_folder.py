@@ -18,7 +18,7 @@ from manyheads.runner.machine.ownership import open_to_others
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import fresh_folder
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import LEDGER, RunFolder
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 GUARDED_SWEEPER = "hydra_plugins.manyheads.basic_sweeper.GuardedSweeper"
@@ -38,18 +38,14 @@ def refuse(message: str) -> NoReturn:
 def is_met_elsewhere(launcher: Mapping[Any, Any]) -> bool:
     """Whether this command joins a run whose parent is on another machine, by the launcher's section.
 
-    If the launcher finds its machines itself, the first of srun's tasks is the parent. The project's own declaration of
-    the launcher counts, since it is not known yet whether the user trusts this config's code.
-    Raises ConfigurationError.
+    The project's own declaration of the launcher counts, since it is not known yet whether the user trusts this
+    config's code. Raises ConfigurationError.
     """
-    if (rendezvous := launcher.get("rendezvous")) is not None:
-        from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved  # few runs need it
-
-        host, _ = parse_endpoint("launcher.rendezvous", str(rendezvous))
-        return not is_own(resolved("launcher.rendezvous", host))
-    if int(os.environ.get("SLURM_PROCID", "0")) == 0:
+    rendezvous = launcher.get("rendezvous")
+    if rendezvous is None and int(os.environ.get("SLURM_PROCID", "0")) == 0:
         return False
-    return bool(declared("launcher", option_of("launcher", dict(launcher)) or {}).finds_machines)
+    section = {"rendezvous": rendezvous} if rendezvous is not None else option_of("launcher", dict(launcher)) or {}
+    return bool(declared("launcher", section).is_met_elsewhere())
 
 
 class FreshFolder(Callback):
@@ -126,11 +122,9 @@ def _refuse_open(hydra: DictConfig) -> None:
 
 def _holds_sweep(path: Path) -> bool:
     """Whether a folder holds a sweep; one refused before its first job leaves only multirun.yaml."""
-    from manyheads.runner.run.ledger import Ledger  # not needed for a single run
-
     if (path / "multirun.yaml").exists() and any(child.is_dir() for child in path.iterdir()):
         return True
-    return Ledger(path).exists() or (path / "0").exists()
+    return (path / LEDGER).exists() or (path / "0").exists()
 
 
 RUN_DIR, SWEEP_DIR = "hydra.run.dir=", "hydra.sweep.dir="

@@ -1,7 +1,7 @@
 """Assembles a rank from the run config, and what records the run, in the one order that satisfies every backend."""
 
-from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,12 +11,12 @@ from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
 from manyheads.runner.logger.run_log import Both, log_display
 from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.assembly import assemble
-from manyheads.runner.loop.build_observers import build_observers, callbacks_of, observers_of_record
+from manyheads.runner.loop.build_observers import build_observers
 from manyheads.runner.loop.determinism import set_deterministic
 from manyheads.runner.loop.guards.build_guards import guards_of_record
 from manyheads.runner.loop.header import header
 from manyheads.runner.loop.monitor import Monitor, readers_of
-from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.observers.model_description import ModelDescription
 from manyheads.runner.loop.prepare import Prepared, closed_on_failure, prepare
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
@@ -25,14 +25,16 @@ from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.loop.utilization import Utilization, utilization
 from manyheads.runner.model.rank.describe import describe, other_classes
-from manyheads.runner.option.locate import instantiate_named
+from manyheads.runner.option.locate import instantiate_named, load
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.state_dict import StateDict
-from manyheads.runner.run.tables.of_replicas import Keeping
 from manyheads.runner.run.tables.writer import CSVWriter, NullWriter
+
+if TYPE_CHECKING:
+    from manyheads.runner.loop.observers.callbacks import Callbacks
 
 
 def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Parallel:
@@ -68,8 +70,9 @@ def build(
     with closed_on_failure(prepared.precision):
         flops = utilization(prepared.model, prepared.task, loaders.train, parallel, prepared.precision)
         display = Both(Terminal(), log_display(folder.log)) if parallel.records else Display()
-        update, settings = _update(run, parallel, folder, prepared, display)
-        callbacks = callbacks_of(run, parallel)
+        guards = guards_of_record(run, parallel, folder, display.say)
+        update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
+        callbacks = _callbacks(run, parallel, folder) if run.callbacks else []
         recorder = NullWriter()
         if parallel.records and not run.trainer.evaluate_only:
             recorder = build_recorder(run, update.scores, folder, state, display, has_mfu=flops is not None)
@@ -79,8 +82,23 @@ def build(
         display.say(warning)
     classes, pretrained = run.model.num_classes or prepared.data.num_classes, prepared.built.pretrained
     describes = partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=pretrained)
-    recording = observers_of_record(run, folder, update, reporter, describe=describes, callbacks=callbacks)
-    return _trainer(run, prepared, update, settings, reporter, heartbeat, recording)
+    description = [ModelDescription(folder, describes)] if parallel.records else []
+    attached = [each.attached(update, reporter) for each in callbacks]
+    observers = [*build_observers(run.trainer, update, loaders, reporter), *description, *attached]
+    readers = readers_of(run, update.schedule)
+    monitor = Monitor(update.scores, update.schedule, settings.ending, readers=readers, say=display.say)
+    return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
+
+
+def _callbacks(run: RunConfig, parallel: Parallel, folder: RunFolder) -> "list[Callbacks]":
+    """What calls the config's callbacks on this rank. Raises ConfigurationError."""
+    callback = load("manyheads.runner.callbacks.callback.Callback")
+    entries = instantiate_named("callbacks", run.callbacks, callback).values()
+    callbacks = [callback for callback in entries if parallel.records or callback.every_rank]
+    of = {"rank": parallel.rank, "world_size": parallel.world_size, "gather": parallel.gather}
+    about = partial(load("manyheads.runner.callbacks.callback.RunContext"), folder.path, dict(run.written), **of)
+    observer = load("manyheads.runner.loop.observers.callbacks.Callbacks")
+    return [observer(callbacks, about, folder.last_checkpoint)] if callbacks else []
 
 
 def build_unrecorded(
@@ -88,43 +106,24 @@ def build_unrecorded(
 ) -> Trainer:
     """Build what trains as the run would, but shows and records nothing, for measuring. ``prepared``: its parts."""
     prepared = prepared or prepare(run, parallel)
+    loaders = prepared.loaders
     with closed_on_failure(prepared.precision):
         display = Display()
-        update, settings = _update(run, parallel, folder, prepared, display)
+        guards = guards_of_record(run, parallel, folder, display.say)
+        update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
         reporter = _reporter(NullWriter(), display, update, settings)
-    return _trainer(run, prepared, update, settings, reporter, heartbeat)
-
-
-def _update(
-    run: RunConfig, parallel: Parallel, folder: RunFolder, prepared: Prepared, display: Display
-) -> tuple[Update, TrainSettings]:
-    guards = guards_of_record(run, parallel, folder, display.say)
-    return assemble(run, parallel, prepared, example=prepared.loaders.train.example, guards=guards)
+    observers = build_observers(run.trainer, update, loaders, reporter)
+    monitor = Monitor(update.scores, update.schedule, settings.ending, readers=readers_of(run, update.schedule))
+    return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
 
 
 def _reporter(
     recorder: NullWriter, display: Display, update: Update, settings: TrainSettings, flops: Utilization | None = None
 ) -> Reporter:
     parallel = update.parallel
-    recorder = Keeping(recorder) if parallel.keeps_rows else recorder
+    if parallel.keeps_rows:
+        recorder = load("manyheads.runner.run.tables.of_replicas.Keeping")(recorder)
     return Reporter(recorder, display, parallel, update.scores, epochs=settings.epochs, utilization=flops)
-
-
-def _trainer(
-    run: RunConfig,
-    prepared: Prepared,
-    update: Update,
-    settings: TrainSettings,
-    reporter: Reporter,
-    heartbeat: Heartbeat,
-    recording: Sequence[Observer] = (),
-) -> Trainer:
-    """``recording``: observers that are told after all others."""
-    loaders, schedule = prepared.loaders, update.schedule
-    observers = [*build_observers(run.trainer, update, loaders, reporter), *recording]
-    readers, say = readers_of(run, schedule), reporter.display.say
-    monitor = Monitor(update.scores, schedule, settings.ending, readers=readers, say=say)
-    return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
 
 
 def set_process(*, threads: int, detect_anomaly: bool, deterministic: bool) -> None:

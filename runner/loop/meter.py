@@ -9,7 +9,7 @@ from manyheads.runner.loop.scores import Scores, Statistics, exact_parts
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.structure import tensors_in
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.tables.columns import TRAINING
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32

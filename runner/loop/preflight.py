@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from manyheads.runner.data.data_option import Data
-from manyheads.runner.data.rank.build_data import build_data, check_custom
+from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.rank.custom import check_custom
 from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.model.rank.build_model import bare_model

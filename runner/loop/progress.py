@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, field
 
 from manyheads.runner.loop.clock import Lap
 from manyheads.runner.loop.meter import Sums, parts
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.json_types import Numbers, ScoresJson
-from manyheads.runner.run.state_dict import StateDict
 
 
 @dataclass

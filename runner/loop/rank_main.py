@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from manyheads.runner.errors import Failure, printable_text
-from manyheads.runner.machine import hardware
-from manyheads.runner.machine.numa import near
 from manyheads.runner.machine.process import RECEIVED, die_with_parent, handle_signals
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import no_link
@@ -68,8 +66,8 @@ def run_rank(
         from manyheads.runner.loop import build, session
 
         run = RunConfig.read(folder)
-        if apart and run.launcher.numa:
-            _go_near(local_rank, ranks=run.launcher.nproc_per_node, on_gpus=run.on_gpus)
+        if apart:
+            run.launcher.bind_rank(local_rank, on_gpus=run.on_gpus)
         parallel = build.join(run, rank=rank, local_rank=local_rank, world_size=world_size)
         if apart and world_size > 1:
             _note_collectives(parallel, heartbeat)
@@ -99,15 +97,6 @@ def _note_collectives(parallel: "Parallel", heartbeat: Heartbeat) -> None:
             time.sleep(COUNT_SECONDS)
 
     threading.Thread(target=tell, name="collectives", daemon=True).start()
-
-
-def _go_near(local_rank: int, *, ranks: int, on_gpus: bool) -> None:
-    """Bind this rank, and the loader processes that it will start, to the cores near its device."""
-    if not hasattr(os, "sched_setaffinity"):
-        return
-    gpu = hardware.gpu_index(local_rank) if on_gpus else None
-    if cores := near(local_rank=local_rank, ranks=ranks, gpu=gpu):
-        os.sched_setaffinity(0, cores)
 
 
 def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:

@@ -21,10 +21,10 @@ from manyheads.runner.loop.state import Rejoining, TrainingState, adapt_progress
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.state_dict import StateDict
 
 NO_MEMORY: Mapping[str, Any] = MappingProxyType({})
 NOTABLE = 0.05  # seconds of waiting for a checkpoint that are reported

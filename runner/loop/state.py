@@ -16,7 +16,7 @@ from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.parallel.rank.passes import RunState
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class TrainingState:

@@ -10,8 +10,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.folder import Folder, Inode
 from manyheads.runner.run.ledger import JUDGED, Ledger
-from manyheads.runner.run.ledger import NAME as LEDGER
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import LEDGER, RunFolder
 
 OUTPUTS = Path("outputs")
 DEEPEST = 8  # levels below the named folder; outputs/sweeps/<date>/<time>/<job> has four

@@ -6,9 +6,11 @@ step_00000020.2 if the same step was saved again.
 
 import re
 from pathlib import Path
+from typing import Any
 
 from manyheads.runner.run.files import matching
 
+StateDict = dict[str, Any]  # what objects with a state keep of it: tensors and plain values by name
 INDEX = "index.json"  # of a sharded one
 _NAME = re.compile(r"(step|best)_(\d{8,18})(?:\.(\d{1,9}))?(\.pt)?")
 

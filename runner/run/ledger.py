@@ -14,8 +14,8 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
 from manyheads.runner.run.files import exclusive, is_locked, make_folder, write_whole
+from manyheads.runner.run.run_folder import LEDGER
 
-NAME = "ledger.jsonl"
 JUDGED = "judgement.jsonl"  # of runs that were measured against each other, which lists leave out
 MOST_BYTES = 2**28  # some hundred thousand jobs
 STATES = ("pending", "running", "completed", "pruned", "failed", "skipped", "interrupted")
@@ -59,7 +59,7 @@ class Ledger:
 
     def __init__(self, sweep: str | Path):
         self.sweep = Path(sweep).resolve()
-        self.path = self.sweep / NAME
+        self.path = self.sweep / LEDGER
 
     def exists(self) -> bool:
         return self.path.exists()
@@ -81,12 +81,12 @@ class Ledger:
         about = {"id": secrets.token_hex(8), "options": options, "is_search": is_search}
         about |= {"arguments": [*arguments], "directory": os.getcwd()}
         first = json.dumps(about)
-        seal.record(self.sweep, {NAME: first})
+        seal.record(self.sweep, {LEDGER: first})
         write_whole(self.path, first + "\n" + _lines_of(entries))
 
     def sealed_part(self) -> dict[str, bytes]:
         """The part of the ledger that is sealed with the sweep: its first line, which never changes."""
-        return {NAME: read_bytes(self.path, most=MOST_BYTES).partition(b"\n")[0]}
+        return {LEDGER: read_bytes(self.path, most=MOST_BYTES).partition(b"\n")[0]}
 
     def add(self, *entries: Entry) -> None:
         """Append new jobs, all or none of them. The file is replaced, so that nobody holds a lock on it afterwards."""
@@ -118,7 +118,7 @@ class Ledger:
 
     def about(self, sealed: Mapping[str, bytes]) -> Mapping[str, Any]:
         """The first line, parsed. ``sealed``: from ``sealed_part``. Raises ConfigurationError."""
-        return self._parsed(sealed[NAME].decode(errors="replace") + "\n")[0]
+        return self._parsed(sealed[LEDGER].decode(errors="replace") + "\n")[0]
 
     def arguments(self, sealed: Mapping[str, bytes]) -> list[str]:
         """The command line in the first line, which plans the jobs again. Raises ConfigurationError."""
@@ -158,7 +158,7 @@ class Ledger:
         try:
             text = read_text(self.path, most=MOST_BYTES)
         except FileNotFoundError:
-            raise ConfigurationError(f"{self.sweep} is not a sweep folder: it has no {NAME}.") from None
+            raise ConfigurationError(f"{self.sweep} is not a sweep folder: it has no {LEDGER}.") from None
         return self._parsed(text)
 
     def _parsed(self, text: str) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check, right
 
 CHECKED = "MANYHEADS_CHECKED"
+LEDGER = "ledger.jsonl"  # in the folder of a sweep
 FORMAT = 2  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
 _FORMAT = re.compile(rb"^format: *(\d{1,9}) *$", re.MULTILINE)
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
@@ -243,8 +244,6 @@ def _settled(path: Path) -> Path:
     """The path without links, except for those within a sweep, which nobody typed: the guard refuses to follow them."""
     resolved, typed = path.resolve(), Path(os.path.abspath(path))
     if resolved != typed:
-        from manyheads.runner.run.ledger import NAME as LEDGER  # most folders are named without links
-
         for above in typed.parents:
             if (above / LEDGER).is_file():
                 return above.resolve() / typed.relative_to(above)

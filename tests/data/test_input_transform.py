@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from manyheads.runner.data.custom import Custom
+from manyheads.runner.data.rank.custom import Custom
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import small, train

@@ -29,7 +29,7 @@ ALLOWED = {
     "runner/parallel/rank/replicated/__init__.py": {"ddp"},
     "runner/parallel/rank/replicated/membership.py": {"torchft"},
     # the remedies of errors
-    "runner/data/custom.py": {"data.val_fraction"},
+    "runner/data/rank/custom.py": {"data.val_fraction"},
     "runner/data/rank/unfit_samples.py": {"data.on_corrupt", "data.transform"},
     "runner/loop/diagnosis.py": {"parallel.find_unused_parameters"},
     "runner/task/rank/targets.py": {"data.num_classes"},

@@ -212,11 +212,21 @@ class Reading(ast.NodeVisitor):
             yield from self._method(node)
         elif isinstance(node, ast.Name):
             yield from self._named(self.names.get(node.id, ""))
+        elif isinstance(node, ast.Call):
+            yield from self._named(self._loaded(node))
+
+    def _loaded(self, node: ast.expr) -> str:
+        """The dotted name of what ``load`` gets as a literal, of which the beginning may be a constant; else empty."""
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "load"):
+            return ""
+        parts = node.args[0].values if isinstance(node.args[0], ast.JoinedStr) else node.args
+        end = "".join(part.value for part in parts if isinstance(part, ast.Constant))
+        return next((name for name in (*self.source.functions, *self.source.classes) if name.endswith(end)), "")
 
     def _method(self, node: ast.Attribute) -> Iterator[tuple[Function | str, int]]:
         inner = ast.unparse(node.value)
         whole = self.names.get(inner, "")
-        owner = self.function.owner if inner in ("self", "cls", "super()") else whole
+        owner = self.function.owner if inner in ("self", "cls", "super()") else whole or self._loaded(node.value)
         if owner in self.source.classes:
             found = self.source.method(owner, node.attr)
             yield from [(found, 0 if found.is_static else 1)] if found else []

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.lazy import each_of
 from manyheads.runner.checkpoint.rank.load import VERSION
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 PARTS_OF_BEST = ("model", "progress")  # an optimizer's state is often twice the weights
 

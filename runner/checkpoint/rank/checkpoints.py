@@ -14,9 +14,9 @@ from manyheads.runner.checkpoint.retention import EVERY, Retention
 from manyheads.runner.machine.hardware import memory_bytes
 from manyheads.runner.option.sections import CheckpointSection
 from manyheads.runner.run import checkpoint_places
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.files import also_named, make_folder, matching, remove, remove_leftovers, whole_file
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.run.state_dict import StateDict
 
 LAST, BEST = "last.pt", "best.pt"
 Work = Callable[[Callable[[], bool]], None]  # writes; its argument tells whether the checkpoint is still wanted

@@ -20,9 +20,9 @@ from manyheads.runner.checkpoint.sharded.rank.shard_files import Chosen, write_f
 from manyheads.runner.checkpoint.sharded.rank.write_sharded import Save, written_by_all
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.files import remove, take_name, whole_file
 from manyheads.runner.run.folder import aside, refusal
-from manyheads.runner.run.state_dict import StateDict
 
 SUFFIXES = {"single": ".pt", "sharded": ".sharded", "safetensors": ".safetensors", "torch": ".weights.pt"}
 ALIGNED = 64  # bytes

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from manyheads.runner.checkpoint.rank.lazy import Lazy, real
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 NAME = "_extra_state"
 BEGIN = b"manyheads extra state 1\n"

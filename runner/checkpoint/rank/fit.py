@@ -17,7 +17,7 @@ from manyheads.runner.checkpoint.rank.lazy import Lazy, real
 from manyheads.runner.checkpoint.rank.load import load
 from manyheads.runner.checkpoint.rank.tied import stored
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.wording import listed
 
 AT_ONCE = 2**28  # bytes of weights that are read before they are put into the model

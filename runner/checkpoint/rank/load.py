@@ -17,9 +17,8 @@ from manyheads.runner.checkpoint.rank.extra_state import packed
 from manyheads.runner.checkpoint.rank.lazy import RankGroup, folder_format, refuse_tensor_bombs
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import checkpoint_places
-from manyheads.runner.run.checkpoint_places import Damaged
+from manyheads.runner.run.checkpoint_places import Damaged, StateDict
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.state_dict import StateDict
 
 VERSION = 1
 _CODE = re.compile(r"GLOBAL ([\w.]+)")  # in an error of torch's unpickler

@@ -20,8 +20,7 @@ from manyheads.runner.run.checkpoint_places import folders
 from manyheads.runner.run.files import is_locked, matching
 from manyheads.runner.run.folder import Folder, Inode
 from manyheads.runner.run.frozen import read_frozen
-from manyheads.runner.run.ledger import NAME as LEDGER
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import LEDGER, RunFolder
 from manyheads.runner.run.seal import NAME as SEAL
 
 HOURS = {"h": 1, "d": 24, "w": 7 * 24}

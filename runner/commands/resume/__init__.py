@@ -14,7 +14,6 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.comparison import answer_of
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
-from manyheads.launchers.wrappers import several_machines
 from manyheads.runner.checkpoint.fetch import fetch
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.resume.train_longer import continue_run
@@ -94,7 +93,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
             print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
     if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
         run = RunConfig.read(folder)
-        several_machines().join(run.launcher, run.digests())
+        run.launcher.join(run.digests())
         return None
     try:
         with log_file(folder.log) if folder.path.is_dir() else nullcontext():

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset
 
-from manyheads.runner.data.custom import Custom, refuse_without_split
 from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.order import build_order
@@ -25,7 +23,7 @@ from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSample
 from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError, warn
-from manyheads.runner.option.locate import OPTION, TARGET, call, combined, refuse_unfit, signature
+from manyheads.runner.option.locate import call, load
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.task.rank.task import Task
@@ -53,8 +51,7 @@ def build_data(option: DataOption) -> Data:
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
             splits = ("train", "val") if option.partition is None else ("train",)
-            data: Data = call("data", option.target, Custom, kind, splits, **options)
-            _refuse_stream(option.target, data.split(train=True))
+            data: Data = load("manyheads.runner.data.rank.custom.build_custom")(option.target, kind, splits, **options)
         except FileNotFoundError as error:
             raise ConfigurationError(_missing(option.target, error)) from error
     else:
@@ -62,32 +59,6 @@ def build_data(option: DataOption) -> Data:
         data = call("data", option.target, kind, **options, **named)
     data.without_classes = option.without_classes
     return data
-
-
-def _refuse_stream(target: str, samples: Any) -> None:
-    """Raises ConfigurationError for samples that have no numbers."""
-    if isinstance(samples, IterableDataset) or not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__")):
-        kind = "an IterableDataset" if isinstance(samples, IterableDataset) else f"a {type(samples).__name__}"
-        raise ConfigurationError.at(
-            "data._target_",
-            target,
-            f" gives {kind}, whose samples have no numbers by which ranks divide, shuffle and resume them. Give the "
-            "class __len__ and __getitem__; files that are read in sequence can be data=tar, data=parquet or "
-            "data=tokens.",
-        )
-
-
-def check_custom(option: DataOption) -> None:
-    """Raises ConfigurationError unless the user's class accepts its keys, without calling it, as it may read files."""
-    kind = option.kind
-    if isinstance(kind, type) and issubclass(kind, Data):
-        return
-    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS)
-    arguments = {key: value for key, value in option.section.items() if key not in others}
-    if option.root is not None and "root" in signature(kind).parameters:
-        arguments["root"] = option.root
-    refuse_without_split(option.target, kind)
-    refuse_unfit("data", option.target, kind, **combined("data", arguments, {"split": "train"}))
 
 
 def build_dataset(data: Data, *, train: bool) -> Dataset:

@@ -13,9 +13,9 @@ from manyheads.runner.data.rank.mixing import mixed
 from manyheads.runner.data.rank.prefetch import pinned, prefetch
 from manyheads.runner.data.rank.sampler import BatchIndices, EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.unfit_samples import refuse_unordered
-from manyheads.runner.data.rank.workers import Workers
 from manyheads.runner.data.read_ahead import read_ahead
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import load
 from manyheads.runner.parallel.rank.structure import map_tensors, unrepeated
 from manyheads.runner.task.rank.task import Task
 
@@ -41,7 +41,8 @@ class Loader:
     ):
         self.batches, self.sampler, self.task, self.input_transform = batches, sampler, task, input_transform
         self._is_checked = False
-        self._workers = Workers(batches, num_workers) if num_workers else None
+        workers = load("manyheads.runner.data.rank.workers.Workers") if num_workers else None
+        self._workers = workers and workers(batches, num_workers)
 
     @property
     def updates(self) -> int:

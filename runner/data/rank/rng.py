@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 import torch
 
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 GENERATORS = ("torch", "random", "numpy")  # what a sample may draw from
 

@@ -21,7 +21,7 @@ from manyheads.runner.loop.update import Update
 from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 NORMAL = 1.4826  # a normal distribution's standard deviation in units of its median absolute deviation
 LEAST = 0.01  # of the median: a deviation that is always accepted, for values that hardly vary

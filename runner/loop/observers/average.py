@@ -11,12 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.rank.tied import names_of
 from manyheads.runner.data.rank.batches import Batch
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.update import Update, UpdateResult
-from manyheads.runner.option.sections import TrainerSection
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.loader import Loader
@@ -180,15 +178,3 @@ class SWA(Average):
                     parallel.evaluate(model, batch.inputs)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
-
-
-def average_of(trainer: TrainerSection, update: Update, epochs: int) -> Average:
-    """The average that the config asks for. Raises ConfigurationError if it would start after the last epoch."""
-    start, decay = trainer.swa_start, trainer.ema_decay
-    if start is not None and start > epochs:
-        rest = f" is after the last epoch: the run ends in epoch {epochs}. Lower it."
-        raise ConfigurationError.at("trainer.swa_start", start, rest)
-    if decay is not None:
-        return EMA(update, decay=decay, every=trainer.ema_every, warmup=trainer.ema_warmup)
-    assert start is not None, "called only if one of them is set"
-    return SWA(update, start=start)

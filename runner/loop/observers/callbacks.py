@@ -11,48 +11,25 @@ from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.update import Update, UpdateResult
-from manyheads.runner.option.locate import instantiate_named
-from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.json_types import Numbers, ResultJson
-from manyheads.runner.run.run_folder import RunFolder
-
-
-def instantiated(run: RunConfig, parallel: Parallel) -> list[Callback]:
-    """The callbacks of this rank. Raises ConfigurationError."""
-    entries = instantiate_named("callbacks", run.callbacks, Callback).values()
-    return [callback for callback in entries if parallel.records or callback.every_rank]
 
 
 class Callbacks(Observer):
-    """Calls each of these ``callbacks``. ``about``: the run, given its step; ``checkpoint``: the last one."""
+    """Calls each of these ``callbacks``. ``about``: the run, given its model and step; ``checkpoint``: the last one."""
 
-    def __init__(self, callbacks: Sequence[Callback], about: Callable[[int], RunContext], checkpoint: Path):
+    def __init__(self, callbacks: Sequence[Callback], about: Callable[..., RunContext], checkpoint: Path):
         self.callbacks, self._about, self._checkpoint = callbacks, about, checkpoint
 
-    @classmethod
-    def of(
-        cls, callbacks: Sequence[Callback], run: RunConfig, folder: RunFolder, update: Update, reporter: Reporter
-    ) -> Self:
-        """The observer of a run that calls them."""
-        parallel = update.parallel
-        about = partial(
-            RunContext,
-            folder.path,
-            dict(run.written),
-            parallel.unwrap(update.model),
-            parallel.rank,
-            parallel.world_size,
-            task=update.scores.task,
-            gather=parallel.gather,
-            picture=reporter.recorder.picture,
-            say=reporter.display.say,
-        )
-        return cls(callbacks, about, folder.last_checkpoint)
+    def attached(self, update: Update, reporter: Reporter) -> Self:
+        """The same for what trains, and shows and records what happens."""
+        model, task = update.parallel.unwrap(update.model), update.scores.task
+        picture, say = reporter.recorder.picture, reporter.display.say
+        self._about = partial(self._about, model=model, task=task, picture=picture, say=say)
+        return self
 
     def start(self, progress: Progress) -> None:
         for callback in self.callbacks:
-            callback.on_start(self._about(progress.step))
+            callback.on_start(self._about(step=progress.step))
 
     def updated(self, progress: Progress, batches: list[Batch], result: UpdateResult) -> None:
         for callback in self.callbacks:

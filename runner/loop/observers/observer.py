@@ -21,8 +21,8 @@ from torch import Tensor
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.meter import Sums
 from manyheads.runner.loop.progress import Progress
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.json_types import Numbers, ResultJson
-from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.loader import Loader

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.parallel.rank.process_group import Replicas, SharedScaler
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class LocalSGD(Replicas):

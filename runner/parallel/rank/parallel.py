@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.structure import call
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.heartbeat import Pending
-from manyheads.runner.run.state_dict import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

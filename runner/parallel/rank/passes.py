@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.keys import TakenSamples

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.fit import lay_out_as_weights
 from manyheads.runner.parallel.rank.process_group import Replicas
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class Zero1(Replicas):

@@ -17,7 +17,7 @@ from manyheads.runner.precision.amp import AUTO
 from manyheads.runner.precision.rank.master_weights import MasterWeights
 from manyheads.runner.precision.rank.momentum import begin_momentum
 from manyheads.runner.precision.rank.precision import PrecisionPolicy
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class AMP(PrecisionPolicy):

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.rank.precision import PrecisionPolicy
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class Apex(PrecisionPolicy):

@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import converted
 from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class PrecisionPolicy:

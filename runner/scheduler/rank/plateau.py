@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.scheduler.rank.schedules import Schedule
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class Schedule:

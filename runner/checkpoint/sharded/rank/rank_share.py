@@ -13,7 +13,7 @@ from manyheads.runner.checkpoint.rank.lazy import Described, Lazy
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 _MARKS = ("tensor", "tuple", "dict", "float")  # types that JSON lacks
 

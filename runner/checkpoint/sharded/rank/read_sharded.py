@@ -10,9 +10,8 @@ from manyheads.runner.checkpoint.rank.lazy import Lazy, RankGroup, real, refuse_
 from manyheads.runner.checkpoint.sharded import index as index_file
 from manyheads.runner.checkpoint.sharded.index import Box, CheckpointIndex, Piece, TensorEntry
 from manyheads.runner.checkpoint.sharded.rank.rank_share import from_json, with_versions
-from manyheads.runner.run.checkpoint_places import INDEX, Damaged
+from manyheads.runner.run.checkpoint_places import INDEX, Damaged, StateDict
 from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.state_dict import StateDict
 
 LARGE = ("model", "optimizer", "rng", "parallel")  # parts whose tensors are read on use
 

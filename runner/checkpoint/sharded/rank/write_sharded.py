@@ -32,10 +32,10 @@ from manyheads.runner.checkpoint.sharded.rank.shard_files import (
     write_index,
 )
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder, remove, remove_leftovers, sync_folder, take_name, write_whole
 from manyheads.runner.run.folder import aside
-from manyheads.runner.run.state_dict import StateDict
 
 POLL = 0.01  # seconds between checks for a rank's note
 

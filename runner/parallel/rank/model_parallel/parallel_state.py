@@ -14,7 +14,7 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut, TensorRanks
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 
 class WholeState:

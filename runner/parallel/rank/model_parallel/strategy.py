@@ -22,7 +22,7 @@ from manyheads.runner.parallel.rank.model_parallel.splitting import Shared, Spli
 from manyheads.runner.parallel.rank.model_parallel.staging import Piped, Staging
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.process_group import ProcessGroup, SharedScaler
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

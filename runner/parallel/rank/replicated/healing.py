@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torchft.checkpointing.transport import CheckpointTransport
 
+from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.files import whole_file
-from manyheads.runner.run.state_dict import StateDict
 
 WAIT_SECONDS = 0.02
 

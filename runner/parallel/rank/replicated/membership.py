@@ -15,7 +15,7 @@ from torchft import Manager, ProcessGroupGloo
 from manyheads.runner.parallel.rank.replicated.group import INSIDE_SECONDS, ReplicaGroup, store_on
 from manyheads.runner.parallel.rank.replicated.healing import FolderTransport
 from manyheads.runner.parallel.replicated import HOST, LIGHTHOUSE, PLACE
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 LOUD = ("torchft", "torchft_commits", "torchft_quorums")
 VOTE = timedelta(seconds=INSIDE_SECONDS)

@@ -20,7 +20,7 @@ from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.replicated.group import ReplicaGroup
 from manyheads.runner.parallel.rank.replicated.membership import Membership
-from manyheads.runner.run.state_dict import StateDict
+from manyheads.runner.run.checkpoint_places import StateDict
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch

@@ -4,10 +4,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from manyheads.runner.data.data_option import HOW_TO_TEST, Data
+from torch.utils.data import IterableDataset
+
+from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
+from manyheads.runner.data.partition import KEYS
+from manyheads.runner.data.rank.build_data import LOADING
+from manyheads.runner.data.rank.splits import TRANSFORMS
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import call, combined, signature
+from manyheads.runner.option.locate import OPTION, TARGET, call, combined, refuse_unfit, signature
 
 ABSENT = (ValueError, KeyError, AssertionError, NotImplementedError)  # what a class raises for a split that it lacks
 
@@ -18,6 +23,39 @@ def refuse_without_split(target: str, build: Callable[..., Any]) -> None:
     if not any(parameter.name == "split" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         rest = " does not take split. It is created with split='train' and with split='val': add that argument."
         raise ConfigurationError.at("data._target_", target, rest)
+
+
+def build_custom(target: str, build: Callable[..., Dataset], splits: Sequence[str], /, **options: Any) -> "Custom":
+    """The data of the class ``build``, which ``target`` names. Raises ConfigurationError and FileNotFoundError."""
+    data: Custom = call("data", target, Custom, build, splits, **options)
+    _refuse_stream(target, data.split(train=True))
+    return data
+
+
+def check_custom(option: DataOption) -> None:
+    """Raises ConfigurationError unless the user's class accepts its keys, without calling it, as it may read files."""
+    kind = option.kind
+    if isinstance(kind, type) and issubclass(kind, Data):
+        return
+    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS)
+    arguments = {key: value for key, value in option.section.items() if key not in others}
+    if option.root is not None and "root" in signature(kind).parameters:
+        arguments["root"] = option.root
+    refuse_without_split(option.target, kind)
+    refuse_unfit("data", option.target, kind, **combined("data", arguments, {"split": "train"}))
+
+
+def _refuse_stream(target: str, samples: Any) -> None:
+    """Raises ConfigurationError for samples that have no numbers."""
+    if isinstance(samples, IterableDataset) or not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__")):
+        kind = "an IterableDataset" if isinstance(samples, IterableDataset) else f"a {type(samples).__name__}"
+        raise ConfigurationError.at(
+            "data._target_",
+            target,
+            f" gives {kind}, whose samples have no numbers by which ranks divide, shuffle and resume them. Give the "
+            "class __len__ and __getitem__; files that are read in sequence can be data=tar, data=parquet or "
+            "data=tokens.",
+        )
 
 
 class Custom(Data):
