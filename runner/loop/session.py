@@ -17,7 +17,7 @@ from manyheads.runner.loop.guards.guard import Restart
 from manyheads.runner.loop.non_finite import data_named
 from manyheads.runner.loop.reporter import forget_peaks, peak_memory_mb, reserved_memory_mb
 from manyheads.runner.loop.results import result_of, summary, tested
-from manyheads.runner.loop.state import Rejoining, TrainingState, adapt_progress
+from manyheads.runner.loop.state import TrainingState, adapt_progress
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
@@ -36,7 +36,6 @@ class Session:
     def __init__(self, trainer: Trainer, run: RunConfig, *, checkpoints: CheckpointStore, folder: RunFolder):
         self.trainer, self.run, self.checkpoints, self.folder = trainer, run, checkpoints, folder
         self.update, self.parallel, self.state = trainer.update, trainer.update.parallel, TrainingState(trainer)
-        self.rejoining = Rejoining(self.state)
 
     def train(self, *, seed: int, state: StateDict | None, memory: Mapping[str, Any] = NO_MEMORY) -> None:
         """Train to the end, or until a signal asks to stop. ``state``: the checkpoint to resume from.
@@ -86,7 +85,7 @@ class Session:
             self.state.restore(state, seed=seed)
             if state["is_elsewhere"]:
                 adapt_progress(trainer, self.checkpoints, state)
-        has_caught_up = self.rejoining.catch_up(self.checkpoints, seed=seed)
+        has_caught_up = self.state.rejoining.catch_up(self.checkpoints, seed=seed)
         if has_caught_up and trainer.done:
             self.save(best=False)
         for guard in self.update.guards:
@@ -100,7 +99,7 @@ class Session:
         self.start()
         trainer.fit(self.save, due_after_step=self.checkpoints.due_after_step)
         self.wait_for_save()
-        if self.parallel.finish(self.rejoining):
+        if self.parallel.finish(self.state.rejoining):
             self.conclude(**tested(self.state, self.folder))
 
     def start(self) -> None:
@@ -121,7 +120,7 @@ class Session:
         for observer in trainer.observers:
             observer.saving()
         if best:
-            self.rejoining.keep_best()
+            self.state.rejoining.keep_best()
         say = trainer.reporter.display.say
         self._note(self.checkpoints.save(self.state, self.parallel, step=progress.step, best=best, say=say))
         trainer.heartbeat.beat()

@@ -24,6 +24,7 @@ class TrainingState:
 
     def __init__(self, trainer: Trainer):
         self.trainer, self.update, self.parallel = trainer, trainer.update, trainer.update.parallel
+        self.rejoining = Rejoining(self)
 
     def restore(self, state: StateDict, *, seed: int) -> None:
         """Restore everything. Raises ConfigurationError for a checkpoint of another model or optimizer."""

@@ -7,12 +7,8 @@ from manyheads.runner.loop.update import Update
 from tests.house.loop import SPINE, arguments, hooks, long_functions, share, to_the_first_update
 from tests.house.test_plain_run import left
 
-LEFT = {"session": "3.4 %", "launch": "4.6 %"}
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[left(LEFT[name])] if name in LEFT else []) for name in SPINE]
-)
+@pytest.mark.parametrize("name", SPINE)
 def test_its_lines_name_no_optional_feature(name):
     assert share(SPINE[name]) <= 0.03
 

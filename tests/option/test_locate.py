@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from manyheads.runner.callbacks.callback import Callback
-from manyheads.runner.data.rank.build_data import build_data, check_custom
-from manyheads.runner.data.rank.custom import Custom
+from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.rank.custom import Custom, check_custom
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Metric, build_metrics
 from manyheads.runner.model.rank.build_model import build_model

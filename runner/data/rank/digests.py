@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.data.rank.in_memory import InMemory
-from manyheads.runner.data.rank.rng import get_state, seed_sample, set_state
+from manyheads.runner.data.rank.rng import GENERATORS, restored, seed_sample
 from manyheads.runner.data.samples import Dataset, FileContents
 from manyheads.runner.parallel.rank.structure import map_tensors
 
@@ -44,23 +44,18 @@ def are_same(one: Dataset, other: Dataset) -> bool:
     """
     if len(one) != len(other):
         return False
-    state = get_state()
     try:
-        return all(_bytes_of(one, index) == _bytes_of(other, index) for index in _indices(len(one)))
+        with restored(GENERATORS):
+            return all(_bytes_of(one, index) == _bytes_of(other, index) for index in _indices(len(one)))
     except Exception:  # of the user's own data set; the run reports it when it takes the sample
         return False
-    finally:
-        set_state(state)
 
 
 def sample_digests(dataset: Dataset) -> Iterator[bytes]:
     """A digest of the input of each sample, without augmentation if the data set is in memory."""
-    state = get_state()
-    try:
+    with restored(GENERATORS):
         for index in _indices(len(dataset)):
             yield hashlib.sha256(_bytes_of(dataset, index)).digest()[:16]
-    finally:
-        set_state(state)
 
 
 def _indices(size: int) -> Sequence[int]:
@@ -74,13 +69,12 @@ def varies(dataset: Dataset) -> bool:
 
     False if a sample cannot be read.
     """
-    state, count = get_state(), min(SAMPLES_READ, len(dataset))
+    count = min(SAMPLES_READ, len(dataset))
     try:
-        return any(len({_bytes_of(dataset, i, seed) for seed in range(SAMPLES_READ)}) > 1 for i in range(count))
+        with restored(GENERATORS):
+            return any(len({_bytes_of(dataset, i, seed) for seed in range(SAMPLES_READ)}) > 1 for i in range(count))
     except Exception:  # of the user's own data set; the run reports it when it takes the sample
         return False
-    finally:
-        set_state(state)
 
 
 def _bytes_of(dataset: Any, index: int, seed: int | None = None) -> bytes:
