@@ -23,8 +23,11 @@ def ahead(words: Sequence[str]) -> "Ahead | None":
     if flags - SWEEPS:
         return None
     typed = {key.lstrip("+"): value.partition(",")[0] for key, _, value in (word.partition("=") for word in words)}
-    launcher = typed.get("launcher") or _launcher_of(typed.get("parallel")) or ("inline" if flags else "")
-    section = _option("launcher", launcher)
+    launcher = typed.get("launcher") or _launcher_of(typed.get("parallel"))
+    if launcher is None and flags:
+        defaults = read(CONF / "config.yaml")["defaults"]
+        launcher = next(default["launcher"] for default in defaults if "launcher" in default)
+    section = _option("launcher", launcher) if launcher else None
     return declared("launcher", section).ahead(in_sweep=bool(flags)) if section else None
 
 

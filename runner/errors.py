@@ -204,7 +204,7 @@ class ConfigurationError(ValueError):
     @classmethod
     def at(cls, key: str, value: object, rest: str, *, allowed: Sequence[Any] = ()) -> Self:
         """The error about the value of a key or flag. Its message: ``key=value`` or ``--flag value``, and ``rest``."""
-        return cls(f"{_as_typed(key, value)}{rest}", key=key, value=value, allowed=allowed)
+        return cls(f"{as_typed(key, value)}{rest}", key=key, value=value, allowed=allowed)
 
 
 class WrongValue(ConfigurationError):
@@ -234,11 +234,11 @@ def not_allowed(
     ``shown``: the text to print instead of the value; ``hint``: a sentence to insert before "Allowed", such as a
     suggestion.
     """
-    message = f"{_as_typed(key, value if shown is None else shown)} is not allowed.{hint} Allowed: {allowed}."
+    message = f"{as_typed(key, value if shown is None else shown)} is not allowed.{hint} Allowed: {allowed}."
     return WrongValue(message, key=key, value=value, allowed=values or (allowed,))
 
 
-def _as_typed(key: str, value: object) -> str:
+def as_typed(key: str, value: object) -> str:
     """``trainer.epochs=3``, ``--steps 3``."""
     if value is None or isinstance(value, bool):
         value = {None: "null", True: "true", False: "false"}[value]

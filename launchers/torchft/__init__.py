@@ -53,8 +53,10 @@ class Torchft(Spawn):
         self.machines = read_hosts(section["hosts"], section["hostfile"]) if self.settings else {}
         self.ranks *= self.settings.most if self.settings else 1
 
-    def _limits(self, job: Job) -> Mapping[str, Any]:
+    def _begun(self, job: Job) -> Mapping[str, Any]:
+        """Note that nothing was restarted so far; returns what limits restarts."""
         assert job.run is not None
+        job.added["restarts"] = []
         width = job.run.parallel.section["ranks_per_replica"]
         limits = {"max_restarts": self.max_restarts, "hang_timeout": self.hang_timeout}
         return {**limits, "width": width, "is_warm": self.warm}
@@ -63,20 +65,18 @@ class Torchft(Spawn):
         from manyheads.launchers.torchft.nodes import run_on_machines  # few runs need several machines
 
         assert self.settings is not None
-        job.added["restarts"] = []
         part = f"{run_part.__module__}.{run_part.__name__}"
-        order = {"run_part": part, "command": None, "limits": self._limits(job)}
+        order = {"run_part": part, "command": None, "limits": self._begun(job)}
         beat, stall = self.heartbeat_timeout, self.stall_timeout
         run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
 
     def launch(self, job: Job) -> None:
-        job.added["restarts"] = []
         with scratch.folder() as folder:
             lighthouse = Lighthouse(job, heartbeat_timeout=self.heartbeat_timeout)
             run_replicas(
                 job,
                 {**job.environment, **lighthouse.variables(str(folder))},
-                **self._limits(job),
+                **self._begun(job),
                 scratch=folder,
                 note=partial(note_restart, job),
                 lighthouse=lighthouse,

@@ -8,6 +8,7 @@ from manyheads.runner.checkpoint.retention import EVERY
 from manyheads.runner.config.lookup import CONF, option_of, read
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.in_memory import TokenDataset
+from manyheads.runner.errors import as_typed
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.option.run_config import RunConfig
 
@@ -40,7 +41,7 @@ def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict
     values = {key: getattr(getattr(run, key.partition(".")[0]), key.partition(".")[2]) for key in usual}
     given = {key: value for key, value in values.items() if value != usual[key]}
     idle = [
-        f"{section}.{name}={_shown(given[f'{section}.{name}'])}, without {' or '.join(others)}"
+        f"{as_typed(f'{section}.{name}', given[f'{section}.{name}'])}, without {' or '.join(others)}"
         for others, section, names in NEEDS
         for name in names
         if f"{section}.{name}" in given and all(values[other] in (None, 0, "0") for other in others)
@@ -48,7 +49,7 @@ def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict
     idle += of_other_data(run.data.section, loaders)
     is_own = not run.scheduler.target.startswith("manyheads.")  # whose keys may mean something else
     given |= {f"scheduler.{k}": v for k, v in run.scheduler.section.items() if k.startswith("warmup_") or not is_own}
-    late = [f"{key}={_shown(given[key])} ({limit})" for key, limit in _unreached(given, settings, loaders)]
+    late = [f"{as_typed(key, given[key])} ({limit})" for key, limit in _unreached(given, settings, loaders)]
     rows = {"no effect": "; ".join(idle), "unreached": "; ".join(late)}
     return {name: text for name, text in rows.items() if text}
 
@@ -102,7 +103,3 @@ def _interval(every: int | str) -> tuple[int, int]:
     """An interval between checkpoints in epochs and in updates, one of them 0."""
     epochs = EVERY.fullmatch(every) if isinstance(every, str) else None
     return (int(epochs[1]), 0) if epochs else (0, int(every))
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

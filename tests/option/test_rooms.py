@@ -5,7 +5,6 @@ from tests.option.rooms import foreign
 # What is left, each with its reason. A line that is no longer needed fails too.
 ALLOWED = {
     # where machines meet, looked at before there is a run
-    "runner/config/fresh_folder.py": {"launcher.rendezvous"},
     "runner/machine/addresses.py": {"launcher.rendezvous"},
     "runner/commands/manifest/__init__.py": {f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")},
     # programs and libraries, and multiprocessing's start method, that have an option's name
