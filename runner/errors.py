@@ -144,7 +144,7 @@ class Failure:
         texts = {key: content[key] for key in names if isinstance(content.get(key), str)}
         if not {"type", "message"} <= texts.keys():
             return None
-        kind = content.get("kind", texts["type"])  # runs recorded before there were kinds have the type alone
+        kind: Any = content.get("kind")
         allowed = content.get("allowed")
         allowed = tuple(allowed) if isinstance(allowed, list) else ()
         kind = Kind(kind) if kind in [*Kind] else Kind.RAISED

@@ -139,8 +139,8 @@ def test_the_kind_of_an_exception(error, kind):
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        ({"type": "Stalled", "message": "m"}, Kind.STALLED),  # recorded before there were kinds
-        ({"type": "ValueError", "message": "m"}, Kind.RAISED),
+        ({"kind": "Stalled", "type": "Stalled", "message": "m"}, Kind.STALLED),
+        ({"type": "Stalled", "message": "m"}, Kind.RAISED),
         ({"kind": "Raised", "type": "Stalled", "message": "an exception with that name"}, Kind.RAISED),
         ({"kind": "of a later version", "type": "A", "message": "m"}, Kind.RAISED),
         ({"kind": ["Stalled"], "type": "A", "message": "m"}, Kind.RAISED),

@@ -19,7 +19,7 @@ from manyheads.launchers.companions import Accompanied, Span
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.gpus import THROTTLED, asked, session
 from manyheads.runner.machine.process import in_background
-from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_text
+from manyheads.runner.run.data_files import no_link
 
 SPAN = Span.RANKS
 EVERY_SECONDS = 1.0
@@ -143,10 +143,8 @@ def _record(path: Path, columns: Sequence[str], source: Source, done: Event) -> 
                 writer = csv.writer(file)
                 if not file.tell():
                     writer.writerow(columns)
-                before = read_text(path, most=MOST_TABLE_BYTES).partition("\n")[0]
-                width = len(before.split(","))  # a file that an earlier version began may have fewer columns
                 while not done.wait(EVERY_SECONDS):
                     for row in sample():
-                        writer.writerow([time.time(), *row][:width])
+                        writer.writerow([time.time(), *row])
         except OSError:
             return

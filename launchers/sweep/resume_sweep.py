@@ -35,16 +35,11 @@ def command_of(sweep: Path) -> list[str] | None:
     """The arguments of the command that resumes the user's own sweep, if its jobs' folders alone do not suffice.
 
     That is a search, or a sweep that was killed while it was being planned. None for all others. Raises
-    ConfigurationError for a ledger that cannot be read, or was recorded by an earlier version.
+    ConfigurationError for a ledger that cannot be read.
     """
     ledger = Ledger(sweep)
     if not ledger.exists() or not seal.is_own(ledger.sweep, sealed := ledger.sealed_part()):
         return None
-    if "arguments" not in ledger.about(sealed):
-        raise ConfigurationError(
-            f"{RunFolder(sweep)} was recorded by an earlier version, which alone can resume it. Resume its runs one by "
-            "one."
-        )
     if (arguments := ledger.restarting(sealed)) is None:
         return None
     return [*(word for word in arguments if not word.startswith(SWEEP_DIR)), f"{SWEEP_DIR}{quoted(ledger.sweep)}"]

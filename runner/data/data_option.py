@@ -114,7 +114,7 @@ class DataOption(Option):
     shift: int | None = None
     num_classes: int | None = None
     on_device: bool = False
-    order: str = "shuffle"  # for runs recorded before the key existed
+    order: str = "shuffle"
     order_block: int | None = None
     order_window: int | None = None
     on_corrupt: str = "error"  # images in memory are never corrupt

@@ -115,19 +115,18 @@ class ShardedOption(BelowRoot, DataOption):
 class Sharded(BelowRoot, Data):
     """Shards below ``root``; ``train_shards`` and so on are patterns of their names, with * and {a,b} or {000..123}.
 
-    The last five arguments are for object storage, see ``Reading``; runs that were recorded before they existed, on
-    folders, lack them.
+    The last five arguments are for object storage, see ``Reading``.
     """
 
     root: str
     train_shards: str
     val_shards: str
     test_shards: str
-    cache_folder: str | None = None
-    cache_gb: float = 1
-    fetch_mb: float = 1
-    read_ahead: int = 0
-    retry_for: float | str = 1
+    cache_folder: str | None
+    cache_gb: float
+    fetch_mb: float
+    read_ahead: int
+    retry_for: float | str
 
     @cached_property
     def stored(self) -> StoredShards:

@@ -9,7 +9,6 @@ from manyheads.runner.loop.scores import Scores, Statistics, exact_parts
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.structure import tensors_in
-from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.tables.columns import TRAINING
 
 BOUND = 2**24  # numbers kept for adding up later; 64 MB in fp32
@@ -69,14 +68,6 @@ class Sums:
     def values(self) -> list[float]:
         """All but the statistics, in the order of NAMES."""
         return [getattr(self, name) for name in NAMES]
-
-    @classmethod
-    def from_state(cls, state: StateDict) -> "Sums":
-        """Restore the result of ``asdict``; in older runs, statistics are separate fields."""
-        own = {name: value for name, value in state.items() if name in (*NAMES, "statistics")}
-        older = {name: torch.tensor(value, dtype=torch.float64) for name, value in state.items() if name not in own}
-        counted = own.get("counted", own["count"])
-        return cls(**{**own, "counted": counted, "statistics": own.get("statistics", older)})
 
 
 SAMPLED = tuple(f"sampled_{part}" for part in TRAINING[1:])

@@ -55,7 +55,7 @@ class Monitor:
             reason = "there are no validation samples" if evaluates else "trainer.evaluate_every=0 never measures it"
             raise self._refusal(reason, {})
         now, column = self.scores.describe(), self.scores.monitor
-        recorded = progress.scores or (ScoresJson(monitor=column) if progress.step else now)  # an earlier release's
+        recorded = progress.scores or now
         if (said := unlike(column, {"the checkpoint": recorded, "this run": now})) is not None:
             self.say(f"{said} So the search for the best starts over.")
         if said is not None or recorded.get("monitor") != column:

@@ -93,5 +93,5 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: StateDict) -> "Progress":
-        sums = {name: Sums.from_state(state[name]) for name in ("interval", "sums")}
+        sums = {name: Sums(**state[name]) for name in ("interval", "sums")}
         return cls(**{**state, **sums})

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from manyheads.runner.errors import ConfigurationError
@@ -14,13 +14,9 @@ class FixedSection:
 
     @classmethod
     def of(cls, name: str, section: Mapping[str, Any]) -> Self:
-        """The section ``name`` as it is written. Raises ConfigurationError unless its keys are this class's fields.
-
-        A default is for configs of earlier versions that lack the key, and means what those versions did.
-        """
+        """The section ``name`` as it is written. Raises ConfigurationError unless its keys are this class's fields."""
         names = {declared.name for declared in fields(cls)}
-        needed = {declared.name for declared in fields(cls) if declared.default is MISSING}
-        for key in (*(needed - section.keys()), *(section.keys() - names)):
+        for key in names ^ section.keys():
             what = "is missing" if key in names else "is not a key of the run config"
             message = f"{name}.{key} {what}, so this config was not frozen by this version."
             raise ConfigurationError(message, key=f"{name}.{key}")
@@ -85,13 +81,13 @@ class TrainerSection(FixedSection):
     detect_anomaly: bool
     on_nan: str
     device: str
-    on_spike: str | None = None
-    spike_window: int = 100
-    spike_threshold: float = 6
-    spike_span: int = 10
-    limit_test: float | None = None
-    verify_every: int = 0
-    on_corruption: str = "error"
+    on_spike: str | None
+    spike_window: int
+    spike_threshold: float
+    spike_span: int
+    limit_test: float | None
+    verify_every: int
+    on_corruption: str
 
     def steps_in(self, updates: int) -> int:
         """The updates of the whole run: of its epochs, of ``updates`` each, or max_steps, whichever is shorter."""
@@ -117,5 +113,5 @@ class CheckpointSection(FixedSection):
     strict: bool
     resume: str | None
     monitor: str
-    mirror: str | None = None  # for runs recorded before the key existed
-    mirror_wait: float | str = "10m"
+    mirror: str | None
+    mirror_wait: float | str

@@ -26,7 +26,6 @@ from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.json_types import ProvenanceJson
 from manyheads.runner.run.run_folder import RunFolder
 
-FORMAT = 1  # of a run folder's content; increased when older programs would misread it
 ENVIRONMENT = (
     *("CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "GLOO_", "HOROVOD_", "TORCH_", "PYTORCH_", "SLURM_"),
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "PYTHONHASHSEED"),
@@ -74,7 +73,6 @@ def describe(run: RunConfig, *, composed_from: str | None = None) -> ProvenanceJ
     commit, diff = code_at_start()
     packages, here = installed_packages(), inventory()
     return {
-        "format": FORMAT,
         "command": shlex.join(map(without_secrets, invocation.as_typed())),
         "directory": next(iter(own_folders()), os.getcwd()),
         "composed_from": composed_from,

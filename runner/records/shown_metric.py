@@ -29,7 +29,6 @@ class ShownMetric:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-# Runs that do not say what they measure predate tasks, or have failed.
 ACCURACY = ShownMetric("acc1", "accuracy", "%", "max")
 LOSS = ShownMetric("loss", "val loss", "", "min")
 
@@ -77,5 +76,5 @@ def shown_value(metric: ShownMetric, mean: float | None, spread: float | None) -
 
 def is_share(name: str, result: ResultJson) -> bool:
     """Whether a column of epochs.csv is a percentage of samples, which changes in steps of one sample."""
-    metrics = (result.get("scores") or {}).get("metrics") or {ACCURACY.name: {"unit": "%"}, "acc5": {"unit": "%"}}
+    metrics = (result.get("scores") or {}).get("metrics") or {}
     return (metrics.get(name.partition("_")[2]) or {}).get("unit") == "%"

@@ -131,7 +131,7 @@ def _memory(run: Run) -> tuple[float, ...]:
 
 
 def _held(run: Run) -> tuple[float, ...]:
-    """Memory held between updates of each rank, in MB; () for older runs."""
+    """Memory held between updates of each rank, in MB; () if it was not recorded."""
     held = run.result.get("held_bytes")
     parts = [held.get("parameters"), held.get("optimizer")] if isinstance(held, dict) else [None]
     if not all(isinstance(part, list) and all(isinstance(size, int) for size in part) for part in parts):

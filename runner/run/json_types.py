@@ -147,7 +147,6 @@ class ProvenanceJson(MachineJson, total=False):
     """
 
     id: str
-    format: int
     command: str
     directory: str
     composed_from: str | None

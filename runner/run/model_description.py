@@ -84,12 +84,12 @@ def write(folder: RunFolder, description: Description) -> None:
     folder.write_json(folder.description, description.to_json())
 
 
-def read(folder: RunFolder) -> Description | None:
-    """Read model.json; None if a run of an older version has none. Raises ConfigurationError for invalid content."""
+def read(folder: RunFolder) -> Description:
+    """Read model.json. Raises ConfigurationError if it is missing or invalid."""
     try:
         content = read_json(folder.description)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        raise ConfigurationError(f"{folder} has no {folder.description.name}. Restore it from a copy.") from None
     if not isinstance(version := content.get("format"), int) or version > FORMAT:
         raise ConfigurationError(f"{folder.description} was written by a newer version of manyheads. Update it.")
     for key, is_right in _RIGHT.items():

@@ -20,7 +20,7 @@ from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check, r
 
 CHECKED = "MANYHEADS_CHECKED"
 LEDGER = "ledger.jsonl"  # in the folder of a sweep
-FORMAT = 2  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
+FORMAT = 3  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
 _FORMAT = re.compile(rb"^format: *(\d{1,9}) *$", re.MULTILINE)
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
 

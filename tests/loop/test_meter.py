@@ -172,13 +172,6 @@ def test_sums_add_up():
     assert one.tolist() == [1, 2]
 
 
-def test_sums_of_a_run_that_is_older_than_tasks():
-    old = {"loss": 30.0, "count": 20.0, "correct1": 5.0, "correct5": 15.0, "judged": 20.0, "seconds": 4.0}
-    sums = Sums.from_state(old)
-    assert (sums.loss, sums.count, sums.counted, sums.seconds) == (30, 20, 20, 4)
-    assert statistics(sums) == {"correct1": 5, "correct5": 15, "judged": 20}
-
-
 def test_many_small_losses_are_not_rounded_away(meter):
     logits, targets = torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64)
     passed(meter, torch.tensor(2.0**30), logits, targets, 1)

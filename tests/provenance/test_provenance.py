@@ -13,7 +13,7 @@ from manyheads.runner.config.schema import check
 from manyheads.runner.option.locate import OPTION
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance import provenance
-from manyheads.runner.provenance.provenance import FORMAT, describe, signature, without_effect
+from manyheads.runner.provenance.provenance import describe, signature, without_effect
 from manyheads.runner.run.run_folder import RunFolder
 from tests.composing import composed
 from tests.in_process import completed_for_here as complete
@@ -100,7 +100,6 @@ def test_of_a_real_run(finished_run):
     assert content["cpu"]["cores"] == len(os.sched_getaffinity(0))
     assert (content["ranks"], content["launcher"]) == (1, "inline")
     assert content["clean"] == (content["commit"] is not None and not finished_run.code_diff.exists())
-    assert content["format"] == FORMAT
     assert content["data"]["files"] == 1
     assert content["composed_from"] is None
 

@@ -51,6 +51,6 @@ def test_without_provenance_it_is_refused_too(tmp_path: Path) -> None:
     folder.write_config({"seed": 1})
     folder.refuse_other_format()
     assert folder.read_config() == {"seed": 1}
-    folder.config.write_text(folder.config.read_text().replace("format: 2", "format: 3"))
+    folder.config.write_text(folder.config.read_text().replace("format: 3", "format: 2"))
     with pytest.raises(ConfigurationError, match=r"Use the version that recorded it, or start a new run\."):
         RunFolder(tmp_path).refuse_other_format()

@@ -9,7 +9,7 @@ from manyheads.runner.run import frozen
 from manyheads.runner.run.frozen import flatten
 
 CONFIGS = {
-    "as a run is frozen": "format: 2\nname: null\ntags: []\noptimizer:\n  name: sgd\n  lr: 0.1\n  betas:\n  - 0.9\n",
+    "as a run is frozen": "format: 3\nname: null\ntags: []\noptimizer:\n  name: sgd\n  lr: 0.1\n  betas:\n  - 0.9\n",
     "a key that is called format": "checkpoint:\n  format: auto\n  every: 1epoch\n",
     "sections below sections": "logger:\n  csv:\n    every: 1\n  wandb:\n    mode: offline\ncallbacks: {}\n",
     "a text that looks like keys": "notes: |\n  a: 1\n  b: 2\n",

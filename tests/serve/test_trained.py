@@ -188,12 +188,11 @@ def test_a_model_without_classes_predicts_none(of_photos):
     assert trained.outputs(torch.zeros(2, 3, 24, 24)).shape == (2, 3)
 
 
-def test_a_run_from_before_model_json(tmp_path, digits_run, photo_run, of_digits):
-    for run in (digits_run, photo_run):
-        shutil.copytree(run.folder.path, tmp_path / run.folder.path.name)
-        (tmp_path / run.folder.path.name / "model.json").unlink()
-    assert manyheads.load(tmp_path / "digits").description == of_digits.description
-    assert read(RunFolder(tmp_path / "digits")) is None
+def test_without_its_description_a_run_is_refused(tmp_path, digits_run):
+    folder = shutil.copytree(digits_run.folder.path, tmp_path / "digits")
+    (folder / "model.json").unlink()
+    with pytest.raises(manyheads.ConfigurationError, match=r"has no model\.json\. Restore it from a copy\."):
+        manyheads.load(folder)
 
 
 def test_a_run_of_another_format_is_refused_with_its_commit():

@@ -30,7 +30,6 @@ class Tables:
         self._gpu, self._host = Tail(folder.gpu), Tail(folder.host)
         self._loads: list[dict[str, float]] = []
         self._early: list[dict[str, float]] = []  # rows of epochs whose last step has not been read
-        self._begins: dict[float, float] = {}  # of epochs, for rows of earlier versions, without a time
         self._step, self._time = -1, 0.0
 
     @property
@@ -48,7 +47,6 @@ class Tables:
         steps = list(self._steps.rows())  # read first: then no epoch's row is missing before a later step
         epochs = [*self._early, *self._epochs.rows(), *self._evaluations.rows()]
         self._loads += [*self._gpu.rows(), *self._host.rows()]
-        self._begins |= {row["epoch"]: row["started"] for row in epochs if {"epoch", "started"} <= row.keys()}
         last = max(chain((row.get("step", -1) for row in steps), [self._step]))
         self._early = [row for row in epochs if row.get("step", -1) > last]
         ordered = sorted(
@@ -62,7 +60,7 @@ class Tables:
 
     def _of_step(self, row: dict[str, float]) -> TableRow:
         self._step = int(row["step"])
-        self._time = row.get("time") or self._begins.get(row.get("epoch", 0)) or self._time
+        self._time = row.get("time", self._time)
         values = {f"train/{name}": value for name, value in row.items() if name not in NO_VALUES}
         return TableRow(STEPS, Point(self._step, self._time, values | self._load()))
 

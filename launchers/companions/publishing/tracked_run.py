@@ -1,7 +1,6 @@
 """A run's description from its folder, apart from its tables: its identity, its config, how it ended."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -30,13 +29,14 @@ def tracked_run(folder: RunFolder) -> TrackedRun:
         raise ConfigurationError(
             f"{folder} holds a run that was never started, so there is nothing to publish."
         ) from None
-    key = provenance.get("id")
-    is_own = folder.owns(id=key) if key else folder.is_own()
+    if (key := provenance.get("id")) is None:
+        raise ConfigurationError(f"{folder} cannot be published: {folder.provenance.name} has no id. Restore it.")
+    is_own = folder.owns(id=key)
     group = _group(folder, is_own=is_own)
     name = config.get("name") or (f"{group.name}/{folder.path.name}" if group else _short(folder.path))
     return TrackedRun(
         folder=folder.path,
-        key=_own_key(folder, key or _key_of_old(folder), is_own=is_own),
+        key=_own_key(folder, key, is_own=is_own),
         name=str(name),
         notes=config.get("notes"),
         tags=[str(tag) for tag in config.get("tags") or []],
@@ -98,12 +98,3 @@ def _group(folder: RunFolder, *, is_own: bool) -> TrackedSweep | None:
 def _short(path: Path) -> str:
     """The last two parts of a path: in the default configs, date and time."""
     return "_".join(path.parts[-2:])
-
-
-def _key_of_old(folder: RunFolder) -> str:
-    """The key of a run recorded before runs had an id: the time at which its tables begin."""
-    digest = hashlib.sha256(json.dumps(folder.read_config(), sort_keys=True, default=str).encode())
-    for path, lines in ((folder.provenance, None), (folder.epochs, 2)):
-        with suppress(OSError):
-            digest.update(b"".join(read_bytes(path).splitlines(keepends=True)[:lines]))
-    return digest.hexdigest()[:16]

@@ -65,7 +65,7 @@ class Audit(Answer):
     def lines(self) -> Sequence[str]:
         """The answer as lines of text."""
         if not self.last:
-            return [f"{self.run} has no record of its samples: an earlier version recorded it, or it took no update."]
+            return [f"{self.run} has no record of its samples: it took no update."]
         lines = [f"{self.run}: updates {self.first:,} to {self.last:,}, {counted(self.samples, 'sample')}"]
         if self.earlier is not None:
             lines.append(f"earlier updates are those of another run, which has their records: {self.earlier}")

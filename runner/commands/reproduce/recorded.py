@@ -10,7 +10,6 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
-from manyheads.runner.provenance.provenance import FORMAT
 from manyheads.runner.records.load_run import Columns, Run, read_columns
 from manyheads.runner.records.rounding import ComparedValue, paired, relative_difference
 from manyheads.runner.records.shown_metric import is_share
@@ -54,11 +53,6 @@ def read_past(path: str | Path) -> Past:
     if missing := [name for name in (*GROUPS, "trainer") if not isinstance(config.get(name), dict)]:
         raise ConfigurationError(f"{folder.config} is not a run config: it lacks {', '.join(missing)}.")
     provenance = _read_json(folder.provenance, f"{folder} was never started. Resume it: {_resume(folder)}")
-    if not isinstance(written_by := provenance.get("format", 0), int) or written_by > FORMAT:
-        raise ConfigurationError(
-            f"{folder} was written by a newer version of manyheads (format {written_by}; this one reads up to "
-            f"{FORMAT}). Update manyheads."
-        )
     result = _read_json(folder.result, f"{folder} has not ended. Wait for it, or resume it: {_resume(folder)}")
     if result.get("status") != "completed":
         raise ConfigurationError(
@@ -128,7 +122,7 @@ def evaluated(recorded: ResultJson, now: ResultJson) -> list[ComparedValue]:
 
 def unlike_scores(recorded: ResultJson, now: ResultJson) -> dict[str, str]:
     """The losses and metrics that the two runs measured by different definitions, each with a sentence."""
-    runs = {"the recorded run": recorded.get("scores") or {"version": 1}, "the repetition": now.get("scores")}
+    runs = {"the recorded run": recorded.get("scores"), "the repetition": now.get("scores")}
     columns = [name for name in recorded.get("metrics") or {} if is_score(name) or name == "train_loss"]
     return {name: sentence for name in columns if (sentence := unlike(name, runs)) is not None}
 

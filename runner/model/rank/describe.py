@@ -6,16 +6,10 @@ from typing import Any
 
 import torch
 
-from manyheads.runner.data.rank.batches import BatchDataset
-from manyheads.runner.data.rank.build_data import build_data, build_dataset
-from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
-from manyheads.runner.data.rank.sampler import EvaluationSampler
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.model_description import DTYPES, Description, Steps, numbers, read
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.task.rank.build_task import build_task
 
 CPU = torch.device("cpu")
 SHOWN = 5  # classes in a message
@@ -87,29 +81,3 @@ def _classes(dataset: Any) -> tuple[str, ...] | None:
 
 def _listed(classes: tuple[str, ...]) -> str:
     return ", ".join(classes[:SHOWN]) + (", ..." if len(classes) > SHOWN else "")
-
-
-def description_of(folder: RunFolder, run: RunConfig) -> Description:
-    """The description in model.json, else from the data. Raises ConfigurationError if neither can be read."""
-    if (description := read(folder)) is not None:
-        return description
-    try:
-        return _from_data(run)
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            f"{folder} has no {folder.description.name}, like all runs of earlier versions, and its data, which "
-            f"would describe the same, cannot be read: {error}"
-        ) from None
-
-
-def _from_data(run: RunConfig) -> Description:
-    """The description that the run itself would write, after looking at one sample."""
-    data = build_data(run.data)
-    task = build_task(run.task, data, loss=run.loss, label_smoothing=run.trainer.label_smoothing)
-    dataset = build_dataset(data, train=False)
-    order = EvaluationSampler(len(dataset), batch_size=1, rank=0, world_size=1)
-    batches = BatchDataset(dataset, seed=run.seed, on_corrupt="skip", replace_corrupt=False)
-    input_transform = InputTransform(CPU, torch.float32, False, data.mean, data.std)
-    evaluation = Loader(batches, order, task=task, input_transform=input_transform, num_workers=0)
-    next(evaluation.epoch(0), None)
-    return describe(evaluation, num_classes=run.model.num_classes or data.num_classes)

@@ -190,7 +190,7 @@ class CSVTable:
             self.flush()
 
     def _header(self) -> tuple[str, ...]:
-        """The columns of an existing table, which an earlier version may have written."""
+        """The columns of an existing table; a run that is resumed on other devices may have another last one."""
         self._file.seek(0)
         return tuple(next(csv.reader([self._file.readline()]), ()))
 

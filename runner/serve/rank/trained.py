@@ -17,13 +17,12 @@ from manyheads.runner.checkpoint.rank.load import load as load_checkpoint
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.build_model import bare_model
-from manyheads.runner.model.rank.describe import description_of
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.copies import copies
 from manyheads.runner.provenance.started_in import as_started
 from manyheads.runner.run.json_types import Numbers
-from manyheads.runner.run.model_description import Description
+from manyheads.runner.run.model_description import Description, read
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.weights import chosen
 from manyheads.runner.serve.rank.preprocess import Preprocess
@@ -129,7 +128,7 @@ def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained
     refuse_untrusted_run(folder, packages)
     frozen = RunConfig.read(folder)
     which, path = chosen(folder, which)
-    description = description_of(folder, frozen)
+    description = read(folder)
     with as_started(folder):
         model = bare_model(_with_copies(folder, frozen).model, _Absent(description))
     content = load_checkpoint(path)

@@ -157,18 +157,11 @@ def test_a_job_belongs_to_its_sweep(finished, tmp_path, place):
     assert tracked_run(finished).group.key == key
 
 
-def test_a_folder_from_before_rows_had_a_time_and_runs_an_id(finished, place):
+def test_a_run_without_an_id_is_refused(finished):
     provenance = json.loads(finished.provenance.read_text())
     finished.write_json(finished.provenance, {key: value for key, value in provenance.items() if key != "id"})
-    finished.steps.write_text(
-        "".join(line.rsplit(",", 1)[0] + "\n" for line in finished.steps.read_text().splitlines())
-    )
-    publish(finished, place)
-    shutil.rmtree(finished.path / "trackers")
-    publish(finished, place)
-    points, begun = only(place, "point"), [float(row["started"]) for row in rows(finished.epochs)]
-    assert points[: len(points) // 2] == points[len(points) // 2 :]
-    assert {each["time"] for each in points} == set(begun)
+    with pytest.raises(ConfigurationError, match=r"provenance\.json has no id"):
+        tracked_run(finished)
 
 
 def test_loads_of_gpus_and_host_go_with_the_rows_of_their_time(finished):
