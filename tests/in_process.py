@@ -10,6 +10,9 @@ import torch
 
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.config.freeze import checked, completed
+from manyheads.runner.data.data_option import Data
+from manyheads.runner.data.rank.splits import as_dataset
+from manyheads.runner.data.samples import Dataset
 from manyheads.runner.loop import build
 from manyheads.runner.loop.guards.guard import Restart
 from manyheads.runner.loop.session import Session
@@ -118,6 +121,11 @@ def train(path: Path, config: dict[str, Any], *, place: RankInfo = ALONE) -> Ses
             return run
         except Restart as restart:
             memory, parallel = restart.memory, run.parallel
+
+
+def build_dataset(data: Data, *, train: bool) -> Dataset:
+    """The data set of one of an option's own splits, as a rank loads it."""
+    return as_dataset(data.split(train=train))
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:

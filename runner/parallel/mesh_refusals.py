@@ -134,12 +134,3 @@ def refuse(run: RunConfig, mesh: Mesh, *, what: str, layout: str = "") -> None:
                 f"{refusal.key} does not work with {what}{where}: {refusal.reason}. {refusal.remedy}",
                 key=refusal.key.partition("=")[0],
             )
-
-
-def refusal_table() -> str:
-    """All refusals as a Markdown table, for the documentation."""
-    lines = ["| in a mesh with | is refused | because | instead |", "|---|---|---|---|"]
-    for refusal in REFUSALS:
-        way = "any of them" if refusal.way == "any" else f"`{refusal.way}`"
-        lines.append(f"| {way} | {refusal.key} | {refusal.reason} | {refusal.remedy} |")
-    return "\n".join(lines)

@@ -9,7 +9,7 @@ import torch
 
 from manyheads.runner.data import digits
 from manyheads.runner.data.digits import Digits, read, split_indices
-from manyheads.runner.data.rank.build_data import build_dataset
+from tests.in_process import build_dataset
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,11 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from manyheads.runner.data.imagefolder import ImageFolder
-from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.rank.rng import seed_sample
 from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import SIDE
-from tests.in_process import config, small, train
+from tests.in_process import build_dataset, config, small, train
 
 
 def check(root: Path) -> None:

@@ -12,11 +12,11 @@ import torch
 
 from manyheads.runner.data.imagefolder import ImageFolder
 from manyheads.runner.data.rank.batches import BatchDataset
-from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import SIDE
+from tests.in_process import build_dataset
 from tests.zoo import Drawing, Noise, Unreadable
 
 

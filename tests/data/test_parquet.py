@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from manyheads.runner.data.rank.build_data import build_data, build_dataset
+from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import save_photos
-from tests.in_process import attempt, small, train, typed
+from tests.in_process import attempt, build_dataset, small, train, typed
 
 pytestmark = pytest.mark.needs("pyarrow")
 

@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 from manyheads.runner.data.imagefolder import ImageFolder
 from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.rank.batches import BatchDataset
-from manyheads.runner.data.rank.build_data import build_data, build_dataset
+from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.in_memory import InMemory
 from manyheads.runner.data.rank.rng import GENERATORS
 from manyheads.runner.data.rank.sampler import BatchIndices
@@ -24,7 +24,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.records.run_result import Result
 from tests.data.conftest import save_photos
-from tests.in_process import config, rows, small, train, typed
+from tests.in_process import build_dataset, config, rows, small, train, typed
 from tests.zoo import Noise
 
 FLIP = "torchvision.transforms.v2.RandomHorizontalFlip"

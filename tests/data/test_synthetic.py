@@ -5,8 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.synthetic import Synthetic
+from tests.in_process import build_dataset
 
 
 def batch(data: Synthetic, *, train: bool, count: int = 8):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.runner.data.rank.build_data import build_data, build_dataset
+from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.shards.folders import LocalFolder
 from manyheads.runner.data.shards.index import TOKENS
 from manyheads.runner.data.token_files import write
 from manyheads.runner.data.tokens import opened
 from manyheads.runner.errors import ConfigurationError
-from tests.in_process import small, train, typed
+from tests.in_process import build_dataset, small, train, typed
 
 DOCUMENTS = [[5, 6, 7, 0], [8, 0], [9, 10, 11, 12, 13, 0], [1, 2, 3, 4, 0]]
 ROW = np.array([token for each in DOCUMENTS for token in each], np.uint16)

@@ -13,11 +13,11 @@ import torch
 from torchvision import datasets
 
 from manyheads.runner.data.data_option import DataOption
-from manyheads.runner.data.rank.build_data import build_data, build_dataset
+from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.torchvision import read
 from manyheads.runner.data.torchvision import KNOWN
 from manyheads.runner.errors import ConfigurationError
-from tests.in_process import small, train, typed
+from tests.in_process import build_dataset, small, train, typed
 
 COUNTS = {True: 20, False: 10}
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from manyheads.runner.data.imagefolder import ImageFolder
-from manyheads.runner.data.rank.build_data import build_dataset
 from tests.data.conftest import loader, save_photos
+from tests.in_process import build_dataset
 
 
 @pytest.mark.gpu("batches come ahead of the step: nobody reads or overwrites them too early")

@@ -11,11 +11,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from manyheads.runner.data.keys import permutation
-from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.synthetic import Synthetic
 from manyheads.runner.model.rank.small_cnn import SmallCNN
-from tests.in_process import attempt, opened, rows, small, train, weights
+from tests.in_process import attempt, build_dataset, opened, rows, small, train, weights
 from tests.zoo import Noise
 
 PLAIN = ("optimizer.weight_decay=0.0005", "trainer.max_steps=20")

@@ -20,7 +20,7 @@ from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.mixing import build_mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
-from manyheads.runner.data.rank.splits import TRANSFORMS, as_dataset, build_split
+from manyheads.runner.data.rank.splits import TRANSFORMS, build_split
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.locate import call, load
@@ -59,11 +59,6 @@ def build_data(option: DataOption) -> Data:
         data = call("data", option.target, kind, **options, **named)
     data.without_classes = option.without_classes
     return data
-
-
-def build_dataset(data: Data, *, train: bool) -> Dataset:
-    """Build the data set of one of the option's own splits, as a rank loads it. Raises ConfigurationError."""
-    return as_dataset(data.split(train=train))
 
 
 def build_loaders(

@@ -1,5 +1,8 @@
 """A rank that measures updates and nothing else, with its CPU quota."""
 
+import sys
+from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from manyheads.runner.answers.scale.rank import updates
@@ -11,18 +14,17 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests import cpu_quota
 
 
-def main(path: str) -> NoReturn:
-    """Be one rank of a run whose updates are measured. Ends the process. ``path``: the run folder."""
-    worker.main(path, work=work)
+def with_quota(work: worker.Work) -> Callable[[str], NoReturn]:
+    """The function ``main`` of a rank that does this work within its CPU quota."""
+
+    def within(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
+        cpu_quota.enter(parallel.rank)
+        work(run, parallel, folder, heartbeat)
+
+    return partial(worker.main, work=within)
 
 
-def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
-    """Measure them, and write them to result.json."""
-    cpu_quota.enter(parallel.rank)
-    updates.work(run, parallel, folder, heartbeat)
-
+main = with_quota(updates.work)
 
 if __name__ == "__main__":
-    import sys
-
     main(sys.argv[1])

@@ -11,10 +11,10 @@ from manyheads.runner.data.imagefolder import ImageFolder, class_names
 from manyheads.runner.data.imagefolder_index import list_images
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS, Paths, scan
 from manyheads.runner.data.left_out import LeftOut
-from manyheads.runner.data.rank.build_data import build_dataset
 from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
+from tests.in_process import build_dataset
 
 NAMES = ["b.jpg", "a.JPEG", "ä.png", "10.webp", "9.webp", "notes.txt", ".hidden.jpg"]
 

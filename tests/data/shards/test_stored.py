@@ -246,7 +246,8 @@ def test_a_token_beyond_the_vocabulary_is_named_before_training(s3, tmp_path):
 
 @pytest.mark.parametrize("more", [(), ("data.end_token=7",)])
 def test_documents_are_those_of_the_folder(s3, tmp_path, more):
-    from manyheads.runner.data.rank.build_data import build_data, build_dataset
+    from manyheads.runner.data.rank.build_data import build_data
+    from tests.in_process import build_dataset
 
     folder = written("tokens", tmp_path / "tokens")
     found = []

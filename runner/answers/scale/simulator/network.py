@@ -5,7 +5,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-GIGA = 1e9
 MICRO = 1e-6
 
 
