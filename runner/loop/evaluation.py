@@ -140,7 +140,7 @@ class Evaluation:
         """The split's columns and the number of unreadable samples; None if asked to stop meanwhile."""
         started, total, update, parallel = time.perf_counter(), Sums(), self.update, self.update.parallel
         parallel.share_buffers(update.model)
-        model, meter = parallel.evaluated(update.model).eval(), Meter(parallel, update.scores)
+        model, meter = update.model.eval(), Meter(parallel, update.scores)
         collected = CollectedScores(parallel, update.scores) if update.scores.collected else None
         compiled = is_compiled(model)
         update.scores.unchecked = True

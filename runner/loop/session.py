@@ -80,7 +80,7 @@ class Session:
         seed_everything(seed + 1 + self.parallel.data_rank)
         self.update.scores.proves_reduction = state is None
         self.update.prime(trainer.train.example, warm_up=trainer.settings.warm_up)
-        forget_peaks(self.parallel.devices())  # those from choosing algorithms
+        forget_peaks(self.parallel.devices)  # those from choosing algorithms
         if state is not None:
             self.state.restore(state, seed=seed)
             if state["is_elsewhere"]:
@@ -143,7 +143,7 @@ class Session:
     def conclude(self, **findings: Any) -> None:
         """Write result.json with ``findings``, and show the table; on rank 0."""
         weights = self.state.weights()
-        devices = self.parallel.devices()
+        devices = self.parallel.devices
         memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
         for observer in self.trainer.observers:
             findings |= observer.concluding()

@@ -48,43 +48,44 @@ class TrainingState:
         """Restore the result of ``learned``. Raises ConfigurationError if it belongs to another model or optimizer."""
         update, precision = self.update, self.update.precision
         self.put(state["model"], state["source"])
-        load_optimizer(update.optimizer, real(self.parallel.split_optimizer(state["optimizer"])), state["source"])
+        part = real(self.parallel.layout.split_optimizer(state["optimizer"]))
+        load_optimizer(update.optimizer, part, state["source"])
         self.parallel.restored(update.model, update.optimizer)
         if state["precision"].keys() == precision.state_dict().keys():  # else it belongs to another precision
             precision.load_state_dict(state["precision"])
 
     def put(self, whole: dict[str, Tensor], source: Any) -> None:
         """Load the whole model's weights into this rank's part of it."""
-        self.update.put_own(self.parallel.split_tensors(packed(whole)), source)
+        self.update.put_own(self.parallel.layout.split(packed(whole)), source)
 
     def learned(self) -> StateDict:
         """Everything that updates have changed, except the progress; of the whole model, complete on rank 0."""
         return {
             "model": self.weights(),
-            "optimizer": self.parallel.gather_optimizer(self.update.optimizer.state_dict()),
+            "optimizer": self.parallel.layout.gather_optimizer(self.update.optimizer),
             "precision": self.update.precision.state_dict(),
         }
 
     def whole(self) -> StateDict:
         """The content of a checkpoint: of the whole model, with each rank's own state, complete on rank 0."""
         state = {**self.learned(), "rng": self.parallel.gather(get_state())}
-        if self.parallel.has_own_state:
-            state["parallel"] = self.parallel.gather(self.parallel.own_state())
+        if (rank_state := self.parallel.own_state()) is not None:
+            state["parallel"] = self.parallel.gather(rank_state)
         state |= {one.key: one.state_dict() for one in self.trainer.observers if one.key is not None}
         return {**state, **self.reached()}
 
     def shares(self) -> StateDict:
         """The content of a checkpoint, with this rank's part of each tensor as a RankShare."""
-        update, rank = self.update, self.parallel.rank
+        update, layout, rank = self.update, self.parallel.layout, self.parallel.rank
         state = {
-            "model": self.parallel.share_tensors(update.own_weights()),
-            "optimizer": self.parallel.share_optimizer(update.optimizer),
+            "model": layout.share(update.own_weights()),
+            "optimizer": layout.share_optimizer(update.optimizer),
             "precision": update.precision.state_dict(),
             "rng": {rank: get_state()},
         }
         state |= {one.key: one.shares() for one in self.trainer.observers if one.key is not None}
-        if self.parallel.has_own_state:
-            state["parallel"] = {rank: self.parallel.own_state()}
+        if (rank_state := self.parallel.own_state()) is not None:
+            state["parallel"] = {rank: rank_state}
         return {**state, **(self.reached() if rank == 0 else {})}
 
     def reached(self) -> StateDict:
@@ -100,7 +101,7 @@ class TrainingState:
 
     def weights(self) -> dict[str, Tensor]:
         """The trained weights of the whole model, complete on rank 0, under the user's own names."""
-        return unpacked(self.parallel.gather_tensors(self.update.own_weights()))
+        return unpacked(self.parallel.layout.gather(self.update.own_weights()))
 
 
 def adapt_progress(trainer: Trainer, checkpoints: CheckpointStore, state: StateDict) -> None:

@@ -51,7 +51,7 @@ def utilization(
     except Exception as error:  # whatever a model does that fake tensors cannot
         log.info("the model's FLOPs cannot be counted, so MFU is not reported: %s", error)
         return None
-    return Utilization(flops, of_one * parallel.total_ranks * len(parallel.devices())) if flops else None
+    return Utilization(flops, of_one * parallel.total_ranks * len(parallel.devices)) if flops else None
 
 
 def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:

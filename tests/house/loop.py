@@ -12,6 +12,7 @@ from pathlib import Path
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from tests.walks.__main__ import first_update
 from tests.walks.source import Source
 
@@ -60,9 +61,9 @@ def arguments(kind: type) -> list[str]:
 
 
 def hooks() -> list[str]:
-    """The methods and properties of ``Parallel`` that a strategy may override."""
-    members = {name: member for name, member in vars(Parallel).items() if not name.startswith("_")}
-    return [name for name, member in members.items() if callable(member) or isinstance(member, property)]
+    """The methods and properties that a strategy may override, of ``Parallel`` and of its layout."""
+    members = [member for kind in (Parallel, TensorLayout) for member in vars(kind).items() if member[0][0] != "_"]
+    return [name for name, member in members if callable(member) or isinstance(member, property)]
 
 
 def to_the_first_update() -> tuple[int, int]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.process_group import ProcessGroup
+from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 
 HALVES = {"up.weight": 0, "up.bias": 0, "down.weight": 1}  # what is split, and along which dimension
 
@@ -59,18 +60,7 @@ class Split(ProcessGroup):
         place: dict[str, Any] = {"local_rank": local_rank, "world_size": world_size, "device_type": device_type}
         super().__init__(timeout=timeout, backend="gloo", rank=rank, **place)
         self.half = rank % 2
-
-    @property
-    def data_rank(self) -> int:
-        return self.rank // 2
-
-    @property
-    def data_size(self) -> int:
-        return self.world_size // 2
-
-    @property
-    def counts_samples(self) -> bool:
-        return self.half == 0
+        self.data_rank, self.data_size, self.counts_samples = rank // 2, world_size // 2, self.half == 0
 
     def join(self) -> None:
         super().join()
@@ -83,9 +73,9 @@ class Split(ProcessGroup):
         model.down.__class__ = Joined
         model.down.group = self.pair  # type: ignore[assignment]
         parameters = dict(model.named_parameters())
-        for name, part in self.split_tensors({name: p.data for name, p in parameters.items()}).items():
+        self.layout = Halves(self.half, self.pair, [*parameters])
+        for name, part in self.layout.split({name: p.data for name, p in parameters.items()}).items():
             parameters[name].data = part
-        self.names = list(parameters)
         self.parameters = parameters
         return super().place(model)
 
@@ -115,16 +105,21 @@ class Split(ProcessGroup):
             parameter.grad *= torch.clamp(limit / (norm + 1e-6), max=1.0)  # as torch has it
         return norm
 
-    # -- state of the whole model --------------------------------------------------------------------
 
-    def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+class Halves(TensorLayout):
+    """Each rank of a ``pair`` has one half of some weights. ``names``: of all weights, in order."""
+
+    def __init__(self, half: int, pair: Any, names: list[str]):
+        self.half, self.pair, self.names = half, pair, names
+
+    def gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: self._whole(name, tensor) for name, tensor in tensors.items()}
 
-    def split_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def split(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: self._part(name, tensor) for name, tensor in tensors.items()}
 
-    def gather_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
-        return self._each(state, self._whole)
+    def gather_optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        return self._each(optimizer.state_dict(), self._whole)
 
     def split_optimizer(self, state: dict[str, Any]) -> dict[str, Any]:
         return self._each(state, self._part)

@@ -42,7 +42,6 @@ def test_the_model_is_wrapped_in_apex_s_with_the_options(tmp_path):
             "gradient_predivide_factor": 2,
         }
         assert trainer.update.parallel.unwrap(trainer.update.model) is trainer.update.model.module
-        assert trainer.update.parallel.evaluated(trainer.update.model) is trainer.update.model.module
         assert trainer.update.parallel.unwrap(trainer.update.model.module) is trainer.update.model.module
         assert trainer.update.parallel.summary == f"1 rank over {'nccl' if apex_library.IS_REAL else 'gloo'}"
 

@@ -52,7 +52,7 @@ def test_wrapped_models_give_the_same_and_keep_their_names(name):
     images = torch.randn(3, 2)
     wrapped = parallel.wrap_model(parallel.place(model))
     assert torch.equal(wrapped(images), model(images))
-    assert torch.equal(parallel.evaluated(wrapped)(images), model(images))
+    assert torch.equal(parallel.evaluate(wrapped, images), model(images))
     assert parallel.unwrap(wrapped) is model
     assert list(parallel.unwrap(wrapped).state_dict()) == ["weight", "bias"]
 

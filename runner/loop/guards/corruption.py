@@ -169,7 +169,7 @@ def _weights(update: "Update") -> dict[str, Tensor]:
 def _tensors(update: "Update") -> dict[str, Tensor]:
     tensors = _weights(update)
     names: dict[Tensor, str] = dict(zip(update.parameters, update.names, strict=True))
-    for parameter, state in update.parallel.optimizer_state(update.optimizer).items():
+    for parameter, state in update.parallel.layout.optimizer_state(update.optimizer).items():
         name = names[parameter]
         tensors |= {f"{key} of {name}": value for key, value in state.items() if isinstance(value, Tensor)}
     return tensors

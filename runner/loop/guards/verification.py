@@ -149,7 +149,7 @@ class Verification(Guard):
         update = self._update
         owned = dict(zip(update.names, update.parameters, strict=True))
         named = {**dict(self._parallel.unwrap(update.model).named_parameters()), **owned}
-        return {n: self._parallel.own_part(p.grad) for n, p in named.items() if p.grad is not None}
+        return {n: self._parallel.layout.local(p.grad) for n, p in named.items() if p.grad is not None}
 
     def _compared(self, one: Pass, other: Pass) -> list[Found]:
         """How two computations differ, by rank; all ranks call it. All differences count until a tolerance is known."""

@@ -61,7 +61,7 @@ class Average(Observer):
         update = self._update
         averaged = {name: weight.clone() for name, weight in update.own_weights().items()}
         for name, mean in self._named().items():
-            update.parallel.own_part(averaged[name]).copy_(mean)
+            update.parallel.layout.local(averaged[name]).copy_(mean)
         update.put_own(averaged, "the average of the weights")
 
     @contextmanager
@@ -82,13 +82,13 @@ class Average(Observer):
 
     def whole(self) -> dict[str, Tensor]:
         """The average of the whole model's weights, by name, complete on rank 0; all ranks call it."""
-        return self._update.parallel.gather_tensors(self._named())
+        return self._update.parallel.layout.gather(self._named())
 
     def state_dict(self) -> StateDict:
         return {"weights": self.whole(), **self.about()}
 
     def shares(self) -> StateDict:
-        return {"weights": self._update.parallel.share_tensors(self._named()), **self.about()}
+        return {"weights": self._update.parallel.layout.share(self._named()), **self.about()}
 
     def about(self) -> StateDict:
         """The metadata of the average, the same on all ranks."""
@@ -100,10 +100,10 @@ class Average(Observer):
 
     def load_state_dict(self, state: StateDict) -> None:
         """Restore a state that is read already."""
-        parallel = self._update.parallel
-        parts = real(parallel.split_tensors(state["weights"]))
+        layout = self._update.parallel.layout
+        parts = real(layout.split(state["weights"]))
         for name, mean in zip(self._update.names, self.tensors, strict=True):
-            mean.copy_(parallel.own_part(parts[name]))
+            mean.copy_(layout.local(parts[name]))
         self.count = state["count"]
 
 
@@ -161,7 +161,7 @@ class SWA(Average):
     def _learn_statistics(self, batches: Iterator[Any]) -> None:
         """Replace running statistics by means over this rank's batches; rank 0's are kept, as always."""
         update, parallel = self._update, self._update.parallel
-        model = parallel.evaluated(update.model).eval()  # no dropout, so that no random numbers are drawn
+        model = update.model.eval()  # no dropout, so that no random numbers are drawn
         norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]
         frozen = {module for guard in update.guards for module in guard.frozen}
         norms = [norm for norm in norms if norm not in frozen]

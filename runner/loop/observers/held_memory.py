@@ -22,12 +22,19 @@ class HeldMemory(Observer):
 
     def concluding(self) -> Mapping[str, Any]:
         update, parallel = self._update, self._update.parallel
-        state = state_tensors(parallel.optimizer_state(update.optimizer))
-        tensors = parallel.model_tensors(parallel.unwrap(update.model)), state
+        state = state_tensors(parallel.layout.optimizer_state(update.optimizer))
+        tensors = map(parallel.layout.local, parallel.unwrap(update.model).parameters()), state
         ranks = zip(*parallel.gather([*map(held_bytes, tensors), self._gradients]), strict=True)
         return {"held_bytes": dict(zip(("parameters", "optimizer", "gradients"), map(list, ranks), strict=True))}
 
     def _measure(self) -> None:
-        update, parallel = self._update, self._update.parallel
-        update.guards.remove(self._first_update)
-        self._gradients = held_bytes(parallel.gradient_tensors(parallel.unwrap(update.model), update.optimizer))
+        self._update.guards.remove(self._first_update)
+        self._gradients = gradient_bytes(self._update)
+
+
+def gradient_bytes(update: Update) -> int:
+    """The bytes of the gradients in this rank's memory once they have been exchanged."""
+    layout, model = update.parallel.layout, update.parallel.unwrap(update.model)
+    updated = (parameter for group in update.optimizer.param_groups for parameter in group["params"])
+    parameters = dict.fromkeys([*model.parameters(), *updated])
+    return held_bytes(layout.local(parameter.grad) for parameter in parameters if parameter.grad is not None)

@@ -26,7 +26,6 @@ class DistributedDataParallel(Replicas):
         self.compression = compression
         self.gradient_kinds = ("complex", "sparse") if compression == "none" else ()
         self.powersgd: powerSGD_hook.PowerSGDState | None = None
-        self.has_own_state = compression == "powersgd"
         if compression == "powersgd":
             self.powersgd = powerSGD_hook.PowerSGDState(
                 process_group=None,
@@ -47,9 +46,10 @@ class DistributedDataParallel(Replicas):
         if self.powersgd is not None:
             self.powersgd.iter = 0  # priming is no update: nothing has been compressed yet
 
-    def own_state(self) -> StateDict:
+    def own_state(self) -> StateDict | None:
         """The state of this rank's compression: errors that it carries over, and its hook's random numbers."""
-        assert self.powersgd is not None
+        if self.powersgd is None:
+            return None
         generator = self.powersgd.rng.get_state(legacy=False)
         numbers = {"key": generator["state"]["key"].tolist(), "pos": int(generator["state"]["pos"])}
         tensors = {name: {k: t.cpu() for k, t in getattr(self.powersgd, name).items()} for name in KEPT}

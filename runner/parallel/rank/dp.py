@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from manyheads.runner.parallel.rank.parallel import Parallel
+from manyheads.runner.parallel.rank.structure import call
 
 
 class DataParallel(Parallel):
@@ -21,10 +22,8 @@ class DataParallel(Parallel):
         self.device_ids = device_ids or list(range(count))
         self.output_device = output_device
         if self.device_ids:
-            self.device = torch.device("cuda", self.device_ids[0])
-
-    def devices(self) -> list[torch.device]:
-        return [torch.device("cuda", index) for index in self.device_ids] or [self.device]
+            self.devices = [torch.device("cuda", index) for index in self.device_ids]
+            self.device = self.devices[0]
 
     @property
     def summary(self) -> str:
@@ -39,5 +38,5 @@ class DataParallel(Parallel):
     def unwrap(self, model: nn.Module) -> nn.Module:
         return model.module if isinstance(model, nn.DataParallel) else model
 
-    def evaluated(self, model: nn.Module) -> nn.Module:
-        return model
+    def evaluate(self, model: nn.Module, inputs: Any) -> Any:
+        return call(model, inputs)

@@ -22,6 +22,7 @@ from manyheads.runner.parallel.horovod_installation import OPEN_MPI_MEMORY
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 from manyheads.runner.run.heartbeat import machine_folder
 from manyheads.runner.run.rank_info import RankInfo
+from manyheads.runner.wording import counted
 
 COMPRESSIONS = {"none": hvd.Compression.none, "fp16": hvd.Compression.fp16}
 GROUP_BYTES = GROUP_MB * 2**20
@@ -74,7 +75,8 @@ class Horovod(Parallel):
     def summary(self) -> str:
         controller = "MPI" if hvd.mpi_enabled() else "Gloo"
         data = "NCCL" if self.device.type == "cuda" and hvd.nccl_built() else controller
-        return f"{self.ranks} over {data}" + (f", controlled by {controller}" if data != controller else "")
+        control = f", controlled by {controller}" if data != controller else ""
+        return f"{counted(self.world_size, 'rank')} over {data}{control}"
 
     def join(self) -> None:
         super().join()
@@ -107,7 +109,7 @@ class Horovod(Parallel):
                 "parallel", "horovod", ": the model has no trainable parameters. Use parallel=single."
             )
         return hvd.DistributedOptimizer(
-            _made_of_groups(optimizer),
+            _of_groups(optimizer),
             named_parameters=named,
             compression=COMPRESSIONS[self.compression],
             backward_passes_per_step=self.backward_passes_per_step,
@@ -172,14 +174,14 @@ def with_sync_batchnorm(module: nn.Module) -> nn.Module:
     return module
 
 
-def _made_of_groups(optimizer: Optimizer) -> Optimizer:
-    """The optimizer, of a class that can be constructed from parameter groups alone, as Horovod's wrapper does.
+def _of_groups(optimizer: Optimizer) -> Optimizer:
+    """An optimizer of the same groups, whose class can be constructed from them alone, as Horovod's wrapper does.
 
     Other arguments that its class requires, such as the learning rate, default to the optimizer's own.
     """
     kind = type(optimizer)
     required = [name for name, each in inspect.signature(kind).parameters.items() if each.default is each.empty]
-    given = {name: optimizer.defaults[name] for name in required if name in optimizer.defaults}
-    if given:
-        optimizer.__class__ = type(kind.__name__, (kind,), {"__init__": partialmethod(kind.__init__, **given)})
+    if given := {name: optimizer.defaults[name] for name in required if name in optimizer.defaults}:
+        of_groups = type(kind.__name__, (kind,), {"__init__": partialmethod(kind.__init__, **given)})
+        return of_groups(optimizer.param_groups)
     return optimizer

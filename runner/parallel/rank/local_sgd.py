@@ -5,7 +5,7 @@ the weights, so that a resumed run would differ; here the optimizer's state is a
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.parallel.rank.process_group import Replicas, SharedScaler
+from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
 
 
@@ -35,7 +36,7 @@ class LocalSGD(Replicas):
         self._optimizer: Optimizer | None = None
         self._model: nn.Module | None = None
         self._is_primed = False
-        self.has_own_state = True
+        self.layout = AgreedWeights(self._agree)
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         self._optimizer, self._model = optimizer, model
@@ -72,13 +73,6 @@ class LocalSGD(Replicas):
         self._agree()
         super().share_buffers(model)
 
-    def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        self._agree()  # in place, so these tensors are averaged
-        return tensors
-
-    def share_tensors(self, tensors: dict[str, Tensor]) -> StateDict:
-        return self.gather_tensors(tensors)
-
     def _agree(self) -> None:
         if self._agrees or self._optimizer is None:
             return
@@ -105,3 +99,17 @@ class LocalSGD(Replicas):
 
     def load_own_state(self, state: StateDict) -> None:
         self.updates = state.get("updates", 0)
+
+
+class AgreedWeights(TensorLayout):
+    """Weights that each rank has trained by itself. ``agree``: averages them in place, before they are gathered."""
+
+    def __init__(self, agree: Callable[[], None]):
+        self._agree = agree
+
+    def gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        self._agree()
+        return tensors
+
+    def share(self, tensors: dict[str, Tensor]) -> StateDict:
+        return self.gather(tensors)

@@ -1,7 +1,7 @@
 """The plain case, one rank on one device: every hook that a strategy may override, doing nothing."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult, RunState
 from manyheads.runner.parallel.rank.structure import call
+from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.heartbeat import Pending
 
@@ -25,22 +26,37 @@ GradientKind = Literal["complex", "sparse"]  # those that not everything can com
 class Parallel:
     """One rank's view of all ranks. The loop calls these hooks whatever the backend; all ranks call them in step.
 
-    ``device_type``: "cpu" or "cuda". ``evaluates_together``: whether ``evaluate`` communicates, so that every rank must
-    call it equally often, with a sample that does not count if it has none left. ``backward_steps``: whether the
-    backward pass already changes weights, which rules out throw-away passes. ``shares_model``: whether
-    ``gather_tensors`` returns the whole model only on the first rank. ``is_replica``: whether every rank has the same
-    weights and exchanged gradients, to the bit. ``gradient_kinds``: which unusual ones it can exchange.
+    ``device_type``: "cpu" or "cuda". The attributes are what a strategy sets, in its class or constructor.
+
+    ``records``: whether this rank writes the run's files. ``total_ranks``: the number of ranks in the run, more than
+    ``world_size`` if it has replicas that may come and go. ``devices``: those that this rank computes on. ``layout``:
+    which part of the model's and the optimizer's tensors each rank has.
+
+    ``data_rank``, ``data_size``: this rank's share of each batch, the same for ranks that work on it together, and the
+    number of shares, over which gradients are averaged. ``counts_samples``: whether this rank's losses and statistics
+    count; true for exactly one of the ranks with the same share.
+
+    ``evaluates_together``: whether ``evaluate`` communicates, so that every rank must call it equally often, with a
+    sample that does not count if it has none left. ``backward_steps``: whether the backward pass already changes
+    weights, which rules out throw-away passes. ``shares_model``: whether only the first rank gathers the whole model.
+    ``is_replica``: whether every rank has the same weights and exchanged gradients, to the bit. ``gradient_kinds``:
+    which unusual ones it can exchange. ``keeps_rows``: whether every rank keeps the tables' last rows, in case the one
+    that writes them rejoins.
     """
 
     gradient_kinds: tuple[GradientKind, ...] = ("complex", "sparse")
+    counts_samples = True
     evaluates_together = False
     backward_steps = False
     shares_model = False
     is_replica = False
+    keeps_rows = False
 
     def __init__(self, *, rank: int, local_rank: int, world_size: int, device_type: str):
         self.rank, self.local_rank, self.world_size = rank, local_rank, world_size
+        self.data_rank, self.data_size, self.total_ranks, self.records = rank, world_size, world_size, rank == 0
         self.device = torch.device(f"cuda:{local_rank}" if device_type == "cuda" else device_type)
+        self.devices, self.layout = [self.device], TensorLayout()
         self._nothing = nullcontext()
 
     def join(self) -> None:
@@ -56,19 +72,7 @@ class Parallel:
         """The description of this strategy in the run's header."""
         return "one process"
 
-    @property
-    def ranks(self) -> str:
-        """The number of ranks, in words."""
-        return "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
-
-    @property
-    def records(self) -> bool:
-        """Whether this rank writes the run's files."""
-        return self.rank == 0
-
     # -- ranks that come and go ----------------------------------------------------------------------
-
-    keeps_rows = False  # whether every rank keeps the tables' last rows, in case the one that writes them rejoins
 
     def catch_up(self, course: RunState, *, step: int) -> StateDict | None:
         """The state of the other ranks if they are ahead of update ``step``; called before the first update."""
@@ -76,28 +80,6 @@ class Parallel:
 
     def finish(self, course: RunState) -> bool:
         """Called when training is complete; returns whether this rank concludes the run."""
-        return True
-
-    # -- the data ------------------------------------------------------------------------------------
-
-    @property
-    def data_rank(self) -> int:
-        """The index of this rank's share of each batch; the same for ranks that work on it together."""
-        return self.rank
-
-    @property
-    def data_size(self) -> int:
-        """Into how many shares a batch is divided; gradients are averaged over them."""
-        return self.world_size
-
-    @property
-    def total_ranks(self) -> int:
-        """The number of ranks in the run: more than ``world_size`` if it has replicas that may come and go."""
-        return self.world_size
-
-    @property
-    def counts_samples(self) -> bool:
-        """Whether this rank's losses and statistics count; true for exactly one of the ranks that share their data."""
         return True
 
     # -- assembly, in this order ---------------------------------------------------------------------
@@ -161,79 +143,22 @@ class Parallel:
         """The user's own model, whose state_dict has the user's own names."""
         return model
 
-    def evaluated(self, model: nn.Module) -> nn.Module:
-        """The model that evaluation calls; it must not communicate unless ``evaluates_together``."""
-        return self.unwrap(model)
-
     def evaluate(self, model: nn.Module, inputs: Any) -> Any:
         """The outputs for one batch, without gradients; arbitrary on ranks where ``counts_samples`` is false.
 
-        ``model``: the result of ``evaluated``, in evaluation mode.
+        ``model``: the result of ``wrap_model``, in evaluation mode; it must not communicate unless
+        ``evaluates_together``.
         """
-        return call(model, inputs)
+        return call(self.unwrap(model), inputs)
 
-    # -- state of the whole model, for checkpoints, digests and comparisons --------------------------
-
-    def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The whole model's tensors, gathered from each rank's parts, by the user's own names; all ranks call it.
-
-        Complete on rank 0; ranks that share a model need not return any elsewhere. Tensors are weights, or gradients
-        under their weights' names.
-        """
-        return tensors
-
-    def split_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """This rank's part of the whole model's tensors, which may be Lazy; the inverse of ``gather_tensors``."""
-        return tensors
-
-    def own_part(self, tensor: Tensor) -> Tensor:
-        """This rank's part of a weight of its model, as a plain tensor in the same memory."""
-        return tensor
-
-    def gather_optimizer(self, state: StateDict) -> StateDict:
-        """The state_dict of an optimizer of the whole model, from each rank's own; complete on rank 0."""
-        return state
-
-    def split_optimizer(self, state: StateDict) -> StateDict:
-        """This rank's part of a whole optimizer's state_dict; the inverse of ``gather_optimizer``."""
-        return state
-
-    def share_tensors(self, tensors: dict[str, Tensor]) -> StateDict:
-        """This rank's parts of the whole model's tensors: whole tensors unchanged, parts as a Share.
-
-        All ranks call it; together they return what ``gather_tensors`` gathers.
-        """
-        return tensors
-
-    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
-        """This rank's parts of the state_dict of an optimizer of the whole model, as in ``share_tensors``."""
-        return optimizer.state_dict()
-
-    has_own_state: bool = False  # whether a checkpoint must hold the ``own_state`` of each rank
-
-    def own_state(self) -> StateDict:
-        """State of this rank besides model and optimizer that a checkpoint must store, as plain data."""
-        return {}
+    def own_state(self) -> StateDict | None:
+        """State of this rank besides model and optimizer that a checkpoint must store, as plain data; None if none."""
+        return None
 
     def load_own_state(self, state: StateDict) -> None:
         """Restore the result of ``own_state``, on the same number of ranks; empty if another strategy wrote it."""
 
-    # -- what this rank holds ------------------------------------------------------------------------
-
-    def model_tensors(self, model: nn.Module) -> list[Tensor]:
-        """The parameters in this rank's memory between two updates."""
-        return list(model.parameters())
-
-    def optimizer_state(self, optimizer: Optimizer) -> Mapping[Tensor, StateDict]:
-        """The optimizer's state in this rank's memory, by parameter."""
-        return optimizer.state
-
-    def gradient_tensors(self, model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
-        """The gradients in this rank's memory once they have been exchanged."""
-        owned = [p for group in optimizer.param_groups for p in group["params"]]
-        return [p.grad for p in dict.fromkeys([*model.parameters(), *owned]) if p.grad is not None]
-
-    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
+    def unlike(self) -> dict[int, bool]:
         """Ranks, including those that hold the most and the least; True for one that computes what no other does."""
         return {0: True}
 
@@ -253,10 +178,6 @@ class Parallel:
     def pending(self) -> Pending | None:
         """The collective operation at which this rank waits; None if it waits at none, or that is not recorded."""
         return None
-
-    def devices(self) -> list[torch.device]:
-        """The devices that this rank computes on."""
-        return [self.device]
 
     def gather(self, value: Any) -> list[Any]:
         """Gather a small picklable value from each rank, in rank order, on every rank."""

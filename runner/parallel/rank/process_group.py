@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel, Reduction
 from manyheads.runner.run.heartbeat import Pending
+from manyheads.runner.wording import counted
 
 DUMPS = {"nccl": "_dump_nccl_trace_json", "gloo": "_dump_fr_trace_json"}  # functions of torch, if it has them
 BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2}
@@ -61,7 +62,7 @@ class ProcessGroup(Parallel):
 
     @property
     def summary(self) -> str:
-        return f"{self.ranks} over {self.backend}"
+        return f"{counted(self.world_size, 'rank')} over {self.backend}"
 
     def join(self) -> None:
         super().join()

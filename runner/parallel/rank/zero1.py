@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.fit import lay_out_as_weights
 from manyheads.runner.parallel.rank.process_group import Replicas
+from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
 
 
@@ -24,23 +25,11 @@ class Zero1(Replicas):
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         self._sharded = ShardedOptimizer(optimizer, rank=self.rank)
+        self.layout = StateOfSome(self._sharded)
         return self._sharded
 
-    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
-        assert isinstance(optimizer, ShardedOptimizer)
-        return optimizer.own_state_dict()
-
-    def split_optimizer(self, state: StateDict) -> StateDict:
-        own = set(self._sharded.own_numbers())
-        return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
-
-    def optimizer_state(self, optimizer: Optimizer) -> Mapping[Tensor, StateDict]:
-        assert isinstance(optimizer, ShardedOptimizer)
-        return optimizer.optim.state
-
-    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
-        assert isinstance(optimizer, ShardedOptimizer)
-        sizes = optimizer.sizes()
+    def unlike(self) -> dict[int, bool]:
+        sizes = self._sharded.sizes()
         return {sizes.index(min(sizes)): False, sizes.index(max(sizes)): True}
 
 
@@ -90,3 +79,20 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
         super().load_state_dict({**state_dict, "state": {**state_dict["state"]}})  # a copy, which torch empties
         self.state.clear()  # torch's second copy, which nothing reads
         lay_out_as_weights(self.optim)
+
+
+class StateOfSome(TensorLayout):
+    """Each rank has the whole model, and the optimizer's state of some parameters."""
+
+    def __init__(self, optimizer: ShardedOptimizer):
+        self._optimizer = optimizer
+
+    def split_optimizer(self, state: StateDict) -> StateDict:
+        own = set(self._optimizer.own_numbers())
+        return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
+
+    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
+        return self._optimizer.own_state_dict()
+
+    def optimizer_state(self, optimizer: Optimizer) -> Mapping[Tensor, StateDict]:
+        return self._optimizer.optim.state

@@ -16,13 +16,14 @@ from manyheads.runner.answers.measure.limits import BATCH, EXCHANGE, LOADER, OPT
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.clock import Stopwatch
 from manyheads.runner.loop.guards.guard import observed_gradients
+from manyheads.runner.loop.observers.held_memory import gradient_bytes
 from manyheads.runner.loop.observers.observer import Observer
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import UpdateResult
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import Parallel
-from manyheads.runner.parallel.rank.structure import call, held_bytes
+from manyheads.runner.parallel.rank.structure import call
 
 NAMESPACES = ("c10d", "_c10d_functional")
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall")  # without underscores
@@ -128,10 +129,9 @@ class UpdateParts:
         if self.parallel.world_size == 1:
             return None
         sizes: list[int] = []
-        model = self.parallel.unwrap(self.update.model)
 
         def look() -> None:
-            sizes.append(held_bytes(self.parallel.gradient_tensors(model, self.update.optimizer)))
+            sizes.append(gradient_bytes(self.update))
 
         with RecordedCollectives() as exchanges, observed_gradients(self.update.guards, look):
             self.update_with_kept()

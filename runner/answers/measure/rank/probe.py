@@ -64,7 +64,7 @@ def take_steps(
         side.before(step)
         seed_everything(seed + 1 + parallel.data_rank)
         follows = step == 0 and task.trace and not parallel.shares_model  # else a module has a part of its tensors
-        trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices()) if follows else None
+        trace = Trace(parallel.unwrap(trainer.update.model), parallel.devices) if follows else None
         with trace.following() if trace else nullcontext():
             taken = take(session, batches, [*digests["parameter"]])
         if trace is not None:
@@ -87,7 +87,7 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Steps
 
     def look() -> None:
         owned = dict(zip(update.names, update.precision.parameters(update.optimizer), strict=True))
-        gathered = session.parallel.gather_tensors({n: p.grad for n, p in owned.items() if p.grad is not None})
+        gathered = session.parallel.layout.gather({n: p.grad for n, p in owned.items() if p.grad is not None})
         names = gathered if session.parallel.shares_model else owned
         gradients.update((name, _copy(gathered[name]) if name in gathered else None) for name in names)
 

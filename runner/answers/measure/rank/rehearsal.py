@@ -32,6 +32,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.assembly import assemble
 from manyheads.runner.loop.build import set_process
 from manyheads.runner.loop.guards.guard import observed_gradients
+from manyheads.runner.loop.observers.held_memory import gradient_bytes
 from manyheads.runner.loop.prepare import Prepared, build_task_and_loaders
 from manyheads.runner.loop.update import Update
 from manyheads.runner.model.rank.build_model import Built, bare_model
@@ -93,8 +94,8 @@ def _alone(run: RunConfig, rank: int) -> Parallel:
         def gather(self, value: Any) -> list[Any]:
             return [value] * self.world_size
 
-    layout = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
-    parallel: Parallel = call(option.key, option.target, LoneRank, **combined(option.key, option.arguments(), layout))
+    position = {"rank": rank, "local_rank": rank, "world_size": run.launcher.ranks, "device_type": "cpu"}
+    parallel: Parallel = call(option.key, option.target, LoneRank, **combined(option.key, option.arguments(), position))
     parallel.join()
     return parallel
 
@@ -130,7 +131,7 @@ def _rehearsed(run: RunConfig, parallel: Parallel, *, follows: bool) -> Rehearse
             with traffic, UnknownValues(model):
                 holds = rehearsal.run(parallel.rank, parallel.unwrap(update.model), follows=follows)
             layout = parallel.summary.replace(" over fake", "")
-            return Rehearsed(holds, parallel.unlike(update.optimizer), layout, batch.count)
+            return Rehearsed(holds, parallel.unlike(), layout, batch.count)
     finally:
         precision.close()
 
@@ -168,14 +169,14 @@ class Rehearsal:
         if not follows:
             self._step_alone()
         parallel, precision, optimizer = self.update.parallel, self.update.precision, self.update.optimizer
-        tensors = parallel.model_tensors(model)
+        tensors = [parallel.layout.local(parameter) for parameter in model.parameters()]
         storages = {tensor.untyped_storage()._cdata for tensor in tensors}
         masters = [p for p in precision.parameters(optimizer) if p.untyped_storage()._cdata not in storages]
         holds = RankHolds(
             rank,
             parameters=held_bytes(tensors),
             gradients=self.gradients,
-            optimizer=held_bytes(state_tensors(parallel.optimizer_state(optimizer))),
+            optimizer=held_bytes(state_tensors(parallel.layout.optimizer_state(optimizer))),
             masters=held_bytes(masters),
             buffers=held_bytes(model.buffers()),
             stops=stops,
@@ -201,8 +202,7 @@ class Rehearsal:
         self.then = self.saved.now
 
     def _measure(self) -> None:
-        model = self.update.parallel.unwrap(self.update.model)
-        self.gradients = held_bytes(self.update.parallel.gradient_tensors(model, self.update.optimizer))
+        self.gradients = gradient_bytes(self.update)
 
     def _step_alone(self) -> None:
         """Run the optimizer's step with gradients that were not computed."""

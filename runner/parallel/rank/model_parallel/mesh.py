@@ -37,12 +37,12 @@ class MeshParallel(ModelParallel):
         world_size: int,
         **place: Any,
     ):
-        sizes = {"pipeline": pipeline, "replicate": replicate, "shard": shard, "tensor": tensor}
-        layout = filled(sizes, ranks=world_size)
+        asked = {"pipeline": pipeline, "replicate": replicate, "shard": shard, "tensor": tensor}
+        sizes = filled(asked, ranks=world_size)
         sharding = Sharding(units, reshard, prefetch, param_dtype, reduce_dtype, recompute) if units else None
-        needs_shards = shard == "auto" or layout.shard > 1 or (sharding is not None and sharding.changes_anything)
+        needs_shards = shard == "auto" or sizes.shard > 1 or (sharding is not None and sharding.changes_anything)
         super().__init__(
-            layout=layout,
+            sizes=sizes,
             sharding=sharding if needs_shards else None,
             splitting=Splitting(plan, sequence) if plan is not None else None,
             staging=Staging(schedule, stages, stages_per_rank) if schedule is not None else None,

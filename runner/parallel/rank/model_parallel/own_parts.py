@@ -166,6 +166,6 @@ class Gradients:
     def _holders(self, parameter: nn.Parameter) -> int:
         """Number of ranks that hold the same part of this parameter."""
         name, ranks = self._names[parameter], self._ranks
-        copies = 1 if name in ranks.shared.cuts else ranks.layout.tensor
+        copies = 1 if name in ranks.shared.cuts else ranks.sizes.tensor
         copies *= 1 if ranks.pipe is None else len(ranks.pipe.ranks_with(name))
         return copies * (ranks.data_size if parameter in self._plain else self._parts.copies(parameter))

@@ -155,7 +155,7 @@ class Splitting:
 
         Raises ConfigurationError if no layer can be split, or if the split model computes a different result.
         """
-        plan, group, size = find_plan(model, self.plan), ranks.tensor_group, ranks.layout.tensor
+        plan, group, size = find_plan(model, self.plan), ranks.tensor_group, ranks.sizes.tensor
         with Watched(model, find_scattered(model, self.plan, plan) if self.sequence else []) as watched:
             checked = Checked(model, plan, ranks.example().inputs, device=ranks.device)
         passage = self._passage(model, watched, checked, size) if self.sequence else None

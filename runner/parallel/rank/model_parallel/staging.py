@@ -31,7 +31,7 @@ class Staging:
         """Decide where to cut the complete model. Raises ConfigurationError if it cannot be cut."""
         twin = twin_of(model)
         flow = follow(twin, ranks.example().inputs)
-        windows = choose_windows(flow, model, ranks.layout.pipeline * self.stages_per_rank, self.stages)
+        windows = choose_windows(flow, model, ranks.sizes.pipeline * self.stages_per_rank, self.stages)
         return PlannedStages(self, ranks, twin, flow, windows)
 
 
@@ -47,8 +47,8 @@ class PlannedStages:
 
     def cut(self, model: nn.Module, group: Any) -> "Piped":
         """Reduce the model to this rank's stages, in place. A collective operation of all ranks of the run."""
-        layout, place = self.ranks.layout, self.ranks.place_in.pipeline
-        mine = range(place, len(self.windows), layout.pipeline)
+        count, place = self.ranks.sizes.pipeline, self.ranks.place_in.pipeline
+        mine = range(place, len(self.windows), count)
         stages = Stages(model, self.flow, self.windows, mine)
         passage = self.ranks.shared.passage
         pipeline = Pipeline(
@@ -66,7 +66,7 @@ class Piped:
     """This rank's part of a pipeline. ``sizes``: of the complete model's parameters, by name."""
 
     def __init__(self, pipeline: Pipeline, stages: Stages, ranks: "ModelParallel", sizes: dict[str, int]):
-        self._stages, self._size, self._sizes = stages, ranks.layout.pipeline, sizes
+        self._stages, self._size, self._sizes = stages, ranks.sizes.pipeline, sizes
         self.compute_gradients, self.evaluate = pipeline.compute_gradients, pipeline.evaluate
         # Each set of ranks that share a weight, as the first and last stage may share the embedding, needs a group; all
         # ranks must create all groups in the same order.

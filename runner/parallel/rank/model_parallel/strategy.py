@@ -10,26 +10,25 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.optim import Optimizer
 
 from manyheads.runner.parallel.mesh_layout import Layout
+from manyheads.runner.parallel.rank.model_parallel.divided_layout import DividedLayout
 from manyheads.runner.parallel.rank.model_parallel.own_parts import (
     Gradients,
     OwnParts,
-    local,
     refuse_if_needs_whole_weights,
 )
-from manyheads.runner.parallel.rank.model_parallel.parallel_state import WholeState
 from manyheads.runner.parallel.rank.model_parallel.sharding import Sharding, set_reduces
 from manyheads.runner.parallel.rank.model_parallel.splitting import Shared, Splitting
 from manyheads.runner.parallel.rank.model_parallel.staging import Piped, Staging
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.process_group import ProcessGroup, SharedScaler
-from manyheads.runner.run.checkpoint_places import StateDict
+from manyheads.runner.wording import counted
 
 if TYPE_CHECKING:
     from manyheads.runner.data.rank.batches import Batch
 
 
 class ModelParallel(ProcessGroup):
-    """A rank in a mesh of the given ``layout``. Only the dimensions ``replicate`` and ``shard`` divide the data.
+    """A rank in a mesh of the given ``sizes``. Only the dimensions ``replicate`` and ``shard`` divide the data.
 
     ``sharding``: how weights are sharded, if they are; ``splitting``: how layers are split, if they are; ``staging``:
     how the model is cut into stages, if it is.
@@ -42,15 +41,17 @@ class ModelParallel(ProcessGroup):
     def __init__(
         self,
         *,
-        layout: Layout,
+        sizes: Layout,
         sharding: Sharding | None = None,
         splitting: Splitting | None = None,
         staging: Staging | None = None,
         **place: Any,
     ):
         super().__init__(**place)
-        self.layout, self.sharding, self.splitting, self.staging = layout, sharding, splitting, staging
-        self.place_in = layout.place_of(self.rank)
+        self.sizes, self.sharding, self.splitting, self.staging = sizes, sharding, splitting, staging
+        self.place_in = place_in = sizes.place_of(self.rank)
+        self.data_rank, self.data_size = sizes.data_rank(place_in), sizes.data_size
+        self.counts_samples = place_in.tensor == 0 and place_in.pipeline == sizes.pipeline - 1
         self.mesh: DeviceMesh | None = None
         self.data_group: Any = None
         self.shared = Shared({})
@@ -59,33 +60,19 @@ class ModelParallel(ProcessGroup):
 
     @property
     def summary(self) -> str:
-        return f"{self.ranks} over {self.backend}: {self.layout}"
+        return f"{counted(self.world_size, 'rank')} over {self.backend}: {self.sizes}"
 
     def join(self) -> None:
         super().join()
-        self.mesh = mesh = init_device_mesh(self.device.type, tuple(self.layout), mesh_dim_names=self.layout._fields)
+        self.mesh = mesh = init_device_mesh(self.device.type, tuple(self.sizes), mesh_dim_names=self.sizes._fields)
         if self.data_size > 1:
             self.data_group = mesh["replicate", "shard"]._flatten("data").get_group()
 
-    # -- the data ------------------------------------------------------------------------------------
-
-    @property
-    def data_rank(self) -> int:
-        return self.layout.data_rank(self.place_in)
-
-    @property
-    def data_size(self) -> int:
-        return self.layout.data_size
-
-    @property
-    def counts_samples(self) -> bool:
-        return self.place_in.tensor == 0 and self.place_in.pipeline == self.layout.pipeline - 1
-
-    # -- for WholeState ------------------------------------------------------------------------------
+    # -- for its layout -------------------------------------------------------------------------------
 
     @property
     def tensor_group(self) -> Any:
-        return self.mesh["tensor"].get_group() if self.mesh is not None and self.layout.tensor > 1 else None
+        return self.mesh["tensor"].get_group() if self.mesh is not None and self.sizes.tensor > 1 else None
 
     @property
     def tensor_rank(self) -> int:
@@ -93,11 +80,11 @@ class ModelParallel(ProcessGroup):
 
     @property
     def tensor_size(self) -> int:
-        return self.layout.tensor
+        return self.sizes.tensor
 
     @property
     def is_staged(self) -> bool:
-        return self.layout.pipeline > 1
+        return self.sizes.pipeline > 1
 
     @property
     def is_speaker(self) -> bool:
@@ -106,30 +93,31 @@ class ModelParallel(ProcessGroup):
     # -- assembly ------------------------------------------------------------------------------------
 
     def place(self, model: nn.Module) -> nn.Module:
-        self.state = WholeState(model, self)
+        self.layout = layout = DividedLayout(model, self)
         if self.mesh is not None:
-            self.divide(model, self.mesh)
-        self.state.follow(model, self.shared.cuts)
+            self.divide(model, self.mesh, layout.names)
+        layout.follow(model, self.shared.cuts)
         return super().place(model)
 
-    def divide(self, model: nn.Module, mesh: DeviceMesh) -> None:
-        """Reduce the model to this rank's part, in place."""
-        is_piped = self.staging is not None and self.layout.pipeline > 1
+    def divide(self, model: nn.Module, mesh: DeviceMesh, names: list[str]) -> None:
+        """Reduce the model to this rank's part, in place. ``names``: of the tensors in its state_dict."""
+        is_piped = self.staging is not None and self.sizes.pipeline > 1
         planned = self.staging.plan(model, self) if self.staging is not None and is_piped else None
-        if self.splitting is not None and self.layout.tensor > 1:
+        if self.splitting is not None and self.sizes.tensor > 1:
             self.shared = self.splitting.apply(model, self)
         if planned is not None:
             self.pipe = planned.cut(model, mesh["pipeline"].get_group())
         if self.sharding is not None:
-            over = mesh["replicate", "shard"] if self.layout.replicate > 1 else mesh["shard"]
+            over = mesh["replicate", "shard"] if self.sizes.replicate > 1 else mesh["shard"]
             holds = None if self.pipe is None else self.pipe.holds_alone
-            self.sharding.apply(model, over, self.state.names, holds=holds)
+            self.sharding.apply(model, over, names, holds=holds)
 
     def wrap_optimizer(self, optimizer: Optimizer, model: nn.Module) -> Optimizer:
         if self.mesh is not None:
             refuse_if_needs_whole_weights(optimizer)
             whose = {parameter: name for name, parameter in model.named_parameters()}
-            self.state.group([[whose[weight] for weight in group["params"]] for group in optimizer.param_groups])
+            assert isinstance(self.layout, DividedLayout)
+            self.layout.group([[whose[weight] for weight in group["params"]] for group in optimizer.param_groups])
             self.gradients = Gradients(OwnParts(optimizer), whose, self)
         return optimizer
 
@@ -170,38 +158,7 @@ class ModelParallel(ProcessGroup):
             for buffer in model.buffers():
                 dist.broadcast(buffer, src=first, group=self.data_group)
 
-    # -- state of the whole model --------------------------------------------------------------------
-
-    def gather_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.state.gather(tensors)
-
-    def split_tensors(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.state.split(tensors)
-
-    def own_part(self, tensor: Tensor) -> Tensor:
-        return local(tensor)
-
-    def gather_optimizer(self, state: StateDict) -> StateDict:
-        return self.state.gather_optimizer(state)
-
-    def split_optimizer(self, state: StateDict) -> StateDict:
-        return self.state.split_optimizer(state)
-
-    def share_tensors(self, tensors: dict[str, Tensor]) -> StateDict:
-        return self.state.share(tensors)
-
-    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
-        return self.state.share_optimizer(optimizer.state_dict())
-
-    # -- what this rank holds ------------------------------------------------------------------------
-
-    def model_tensors(self, model: nn.Module) -> list[Tensor]:
-        return [local(tensor) for tensor in super().model_tensors(model)]
-
-    def gradient_tensors(self, model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
-        return [local(tensor) for tensor in super().gradient_tensors(model, optimizer)]
-
-    def unlike(self, optimizer: Optimizer) -> dict[int, bool]:
+    def unlike(self) -> dict[int, bool]:
         stages = [0] if self.pipe is None else self.pipe.unlike()
-        shards = sorted({0, self.layout.shard - 1})  # the last shard may have fewer rows
-        return {self.layout.rank_of(Layout(stage, 0, shard, 0)): not shard for stage in stages for shard in shards}
+        shards = sorted({0, self.sizes.shard - 1})  # the last shard may have fewer rows
+        return {self.sizes.rank_of(Layout(stage, 0, shard, 0)): not shard for stage in stages for shard in shards}

@@ -19,7 +19,7 @@ PIECE: dict[str, Any] = {  # of DistributedDataParallel, which then holds a seco
 }
 
 
-class Alone(Replica, Parallel):
+class OneRankReplica(Replica, Parallel):
     """A replica of one rank."""
 
 
@@ -45,12 +45,12 @@ def replica(
     among = {"replica": number, "replicas": world_size // ranks_per_replica, "patience": timeout}
     place |= {"rank": rank, "world_size": ranks_per_replica, **among}
     if ranks_per_replica == 1:
-        return Alone(**place)
+        return OneRankReplica(**place)
     if inside == "ddp":
         return Copies(timeout=INSIDE_SECONDS, **place)
-    from manyheads.runner.parallel.rank.replicated.model_parallel import Shards
+    from manyheads.runner.parallel.rank.replicated.model_parallel import ShardedReplica
 
-    return Shards(timeout=INSIDE_SECONDS, **place)
+    return ShardedReplica(timeout=INSIDE_SECONDS, **place)
 
 
 def stand_in(*, shards: int, world_size: int, **place: Any) -> Parallel:

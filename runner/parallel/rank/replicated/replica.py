@@ -38,7 +38,7 @@ class Replica(Parallel):
     def __init__(self, *, replica: int, replicas: int, patience: float, **inside: Any):
         super().__init__(**inside)
         self.replica, self.replicas, self.patience = replica, replicas, patience
-        self._part = self.rank, self.world_size  # this rank's share of each batch, and of how many
+        self.records, self.total_ranks = replica == 0 and self.rank == 0, replicas * self.world_size
         self._members: Membership | None = None
         self._course: RunState | None = None
         self._is_in_update = self._is_entered = False
@@ -48,22 +48,6 @@ class Replica(Parallel):
     def summary(self) -> str:
         inside = f"; in each {super().summary}" if self.world_size > 1 else ""
         return f"{self.replicas} replicas that may come and go, over gloo{inside}"
-
-    @property
-    def records(self) -> bool:
-        return self.replica == 0 and self.rank == 0
-
-    @property
-    def total_ranks(self) -> int:
-        return self.replicas * self.world_size
-
-    @property
-    def data_rank(self) -> int:
-        return self._part[0]
-
-    @property
-    def data_size(self) -> int:
-        return self._part[1]
 
     def join(self) -> None:
         super().join()
@@ -141,7 +125,7 @@ class Replica(Parallel):
         assert self._members is not None
         assert self._course is not None
         share, of = self._members.share * self.world_size + self.rank, self._members.count * self.world_size
-        self._part = share, of
+        self.data_rank, self.data_size = share, of
         held = self._course.drawn(batches, share=share, of=of)
         self._seed_update(share, of)
         self._is_in_update = True  # ``reduce`` now sums over the replicas too

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.lazy import real
 from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, RankShare
@@ -14,11 +15,12 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut, TensorRanks
+from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
 
 
-class WholeState:
-    """The state of a model that ranks share. ``model``: the complete one, before anything is cut."""
+class DividedLayout(TensorLayout):
+    """Each rank has a part of the model. ``model``: the complete one, before anything is cut."""
 
     def __init__(self, model: nn.Module, ranks: TensorRanks):
         self._ranks = ranks
@@ -47,6 +49,9 @@ class WholeState:
 
     # -- tensors by name -----------------------------------------------------------------------------
 
+    def local(self, tensor: Tensor) -> Tensor:
+        return local(tensor)
+
     def gather(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The complete tensors on rank 0, on the CPU, in the model's order; empty elsewhere."""
         order = {name: number for number, name in enumerate(self.names)}
@@ -69,8 +74,9 @@ class WholeState:
 
     # -- the optimizer's state -----------------------------------------------------------------------
 
-    def gather_optimizer(self, state: StateDict) -> StateDict:
+    def gather_optimizer(self, optimizer: Optimizer) -> StateDict:
         """The state_dict of an optimizer of the complete model on rank 0; without state elsewhere."""
+        state = optimizer.state_dict()
         tensors: dict[tuple[str, str], Tensor] = {}
         plain: dict[str, StateDict] = {}
         own = dict(self._trained())
@@ -99,8 +105,9 @@ class WholeState:
         """This rank's part of each tensor as a Share, with placeholders for those of other stages."""
         return {name: self._share(name, tensors[name]) if name in tensors else ABSENT for name in self.names}
 
-    def share_optimizer(self, state: StateDict) -> StateDict:
-        """An optimizer's state_dict with this rank's part of each tensor as a Share."""
+    def share_optimizer(self, optimizer: Optimizer) -> StateDict:
+        """The whole optimizer's state_dict with this rank's part of each tensor as a Share."""
+        state = optimizer.state_dict()
         number = {name: index for index, name in enumerate(_flat(self._groups))}
         shares, own = {}, dict(self._trained())
         for index, name in enumerate(_flat(self._own_groups)):
