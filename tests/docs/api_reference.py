@@ -27,7 +27,11 @@ BASES = {  # of options, by their group
         f"{RUNNER}.precision.rank.precision.Precision",
         f"{RUNNER}.precision.precision_option.PrecisionOption",
     ],
-    "parallel": [f"{RUNNER}.parallel.rank.parallel.Parallel", f"{RUNNER}.parallel.parallel_option.ParallelOption"],
+    "parallel": [
+        f"{RUNNER}.parallel.rank.parallel.Parallel",
+        f"{RUNNER}.parallel.rank.tensor_layout.TensorLayout",
+        f"{RUNNER}.parallel.parallel_option.ParallelOption",
+    ],
     "launcher": [f"{LAUNCHERS}.launcher.Launcher", f"{LAUNCHERS}.launcher_option.LauncherOption"],
     "any group": [f"{RUNNER}.option.option.Option"],
 }

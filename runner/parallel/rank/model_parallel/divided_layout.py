@@ -4,7 +4,7 @@ Tensors are gathered one at a time, so that no rank but the first ever holds mor
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -14,15 +14,18 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import ABSENT, RankShar
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
-from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut, TensorRanks
+from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Assembly, Cut
 from manyheads.runner.parallel.rank.tensor_layout import TensorLayout
 from manyheads.runner.run.checkpoint_places import StateDict
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
 
 
 class DividedLayout(TensorLayout):
     """Each rank has a part of the model. ``model``: the complete one, before anything is cut."""
 
-    def __init__(self, model: nn.Module, ranks: TensorRanks):
+    def __init__(self, model: nn.Module, ranks: "ModelParallel"):
         self._ranks = ranks
         self.names = list(model.state_dict())
         self.trainable = [name for name, parameter in model.named_parameters() if parameter.requires_grad]

@@ -14,7 +14,8 @@ from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 
 if TYPE_CHECKING:
-    from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut, TensorRanks
+    from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
+    from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
 
 
 class MeshPlace(NamedTuple):
@@ -33,13 +34,13 @@ class MeshPlace(NamedTuple):
         return RankShare(self.shape, part.dtype, pieces, is_agreed)
 
 
-def place_of(weight: Tensor, cut: "Cut | None", ranks: "TensorRanks") -> MeshPlace:
+def place_of(weight: Tensor, cut: "Cut | None", ranks: "ModelParallel") -> MeshPlace:
     """The position of this rank's ``weight``, which may be a shard (DTensor), of a part (``cut``) or of the whole."""
     ranges = _ranges(weight)
     shape = list(weight.shape)
     if cut is None:
         return MeshPlace(tuple(shape), tuple(_boxes(ranges, ranges)))
-    shape[cut.dim] *= ranks.tensor_size
+    shape[cut.dim] *= ranks.sizes.tensor
     length = weight.shape[cut.dim] // cut.blocks
     boxes: list[tuple[Box, tuple[slice, ...]]] = []
     for block in range(cut.blocks):
@@ -48,7 +49,7 @@ def place_of(weight: Tensor, cut: "Cut | None", ranks: "TensorRanks") -> MeshPla
             max(ranges[cut.dim].start, block * length), min(ranges[cut.dim].stop, (block + 1) * length)
         )
         moved = [*inner]
-        ahead = block * length * (ranks.tensor_size - 1) + ranks.tensor_rank * length
+        ahead = block * length * (ranks.sizes.tensor - 1) + ranks.place_in.tensor * length
         moved[cut.dim] = range(inner[cut.dim].start + ahead, inner[cut.dim].stop + ahead)
         boxes += _boxes(moved, inner, ranges)
     return MeshPlace(tuple(shape), tuple(boxes))

@@ -52,6 +52,7 @@ class ModelParallel(ProcessGroup):
         self.place_in = place_in = sizes.place_of(self.rank)
         self.data_rank, self.data_size = sizes.data_rank(place_in), sizes.data_size
         self.counts_samples = place_in.tensor == 0 and place_in.pipeline == sizes.pipeline - 1
+        self.speaks = place_in._replace(pipeline=0) == Layout(0, 0, 0, 0)  # for its stage
         self.mesh: DeviceMesh | None = None
         self.data_group: Any = None
         self.shared = Shared({})
@@ -68,27 +69,10 @@ class ModelParallel(ProcessGroup):
         if self.data_size > 1:
             self.data_group = mesh["replicate", "shard"]._flatten("data").get_group()
 
-    # -- for its layout -------------------------------------------------------------------------------
-
     @property
     def tensor_group(self) -> Any:
+        """The ranks with parts of the same tensors by a Cut; None if only this one has them."""
         return self.mesh["tensor"].get_group() if self.mesh is not None and self.sizes.tensor > 1 else None
-
-    @property
-    def tensor_rank(self) -> int:
-        return self.place_in.tensor
-
-    @property
-    def tensor_size(self) -> int:
-        return self.sizes.tensor
-
-    @property
-    def is_staged(self) -> bool:
-        return self.sizes.pipeline > 1
-
-    @property
-    def is_speaker(self) -> bool:
-        return self.place_in._replace(pipeline=0) == Layout(0, 0, 0, 0)
 
     # -- assembly ------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""How a tensor-parallel group splits a tensor, and what has to be known of its ranks to gather it."""
+"""How a tensor-parallel group splits a tensor, and how ranks that share a model gather it."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -12,6 +12,9 @@ from manyheads.runner.checkpoint.sharded.rank.rank_share import RankShare
 from manyheads.runner.checkpoint.sharded.rank.read_sharded import Stored
 from manyheads.runner.parallel.rank.model_parallel.own_parts import local
 from manyheads.runner.parallel.rank.model_parallel.shares import StoredPart, place_of
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.rank.model_parallel.strategy import ModelParallel
 
 
 class Cut(NamedTuple):
@@ -34,38 +37,13 @@ class Cut(NamedTuple):
         return torch.cat(blocks, dim=self.dim + 1).flatten(self.dim, self.dim + 1)
 
 
-class TensorRanks(Protocol):
-    """This rank, among those that share a model.
-
-    ``tensor_group``: the ranks that hold parts of the same tensors by a Cut, None if only this one does;
-    ``tensor_rank``, ``tensor_size``: this rank's index in it, and its size; ``is_staged``: whether other ranks hold
-    other tensors, as in a pipeline; ``is_speaker``: whether this rank sends its stage's tensors; ``gather``: collects
-    a value from each rank.
-    """
-
-    rank: int
-    device: torch.device
-
-    @property
-    def tensor_group(self) -> Any: ...
-    @property
-    def tensor_rank(self) -> int: ...
-    @property
-    def tensor_size(self) -> int: ...
-    @property
-    def is_staged(self) -> bool: ...
-    @property
-    def is_speaker(self) -> bool: ...
-    def gather(self, value: Any) -> list[Any]: ...
-
-
 class Assembly:
     """Converts between this rank's parts of a model's tensors and the complete ones.
 
     ``weights``: this rank's tensors of the model; ``cuts``: how a tensor-parallel group splits them; both by name.
     """
 
-    def __init__(self, ranks: TensorRanks, weights: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
+    def __init__(self, ranks: "ModelParallel", weights: Mapping[str, Tensor], cuts: Mapping[str, Cut]):
         self._ranks, self.own, self.cuts = ranks, weights, cuts
 
     def _whole(self, name: str, part: Tensor) -> Tensor:
@@ -79,7 +57,7 @@ class Assembly:
         if (cut := self.cuts.get(name)) is None:
             return tensor
         parts = [
-            torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self._ranks.tensor_size)
+            torch.empty_like(tensor, memory_format=torch.contiguous_format) for _ in range(self._ranks.sizes.tensor)
         ]
         dist.all_gather(parts, tensor.contiguous(), group=self._ranks.tensor_group)
         return cut.whole(parts)
@@ -90,8 +68,8 @@ class Assembly:
         if isinstance(tensor, Stored):
             box = place_of(weight, cut, ranks)
             return StoredPart(tensor, weight, box, ranks.device) if box.shape == tuple(tensor.shape) else tensor
-        if cut is not None and tensor.ndim > cut.dim and tensor.shape[cut.dim] % (cut.blocks * ranks.tensor_size) == 0:
-            tensor = cut.part(tensor, ranks.tensor_rank, ranks.tensor_size)
+        if cut is not None and tensor.ndim > cut.dim and tensor.shape[cut.dim] % (cut.blocks * ranks.sizes.tensor) == 0:
+            tensor = cut.part(tensor, ranks.place_in.tensor, ranks.sizes.tensor)
         if not isinstance(weight, DTensor) or tensor.shape != weight.shape:  # another model's: loading it reports that
             return tensor
         return distribute_tensor(
@@ -107,7 +85,7 @@ class Assembly:
         ``tensors``: in the same order on all ranks that share them.
         """
         ranks, is_first = self._ranks, self._ranks.rank == 0
-        if not ranks.is_staged:
+        if ranks.sizes.pipeline == 1:
             complete = {}
             for key, tensor in tensors.items():
                 full = self._whole(key[0], tensor)
@@ -121,7 +99,7 @@ class Assembly:
         """As ``gathered``, for tensors of which some are on other stages than rank 0's."""
         ranks = self._ranks
         mine = [(key, self._whole_shape(key[0]), tensor.dtype) for key, tensor in tensors.items()]
-        listed = ranks.gather(mine if ranks.is_speaker else [])
+        listed = ranks.gather(mine if ranks.speaks else [])
         received: dict[tuple[str, str], Tensor] = {}
         wanted = [(key, rank, shape, dtype) for rank, keys in enumerate(listed) for key, shape, dtype in keys]
         sender: dict[tuple[str, str], tuple[int, tuple[int, ...], torch.dtype]] = {}
@@ -143,7 +121,7 @@ class Assembly:
     def _whole_shape(self, name: str) -> tuple[int, ...]:
         shape = list(self.own[name].shape)
         if (cut := self.cuts.get(name)) is not None:
-            shape[cut.dim] *= self._ranks.tensor_size
+            shape[cut.dim] *= self._ranks.sizes.tensor
         return tuple(shape)
 
     def share(self, name: str, part: Tensor, *, is_agreed: bool) -> RankShare:
