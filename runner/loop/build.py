@@ -52,8 +52,8 @@ def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Para
             f": torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank "
             f"{rank} needs number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu.",
         )
-    place = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
-    parallel: Parallel = run.parallel.instantiate(**place)
+    position = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
+    parallel: Parallel = run.parallel.instantiate(**position)
     parallel.join()
     return parallel
 
@@ -83,7 +83,7 @@ def build(
     classes, pretrained = run.model.num_classes or prepared.data.num_classes, prepared.built.pretrained
     describes = partial(describe, loaders.val, loaders.train, num_classes=classes, pretrained=pretrained)
     description = [ModelDescription(folder, describes)] if parallel.records else []
-    attached = [each.attached(update, reporter) for each in callbacks]
+    attached = [callback.attached(update, reporter) for callback in callbacks]
     observers = [*build_observers(run.trainer, update, loaders, reporter), *description, *attached]
     readers = readers_of(run, update.schedule)
     monitor = Monitor(update.scores, update.schedule, settings.ending, readers=readers, say=display.say)
@@ -139,9 +139,9 @@ def build_recorder(
     """What writes the run's tables, with the config's loggers, started, except trackers, which publishers serve."""
     position, step = (state["tables"], state["progress"]["step"]) if state else ({}, 0)
     train, val = scores.names("train"), scores.names("val")
-    own = {name: option.section for name, option in run.logger.items() if not option.publishes}
-    made = instantiate_named("logger", own, Logger)
-    loggers: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in made.items()]
+    sections = {name: option.section for name, option in run.logger.items() if not option.publishes}
+    instances = instantiate_named("logger", sections, Logger)
+    loggers: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in instances.items()]
     logged = LoggedRun(folder.path, dict(run.written), step, [*train, *val])
     for logger in loggers:
         logger.start(logged)

@@ -48,8 +48,8 @@ def main(config: Section, answer: Connection) -> NoReturn:
     with open(os.devnull, "w") as nowhere:  # a constructor may print, and will do so again in the ranks
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
-    found = refusal(RunConfig.of(config))
-    answer.send(None if found is None else Failure.of(found))
+    error = refusal(RunConfig.of(config))
+    answer.send(None if error is None else Failure.of(error))
     os._exit(0)
 
 

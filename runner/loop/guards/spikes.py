@@ -105,7 +105,7 @@ class Spikes(Guard):
             self._losses.append(loss)
             self._norms.append(norm_value)
             return None
-        self._found = [*(each for each in self._found if each > step - self._window), step]
+        self._found = [*(spike_step for spike_step in self._found if spike_step > step - self._window), step]
         self._refuse(spike)
         if self._action == "rollback":
             self.skipped |= dict.fromkeys(range(step - self._span + 1, step + 1), spike)
@@ -117,11 +117,11 @@ class Spikes(Guard):
 
         So NaN on one rank is NaN on all.
         """
-        counted = [each for each in passes if each.samples and self._parallel.counts_samples]
-        losses = [each.loss.double() * each.scale for each in counted]
-        whole = torch.stack(losses).sum() if losses else torch.zeros((), dtype=torch.float64, device=norm.device)
-        count = torch.tensor(float(sum(each.counted for each in counted)), dtype=torch.float64)
-        numbers = [each.detach().to(self._parallel.device, torch.float64) for each in (whole, count, norm)]
+        counted = [passed for passed in passes if passed.samples and self._parallel.counts_samples]
+        losses = [passed.loss.double() * passed.scale for passed in counted]
+        loss = torch.stack(losses).sum() if losses else torch.zeros((), dtype=torch.float64, device=norm.device)
+        count = torch.tensor(float(sum(passed.counted for passed in counted)), dtype=torch.float64)
+        numbers = [tensor.detach().to(self._parallel.device, torch.float64) for tensor in (loss, count, norm)]
         total, number, norms = self._parallel.reduce(torch.stack(numbers)).tolist()
         return total / number if number else None, norms / self._parallel.world_size
 
@@ -154,9 +154,9 @@ class Spikes(Guard):
 
     def load_state_dict(self, state: StateDict) -> None:
         """Restore the result of ``state_dict``, also from a run with another ``window``."""
-        for own, name in ((self._losses, "losses"), (self._norms, "norms")):
-            own.clear()
-            own.extend(state[name])
+        for window, name in ((self._losses, "losses"), (self._norms, "norms")):
+            window.clear()
+            window.extend(state[name])
         self._found = [*state["found"]]
         self.skipped = {step: Spike(*spike) for step, *spike in state["skipped"]}
 
@@ -170,11 +170,11 @@ def limit_of(values: Iterable[float], threshold: float) -> float:
 
     Losses near zero, and norms of gradients, vary by factors: on a plain scale, usual values would stand out.
     """
-    known = [*values]
-    limit = _beyond(known, threshold, least=LEAST * abs(median(known)))
-    if min(known) <= 0:
+    numbers = [*values]
+    limit = _beyond(numbers, threshold, least=LEAST * abs(median(numbers)))
+    if min(numbers) <= 0:
         return limit
-    return max(limit, math.exp(min(_beyond([*map(math.log, known)], threshold), MOST_EXPONENT)))
+    return max(limit, math.exp(min(_beyond([*map(math.log, numbers)], threshold), MOST_EXPONENT)))
 
 
 def _beyond(values: Sequence[float], threshold: float, *, least: float = 0.0) -> float:

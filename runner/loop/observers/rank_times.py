@@ -86,57 +86,60 @@ class RankTimes(Observer):
         """Count the sums of an exchange, (ranks, NAMES); returns a warning once a rank has been slow for some time."""
         self._open += by_rank
         sums = [Sums(*row) for row in self._open.tolist()] if float(self._open[0, SECONDS]) >= INTERVAL else []
-        if not (sums and all(own.sampled_compute for own in sums)):
+        if not (sums and all(rank_sums.sampled_compute for rank_sums in sums)):
             return None
         self._open.zero_()
         self._clocks.append(clock())
-        times = [parts(own, own.seconds) for own in sums]
-        for whole, each in zip(self.seconds, times, strict=True):
-            for part, value in each.items():
-                whole[part] += value
+        times = [parts(rank_sums, rank_sums.seconds) for rank_sums in sums]
+        for totals, rank_times in zip(self.seconds, times, strict=True):
+            for part, value in rank_times.items():
+                totals[part] += value
         self._judge(times)
-        late = next((each for each in self.slow.values() if each.in_a_row == NOTED), None)
+        late = next((slow for slow in self.slow.values() if slow.in_a_row == NOTED), None)
         if late is None:
             return None
         return f"warning: rank {late.rank} is slow, mostly {OWN[late.part]}, and the others wait for it"
 
     def _judge(self, times: Sequence[Mapping[str, float]]) -> None:
         self.intervals += 1
-        own = [sum(each[part] for part in OWN) for each in times]
-        usual = median_low(own)
-        for rank, seconds in enumerate(own):
+        own_seconds = [sum(rank_times[part] for part in OWN) for rank_times in times]
+        usual = median_low(own_seconds)
+        for rank, seconds in enumerate(own_seconds):
             if seconds <= RATIO * usual:
                 if rank in self.slow:
                     self.slow[rank].in_a_row = 0
                 continue
-            found = self.slow.setdefault(rank, Slow(rank))
-            found.intervals += 1
-            found.in_a_row += 1
+            slow = self.slow.setdefault(rank, Slow(rank))
+            slow.intervals += 1
+            slow.in_a_row += 1
             for part in OWN:
-                longer = times[rank][part] - median_low([each[part] for each in times])
-                found.longer[part] = found.longer.get(part, 0.0) + longer
+                longer = times[rank][part] - median_low([rank_times[part] for rank_times in times])
+                slow.longer[part] = slow.longer.get(part, 0.0) + longer
 
     # -- at the end ----------------------------------------------------------------------------------
 
     def hindrances(self) -> Hindrances:
         """The counts of this rank's machine over this session."""
-        found = Hindrances.now(self._gpu).since(self._before)
-        return found._replace(clock=fmean(self._clocks) if self._clocks else 0.0)
+        hindrances = Hindrances.now(self._gpu).since(self._before)
+        return hindrances._replace(clock=fmean(self._clocks) if self._clocks else 0.0)
 
     def result(self, hindrances: Sequence[Hindrances]) -> ResultJson:
         """The part of result.json about slow ranks, with the seconds of all by part. ``hindrances``: of each rank."""
         slow: list[SlowRankJson] = [
             {
-                "rank": each.rank,
-                "intervals": each.intervals,
+                "rank": rank.rank,
+                "intervals": rank.intervals,
                 "of": self.intervals,
-                "seconds": each.seconds,
-                "part": each.part,
-                "cause": self._cause(each, hindrances),
+                "seconds": rank.seconds,
+                "part": rank.part,
+                "cause": self._cause(rank, hindrances),
             }
-            for each in sorted(self.slow.values(), key=lambda each: -each.seconds)
+            for rank in sorted(self.slow.values(), key=lambda rank: -rank.seconds)
         ]
-        return {"rank_seconds": {part: [each[part] for each in self.seconds] for part in TRAINING}, "slow_ranks": slow}
+        return {
+            "rank_seconds": {part: [totals[part] for totals in self.seconds] for part in TRAINING},
+            "slow_ranks": slow,
+        }
 
     def _cause(self, slow: Slow, hindrances: Sequence[Hindrances]) -> str:
         seconds = sum(self.seconds[slow.rank].values())

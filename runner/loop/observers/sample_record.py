@@ -86,8 +86,8 @@ class SampleRecord(Observer):
 
     def _write(self, epoch: int) -> None:
         if self._updates:
-            whole, last = added(self._open), self._step + self._updates
-            self._row(epoch, self._step + 1, last, samples=int(whole.count), digest=whole.digest)
+            total, last = added(self._open), self._step + self._updates
+            self._row(epoch, self._step + 1, last, samples=int(total.count), digest=total.digest)
             self._step, self._open, self._updates = last, [], 0
 
     def _row(self, epoch: int, first: int, step: int, **values: Any) -> None:

@@ -38,17 +38,17 @@ class DividedLayout(TensorLayout):
         self._assembly = Assembly(self._ranks, model.state_dict(keep_vars=True), cuts)
         self._parameters = {name for name, _ in model.named_parameters()}
 
-    def group(self, own: list[list[str]]) -> None:
+    def group(self, group_names: list[list[str]]) -> None:
         """Adopt the optimizer's groups. A collective operation of all ranks.
 
-        ``own``: the names of this rank's parameters in each group, in order.
+        ``group_names``: the names of this rank's parameters in each group, in order.
         """
         number = {name: index for index, name in enumerate(self.trainable)}
-        everywhere = zip(*self._ranks.gather(own), strict=True)
+        everywhere = zip(*self._ranks.gather(group_names), strict=True)
         self._groups = [
             sorted({name for names in group for name in names}, key=number.__getitem__) for group in everywhere
         ]
-        self._own_groups = own
+        self._own_groups = group_names
 
     # -- tensors by name -----------------------------------------------------------------------------
 
@@ -58,22 +58,22 @@ class DividedLayout(TensorLayout):
     def gather(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The complete tensors on rank 0, on the CPU, in the model's order; empty elsewhere."""
         order = {name: number for number, name in enumerate(self.names)}
-        found = self._assembly.gathered({(name, ""): tensor for name, tensor in tensors.items()})
-        return {name: found[name, ""] for name, _ in sorted(found, key=lambda key: order.get(key[0], len(order)))}
+        gathered = self._assembly.gathered({(name, ""): tensor for name, tensor in tensors.items()})
+        return {name: gathered[name, ""] for name, _ in sorted(gathered, key=lambda key: order.get(key[0], len(order)))}
 
     def split(self, tensors: Mapping[str, Any]) -> StateDict:
         """This rank's parts of complete tensors, without those of other stages.
 
         Tensors whose names the model does not have are kept, so that loading can report them.
         """
-        own, known = self._assembly.own, {*self.names}
-        found = {}
+        weights, names = self._assembly.own, {*self.names}
+        parts = {}
         for name, tensor in tensors.items():
-            if name in own:
-                found[name] = self._assembly.part(name, tensor)
-            elif name not in known:
-                found[name] = tensor
-        return found
+            if name in weights:
+                parts[name] = self._assembly.part(name, tensor)
+            elif name not in names:
+                parts[name] = tensor
+        return parts
 
     # -- the optimizer's state -----------------------------------------------------------------------
 
@@ -82,25 +82,25 @@ class DividedLayout(TensorLayout):
         state = optimizer.state_dict()
         tensors: dict[tuple[str, str], Tensor] = {}
         plain: dict[str, StateDict] = {}
-        own = dict(self._trained())
+        trained = dict(self._trained())
         for index, name in enumerate(_flat(self._own_groups)):
-            parameter = own[name]
+            parameter = trained[name]
             for key, value in state["state"].get(index, {}).items():
                 if _is_like(value, local(parameter), name):
                     tensors[name, key] = value
                 else:
                     plain.setdefault(name, {})[key] = value
-        whole = self._assembly.gathered(tensors)
+        gathered = self._assembly.gathered(tensors)
         plain = {name: values for rank in reversed(self._ranks.gather(plain)) for name, values in rank.items()}
-        found: dict[int, StateDict] = {}
+        by_number: dict[int, StateDict] = {}
         if self._ranks.rank == 0:
             number = {name: index for index, name in enumerate(_flat(self._groups))}
-            for (name, key), tensor in whole.items():
-                found.setdefault(number[name], {})[key] = tensor
+            for (name, key), tensor in gathered.items():
+                by_number.setdefault(number[name], {})[key] = tensor
             for name, values in plain.items():
-                found[number[name]] = {**values, **found.get(number[name], {})}
+                by_number[number[name]] = {**values, **by_number.get(number[name], {})}
         groups = _numbered(state["param_groups"], self._groups)
-        return {**state, "state": dict(sorted(found.items())), "param_groups": groups}
+        return {**state, "state": dict(sorted(by_number.items())), "param_groups": groups}
 
     # -- without gathering anything ------------------------------------------------------------------
 
@@ -112,10 +112,10 @@ class DividedLayout(TensorLayout):
         """The whole optimizer's state_dict with this rank's part of each tensor as a Share."""
         state = optimizer.state_dict()
         number = {name: index for index, name in enumerate(_flat(self._groups))}
-        shares, own = {}, dict(self._trained())
+        shares, trained = {}, dict(self._trained())
         for index, name in enumerate(_flat(self._own_groups)):
             shares[number[name]] = {
-                key: self._share(name, value) if _is_like(value, local(own[name]), name) else value
+                key: self._share(name, value) if _is_like(value, local(trained[name]), name) else value
                 for key, value in state["state"].get(index, {}).items()
             }
         groups = _numbered(state["param_groups"], self._groups)
@@ -132,16 +132,16 @@ class DividedLayout(TensorLayout):
         if [len(group["params"]) for group in groups] != [len(names) for names in self._groups]:
             return state  # another model's: loading it reports that
         number = {name: index for index, name in enumerate(_flat(self._groups))}
-        found = {}
+        by_number = {}
         for index, name in enumerate(_flat(self._own_groups)):
-            if (whole := state["state"].get(number[name])) is not None:
-                found[index] = {
+            if (values := state["state"].get(number[name])) is not None:
+                by_number[index] = {
                     key: local(real(self._assembly.part(name, value)))
                     if isinstance(value, (Tensor, Stored)) and value.ndim
                     else value
-                    for key, value in whole.items()
+                    for key, value in values.items()
                 }
-        return {**state, "state": found, "param_groups": _numbered(groups, self._own_groups)}
+        return {**state, "state": by_number, "param_groups": _numbered(groups, self._own_groups)}
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, p) for name, p in self._model.named_parameters() if p.requires_grad)
@@ -154,7 +154,7 @@ def _flat(groups: list[list[str]]) -> list[str]:
 def _numbered(groups: list[StateDict], names: list[list[str]]) -> list[StateDict]:
     """An optimizer's groups, with their parameters numbered in order as in a state_dict."""
     number = iter(range(len(_flat(names))))
-    return [{**group, "params": [next(number) for _ in own]} for group, own in zip(groups, names, strict=True)]
+    return [{**group, "params": [next(number) for _ in listed]} for group, listed in zip(groups, names, strict=True)]
 
 
 def _is_like(value: Any, parameter: Tensor, name: str) -> bool:

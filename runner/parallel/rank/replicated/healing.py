@@ -48,10 +48,10 @@ class FolderTransport(CheckpointTransport[dict[str, Any]]):
         if path == self._sent:
             return
         self.forget()
-        found = state()
+        state_dict = state()
         if self._writes:
             with whole_file(path) as file:
-                torch.save(found, file)
+                torch.save(state_dict, file)
         self._sent = path
 
     def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> dict[str, Any]:

@@ -91,8 +91,8 @@ class Membership:
             before = self._manager.state_dict(), self._history
             outcome = self._quorum()
             numbers = [self._manager._quorum_id, self.step]
-            found = self._group.most([outcome, self._transport.is_wanted, *numbers, *(-n for n in numbers)])
-            worst, is_wanted, (most, least) = found[0], found[1], (found[2:4], found[4:])
+            maxima = self._group.most([outcome, self._transport.is_wanted, *numbers, *(-n for n in numbers)])
+            worst, is_wanted, (most, least) = maxima[0], maxima[1], (maxima[2:4], maxima[4:])
             if worst == AGREED and most == [-number for number in least]:
                 if is_wanted:
                     self._offer()
@@ -129,15 +129,15 @@ class Membership:
 
         ``histories``: the sum of all members' ``history``; a replica without one adopts the first.
         """
-        known = [int(number) for number in histories.tolist() if number]
-        if self._manager.errored() is not None or not known:
+        numbers = [int(number) for number in histories.tolist() if number]
+        if self._manager.errored() is not None or not numbers:
             return
-        if any(number != known[0] for number in known):
-            if self._history not in (0, known[0]):
+        if any(number != numbers[0] for number in numbers):
+            if self._history not in (0, numbers[0]):
                 raise RuntimeError("the other replicas have repeated an update that this one had already made.")
             self._manager.report_error(RuntimeError("the members of this update have different histories"))
         elif not self._history:
-            self._history = known[0]
+            self._history = numbers[0]
 
     def taken(self) -> StateDict | None:
         """The state of a replica that is ahead, if the last quorum has brought one; else None."""
@@ -181,8 +181,8 @@ class Membership:
         """Offer this replica's state to those that are behind; if that fails, the update is repeated."""
 
         def state() -> StateDict:
-            own = {"state": self._standing(), "history": self._history}
-            return {"user": {"default": own}, "torchft": self._manager.state_dict()}
+            replica_state = {"state": self._standing(), "history": self._history}
+            return {"user": {"default": replica_state}, "torchft": self._manager.state_dict()}
 
         try:
             self._transport.offer(self.step, state)
