@@ -9,13 +9,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
-from manyheads.launchers import warm_server
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import Ahead, LauncherOption
 from manyheads.launchers.processes import Ranks, Watchdog, watch
 from manyheads.launchers.result import finish
-from manyheads.launchers.spawn import Spawn
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine.process import LAST_SECONDS, end_within, handled_by, in_background
 from manyheads.runner.run.data_files import no_link
@@ -30,6 +28,8 @@ class InlineOption(LauncherOption):
     one_process = True
 
     def ahead(self, *, in_sweep: bool) -> Ahead | None:
+        from manyheads.launchers import warm_server  # not needed for a single run
+
         return warm_server if in_sweep else None  # whose jobs are child processes
 
 
@@ -38,6 +38,8 @@ class Inline(Launcher):
 
     def as_child_process(self) -> Launcher:
         """The rank in a separate process, forked from one that has imported torch."""
+        from manyheads.launchers.spawn import Spawn  # not needed for a single run
+
         return Spawn(**self.common_arguments(), warm=True)
 
     def launch(self, job: Job) -> None:

@@ -3,14 +3,12 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from manyheads.launchers.launcher import Launcher
-from manyheads.launchers.wrappers import several_machines, wrapped
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
-from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved
-from manyheads.runner.machine.numa import near
 from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
@@ -185,6 +183,8 @@ class LauncherOption(Option):
         """Bind this process, a rank, and the loader processes that it will start to the cores near its device."""
         if not (self.numa and hasattr(os, "sched_setaffinity")):
             return
+        from manyheads.runner.machine.numa import near  # few runs need it
+
         gpu = hardware.gpu_index(local_rank) if on_gpus else None
         if cores := near(local_rank=local_rank, ranks=self.nproc_per_node, gpu=gpu):
             os.sched_setaffinity(0, cores)
@@ -196,20 +196,29 @@ class LauncherOption(Option):
         """
         if self.rendezvous is None:
             return self.finds_machines and int(os.environ.get("SLURM_PROCID", "0")) != 0
+        from manyheads.runner.machine.addresses import is_own, parse_endpoint, resolved  # few runs need it
+
         host, _ = parse_endpoint("launcher.rendezvous", str(self.rendezvous))
         return not is_own(resolved("launcher.rendezvous", host))
 
     def started(self, *, apart: bool) -> "Launcher":
         """The launcher. ``apart``: none of its ranks is this process. Raises ConfigurationError."""
         launcher: Launcher = self.kind(name=self.name, **self.arguments())
-        return wrapped(launcher.as_child_process() if apart else launcher)
+        launcher = launcher.as_child_process() if apart else launcher
+        return launcher if launcher.settings is None else self._several_machines().around(launcher)
 
     def join(self, digests: dict[str, str]) -> None:
         """Take part, until it ends, in a run whose parent is on another machine. Raises as that does.
 
         ``digests``: of the config, ``RunConfig.digests``.
         """
-        several_machines().join(self, digests)
+        self._several_machines().join(self, digests)
+
+    @staticmethod
+    def _several_machines() -> ModuleType:
+        from manyheads.launchers.wrappers import several_machines  # few runs need it
+
+        return several_machines()
 
     def standing(self, folder: RunFolder, answers: dict[str, Any]) -> Standing | None:
         """The status of a run that has not completed; None if it stands only in the run's folder.

@@ -8,13 +8,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import ConfigurationError
-
-
-def wrapped(launcher: Launcher) -> Launcher:
-    """The launcher, in the wrapper if it has settings of several machines. Raises ConfigurationError without one."""
-    return launcher if launcher.settings is None else several_machines().around(launcher)
 
 
 def several_machines() -> ModuleType:
