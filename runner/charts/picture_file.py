@@ -1,11 +1,16 @@
-"""The file that a command draws a picture into, and the style of pictures."""
+"""Pictures that commands draw without a browser, and the file that ``--picture`` names."""
 
+import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMS = (".png", ".svg")
 STYLE: Any = {
@@ -17,6 +22,21 @@ STYLE: Any = {
     "axes.edgecolor": "#8a949c",
     "text.parse_math": False,  # labels are the user's
 }
+
+
+def render(fill: "Callable[[Figure], None]", *, size: tuple[float, float], form: str) -> bytes:
+    """A picture as ``form``, "png" or "svg". ``fill``: draws into the empty figure; ``size``: in inches."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        FigureCanvasAgg(figure)
+        fill(figure)
+        image = io.BytesIO()
+        figure.savefig(image, format=form, dpi=120)
+    return image.getvalue()
 
 
 @dataclass(frozen=True)

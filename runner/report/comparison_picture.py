@@ -1,19 +1,19 @@
 """comparison.png: the first charts of the page, without a browser."""
 
-import io
 import math
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.charts.chart_spec import Axis, Bar, Chart, Line
 from manyheads.runner.charts.colours import short
-from manyheads.runner.charts.picture_file import STYLE
+from manyheads.runner.charts.picture_file import render
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_CHARTS, MOST_BARS, MOST_CURVES, MOST_NAMES = 4, 40, 60, 12
 NAME_ROOM = 84  # letters of a bar's name, and of names in a line below a chart
@@ -22,29 +22,22 @@ DASHES: Any = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 def draw(comparison: Comparison, drawn: list[Chart] | None = None) -> bytes | None:
     """Draw a PNG of ``drawn``, the comparison's charts; None if no job has completed an epoch."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     drawn = charts(comparison) if drawn is None else drawn
     if not any(chart.name == "epoch_times" for chart in drawn):
         return None
     drawn = drawn[:MOST_CHARTS]
     lines = [drawn[at : at + 2] for at in range(0, len(drawn), 2)]
     heights = [max(map(_height, line)) for line in lines]
-    with matplotlib.rc_context(STYLE):
-        size = (12 if len(drawn) > 1 else 7, sum(heights) + 0.5)
-        figure = Figure(figsize=size, layout="constrained", facecolor="white")
-        FigureCanvasAgg(figure)
+
+    def fill(figure: "Figure") -> None:
         grid = figure.add_gridspec(len(lines), 2, height_ratios=heights)
         for index, line in enumerate(lines):
             for column, chart in enumerate(line):
                 axes = figure.add_subplot(grid[index, column] if len(line) > 1 else grid[index, :])
                 (draw_bars if chart.bars else draw_lines)(axes, chart)
         figure.suptitle(short(f"{heading(comparison)}: {comparison.headline}", 110), x=0.01, ha="left", fontsize=11)
-        image = io.BytesIO()
-        figure.savefig(image, format="png", dpi=120)
-    return image.getvalue()
+
+    return render(fill, size=(12 if len(drawn) > 1 else 7, sum(heights) + 0.5), form="png")
 
 
 def _height(chart: Chart) -> float:

@@ -1,15 +1,16 @@
 """The estimate as a picture: the peak memory of the largest rank, stacked by kind, and its communication."""
 
-import io
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.answers.estimate.print_estimate import name_of, readable
 from manyheads.runner.answers.measure.findings import DeviceMemory, Estimate
 from manyheads.runner.charts.colours import short
-from manyheads.runner.charts.picture_file import STYLE
+from manyheads.runner.charts.picture_file import render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 HELD = {  # also distinct for colour-blind readers
     "parameters": "#0072b2",
@@ -27,41 +28,33 @@ GB = 10**9
 
 def draw(estimates: list[Estimate], device: DeviceMemory | None, *, form: str) -> bytes | None:
     """The picture as ``form``, "png" or "svg"; None if nothing could be estimated."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rehearsed = [estimate for estimate in estimates if estimate.holds]
     if not rehearsed:
         return None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(12, 2.3 + 0.42 * len(rehearsed)), layout="constrained", facecolor="white")
-        FigureCanvasAgg(figure)
-        held, sent = figure.subplots(1, 2, width_ratios=(1.2, 1))
-        names = [short(name_of(estimate)) for estimate in rehearsed]
-        most = max(estimate.largest.total for estimate in rehearsed)
-        scale, unit = next(((size, name) for size, name in ((GB, "GB"), (10**6, "MB")) if most >= size), (1000, "kB"))
-        parts = [{kind: size / scale for kind, size in estimate.largest.parts().items()} for estimate in rehearsed]
-        _stack(held, names, parts, {kind: (NAMES.get(kind, kind), color) for kind, color in HELD.items()})
-        held.set_title(f"{unit} that the largest rank holds at its peak")
-        if device is not None:
-            limit = device.memory / scale
-            held.axvline(limit, color="#b00020", linewidth=1.6)
-            held.set_xlim(0, 1.06 * max(limit, most / scale))
-            held.set_title(
-                f"{unit} that the largest rank holds at its peak; red: the device's {readable(device.memory)}"
-            )
-        traffic = [
-            {kind: each_kind.bytes / scale for kind, each_kind in (estimate.largest.traffic or {}).items()}
-            for estimate in rehearsed
-        ]
-        kinds = dict.fromkeys(kind for sizes in traffic for kind in sizes)
-        _stack(sent, names, traffic, {kind: (kind, color) for kind, color in zip(kinds, SENT, strict=False)})
-        sent.set_title(f"{unit} communicated per update")
-        sent.set_yticklabels([])
-        image = io.BytesIO()
-        figure.savefig(image, format=form, dpi=120)
-    return image.getvalue()
+    return render(partial(_fill, rehearsed, device), size=(12, 2.3 + 0.42 * len(rehearsed)), form=form)
+
+
+def _fill(rehearsed: list[Estimate], device: DeviceMemory | None, figure: "Figure") -> None:
+    held, sent = figure.subplots(1, 2, width_ratios=(1.2, 1))
+    names = [short(name_of(estimate)) for estimate in rehearsed]
+    most = max(estimate.largest.total for estimate in rehearsed)
+    scale, unit = next(((size, name) for size, name in ((GB, "GB"), (10**6, "MB")) if most >= size), (1000, "kB"))
+    parts = [{kind: size / scale for kind, size in estimate.largest.parts().items()} for estimate in rehearsed]
+    _stack(held, names, parts, {kind: (NAMES.get(kind, kind), color) for kind, color in HELD.items()})
+    held.set_title(f"{unit} that the largest rank holds at its peak")
+    if device is not None:
+        limit = device.memory / scale
+        held.axvline(limit, color="#b00020", linewidth=1.6)
+        held.set_xlim(0, 1.06 * max(limit, most / scale))
+        held.set_title(f"{unit} that the largest rank holds at its peak; red: the device's {readable(device.memory)}")
+    traffic = [
+        {kind: each_kind.bytes / scale for kind, each_kind in (estimate.largest.traffic or {}).items()}
+        for estimate in rehearsed
+    ]
+    kinds = dict.fromkeys(kind for sizes in traffic for kind in sizes)
+    _stack(sent, names, traffic, {kind: (kind, color) for kind, color in zip(kinds, SENT, strict=False)})
+    sent.set_title(f"{unit} communicated per update")
+    sent.set_yticklabels([])
 
 
 def _stack(axes: "Axes", names: list[str], rows: list[dict[str, float]], kinds: dict[str, tuple[str, str]]) -> None:

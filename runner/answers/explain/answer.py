@@ -1,10 +1,9 @@
 """The answer of the command ``explain``, as text and as a picture."""
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -21,12 +20,15 @@ from manyheads.runner.answers.measure.limits import (
     variation,
     waits_for_data,
 )
-from manyheads.runner.charts.picture_file import STYLE
+from manyheads.runner.charts.picture_file import render
 from manyheads.runner.config.candidates import Candidate
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
 from manyheads.runner.option.rules import DATA
 from manyheads.runner.run.answer import Answer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Colours that colour-blind readers can tell apart; a part has the same colour within an update and alone.
 COLORS = {
@@ -114,36 +116,29 @@ class Explanation(Answer):
 
     def picture(self, *, form: str) -> bytes:
         """A picture of the parts of an update, and of what each takes alone. ``form``: "png" or "svg"."""
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        return render(self._fill, size=(9, 1.6 + 0.4 * len(self.seconds)), form=form)
 
-        with matplotlib.rc_context(STYLE):
-            figure = Figure(figsize=(9, 1.6 + 0.4 * len(self.seconds)), layout="constrained", facecolor="white")
-            FigureCanvasAgg(figure)
-            axes = figure.subplots()
-            left = 0.0
-            for part, seconds in self.spent.items():
-                marks: Any = {"left": left, "height": 0.7, "color": COLORS.get(part, "#56646e"), "label": part}
-                axes.barh(0, 1000 * seconds, **marks)
-                left += 1000 * seconds
-            for row, (name, measured) in enumerate(self.seconds.items()):
-                if name != UPDATE:
-                    axes.barh(row, 1000 * measured.median, height=0.7, color=ALONE[name])
-                axes.plot([1000 * measured.low, 1000 * measured.high], [row, row], color="#222222", linewidth=1.2)
-                axes.annotate(
-                    f" {milliseconds(measured.median)}",
-                    (1000 * max(measured.median, measured.high), row),
-                    va="center",
-                    fontsize=9,
-                )
-            axes.set_yticks(range(len(self.seconds)), [WHAT[name] for name in self.seconds])
-            axes.invert_yaxis()
-            axes.tick_params(axis="y", length=0)
-            axes.set_xlim(0, 1150 * max(measured.high for measured in self.seconds.values()))
-            axes.set_xlabel("ms per update; lines: range over the rounds")
-            axes.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=5, fontsize=9, frameon=False)
-            figure.suptitle(self.limit.sentence, x=0.01, ha="left", fontsize=11, wrap=True)
-            image = io.BytesIO()
-            figure.savefig(image, format=form, dpi=120)
-        return image.getvalue()
+    def _fill(self, figure: "Figure") -> None:
+        axes = figure.subplots()
+        left = 0.0
+        for part, seconds in self.spent.items():
+            marks: Any = {"left": left, "height": 0.7, "color": COLORS.get(part, "#56646e"), "label": part}
+            axes.barh(0, 1000 * seconds, **marks)
+            left += 1000 * seconds
+        for row, (name, measured) in enumerate(self.seconds.items()):
+            if name != UPDATE:
+                axes.barh(row, 1000 * measured.median, height=0.7, color=ALONE[name])
+            axes.plot([1000 * measured.low, 1000 * measured.high], [row, row], color="#222222", linewidth=1.2)
+            axes.annotate(
+                f" {milliseconds(measured.median)}",
+                (1000 * max(measured.median, measured.high), row),
+                va="center",
+                fontsize=9,
+            )
+        axes.set_yticks(range(len(self.seconds)), [WHAT[name] for name in self.seconds])
+        axes.invert_yaxis()
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(0, 1150 * max(measured.high for measured in self.seconds.values()))
+        axes.set_xlabel("ms per update; lines: range over the rounds")
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.22), ncols=5, fontsize=9, frameon=False)
+        figure.suptitle(self.limit.sentence, x=0.01, ha="left", fontsize=11, wrap=True)

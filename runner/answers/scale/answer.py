@@ -1,10 +1,9 @@
 """The answer of the command ``scale``, as text and as a picture."""
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
 from rich.text import Text
@@ -13,11 +12,14 @@ from manyheads.runner.answers.measure.limits import BUSY
 from manyheads.runner.answers.measure.sizes import readable
 from manyheads.runner.answers.scale.recorded import Checkpoints
 from manyheads.runner.answers.scale.simulator.replay import Assumptions, Parts
-from manyheads.runner.charts.picture_file import STYLE
+from manyheads.runner.charts.picture_file import render
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.predicted import LEDGER, Record
 from manyheads.runner.run.answer import Answer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HELD = "of 64 rows of published series, 51 were in such intervals."
 OWN = "#222222"  # the color of the run in the picture
@@ -154,33 +156,26 @@ class Scale(Answer):
 
         ``form``: "png" or "svg".
         """
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        return render(self._fill, size=(8, 4.6), form=form)
 
-        with matplotlib.rc_context(STYLE):
-            figure = Figure(figsize=(8, 4.6), layout="constrained", facecolor="white")
-            FigureCanvasAgg(figure)
-            axes = figure.subplots()
-            devices = [row.devices for row in self.rows]
-            efficiency = [100 * row.efficiency for row in self.rows]
-            low = [100 * row.efficiency * row.seconds / row.high for row in self.rows]
-            high = [100 * row.efficiency * row.seconds / row.low for row in self.rows]
-            for line in self.others:
-                values = [100 * fraction for fraction in line.efficiency]
-                axes.plot(line.devices, values, marker="o", markersize=3, color=line.color, label=line.parallel)
-            axes.fill_between(devices, low, high, color=OWN, alpha=0.12, linewidth=0)
-            axes.plot(devices, efficiency, marker="o", color=OWN, linewidth=2, label=f"{self.parallel}, as configured")
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(devices, [str(count) for count in devices])
-            axes.set_ylim(0, max(105.0, *high))
-            axes.set_xlabel("devices")
-            axes.set_ylabel("efficiency, %")
-            axes.legend(loc="best", fontsize=9, frameon=False)
-            figure.suptitle(f"{self.device}, {self.network}; shaded: 80 % interval", x=0.01, ha="left", fontsize=11)
-            image = io.BytesIO()
-            figure.savefig(image, format=form, dpi=120)
-        return image.getvalue()
+    def _fill(self, figure: "Figure") -> None:
+        axes = figure.subplots()
+        devices = [row.devices for row in self.rows]
+        efficiency = [100 * row.efficiency for row in self.rows]
+        low = [100 * row.efficiency * row.seconds / row.high for row in self.rows]
+        high = [100 * row.efficiency * row.seconds / row.low for row in self.rows]
+        for line in self.others:
+            values = [100 * fraction for fraction in line.efficiency]
+            axes.plot(line.devices, values, marker="o", markersize=3, color=line.color, label=line.parallel)
+        axes.fill_between(devices, low, high, color=OWN, alpha=0.12, linewidth=0)
+        axes.plot(devices, efficiency, marker="o", color=OWN, linewidth=2, label=f"{self.parallel}, as configured")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(devices, [str(count) for count in devices])
+        axes.set_ylim(0, max(105.0, *high))
+        axes.set_xlabel("devices")
+        axes.set_ylabel("efficiency, %")
+        axes.legend(loc="best", fontsize=9, frameon=False)
+        figure.suptitle(f"{self.device}, {self.network}; shaded: 80 % interval", x=0.01, ha="left", fontsize=11)
 
 
 def _milliseconds(seconds: float) -> str:
