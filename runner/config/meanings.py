@@ -11,7 +11,7 @@ FOR_PROGRAMS = ("@package", "yaml-language-server:")
 _LINE = re.compile(r"(?P<indent> *)(?P<key>[\w-]+):(?: +(?P<value>[^#]*?))?(?: *# (?P<meaning>.*))?$")
 
 
-class Described(NamedTuple):
+class KeyMeaning(NamedTuple):
     """A key as a file shows it. ``key``: dotted, from the root of the config; ``value``: the text of its default."""
 
     key: str
@@ -26,7 +26,7 @@ def description(path: Path) -> str:
     return " ".join(line[2:] for line in head)
 
 
-def described(path: Path, group: str = "") -> Iterator[Described]:
+def described(path: Path, group: str = "") -> Iterator[KeyMeaning]:
     """The keys of a file in its order, including those without a comment. ``group``: the option's group."""
     text = path.read_text()
     package = package_of(text)
@@ -39,4 +39,4 @@ def described(path: Path, group: str = "") -> Iterator[Described]:
         above = [(depth, key) for depth, key in above if depth < indent] + [(indent, match["key"])]
         keys = [*prefix, *(key for _, key in above)]
         if keys[0] not in ("defaults", "hydra"):
-            yield Described(".".join(keys), (match["value"] or "").strip(), match["meaning"] or "")
+            yield KeyMeaning(".".join(keys), (match["value"] or "").strip(), match["meaning"] or "")
