@@ -34,14 +34,14 @@ class RankGroup(Protocol):
     def gather(self, value: Any) -> list[Any]: ...
 
 
-class Described:
+class TensorSpec:
     """A tensor whose values are elsewhere, on disk or in part on other ranks. ``shape``: of the complete tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
 
 
-class Lazy(Described):
+class Lazy(TensorSpec):
     """A tensor that is still on disk."""
 
     shape: torch.Size
@@ -53,7 +53,7 @@ class Lazy(Described):
 
 def tensors(state: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every tensor in a state, with its path, such as ``model/head.weight``."""
-    if isinstance(state, (Tensor, Described)):
+    if isinstance(state, (Tensor, TensorSpec)):
         yield key, state
     elif isinstance(state, (dict, list, tuple)):
         for name, child in state.items() if isinstance(state, dict) else enumerate(state):

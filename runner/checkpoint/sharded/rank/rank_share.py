@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.dtypes import NAMES
-from manyheads.runner.checkpoint.rank.lazy import Described, Lazy
+from manyheads.runner.checkpoint.rank.lazy import Lazy, TensorSpec
 from manyheads.runner.checkpoint.sharded.index import Box
 from manyheads.runner.checkpoint.sharded.safetensors_file import TensorKind
 from manyheads.runner.errors import ConfigurationError
@@ -19,7 +19,7 @@ _MARKS = ("tensor", "tuple", "dict", "float")  # types that JSON lacks
 
 
 @dataclass(frozen=True)
-class RankShare(Described):
+class RankShare(TensorSpec):
     """A rank's part of a tensor.
 
     ``shape``: the complete tensor's; ``pieces``: this rank's pieces, each with its box; ``is_agreed``: whether all
