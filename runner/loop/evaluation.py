@@ -76,23 +76,23 @@ class CollectedScores:
         sizes = self._parallel.gather((len(ids), self._parts[0][1].shape[1] if self._parts else 0))
         samples, classes = sum(size for size, _ in sizes), max(width for _, width in sizes)
         step = max(1, AT_ONCE // max(1, 4 * samples))
-        found: dict[str, list[float | None]] = {metric.name: [] for metric in self._metrics}
+        values: dict[str, list[float | None]] = {metric.name: [] for metric in self._metrics}
         for first in range(0, classes, step):
             columns = slice(first, min(first + step, classes))
             scores, is_it = self._together(ids, columns)
             for column in range(scores.shape[1]):
                 kept = is_it[:, column] >= 0
                 for metric in self._metrics:
-                    found[metric.name].append(metric.of_class(scores[kept, column], is_it[kept, column] > 0))
-        self.without_value = {name: len(each) - len(_known(each)) for name, each in found.items()}
-        return {metric.name: metric.over_classes(found[metric.name]) for metric in self._metrics}
+                    values[metric.name].append(metric.of_class(scores[kept, column], is_it[kept, column] > 0))
+        self.without_value = {name: len(per_class) - len(_known(per_class)) for name, per_class in values.items()}
+        return {metric.name: metric.over_classes(values[metric.name]) for metric in self._metrics}
 
     def _together(self, ids: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
         """All ranks' scores of some classes, and their ``_members``, in the order of the samples' ids."""
         width = columns.stop - columns.start
-        own = [scores[:, columns] for _, scores, _ in self._parts] or [np.zeros((0, width), np.float32)]
+        blocks = [scores[:, columns] for _, scores, _ in self._parts] or [np.zeros((0, width), np.float32)]
         which = [_members(targets, columns) for *_, targets in self._parts] or [np.zeros((0, width), np.int8)]
-        ranks = self._parallel.gather((ids, np.concatenate(own), np.concatenate(which)))
+        ranks = self._parallel.gather((ids, np.concatenate(blocks), np.concatenate(which)))
         _, scores, members = each_once(ranks)
         return scores, members
 
@@ -114,9 +114,9 @@ def _members(targets: np.ndarray, columns: slice) -> np.ndarray:
     """1 where a sample is of a class, 0 where not, -1 where it is ignored: (N, classes) int8."""
     if targets.ndim == 2:
         return np.where(targets[:, columns] < 0, -1, targets[:, columns] > 0.5).astype(np.int8)
-    found = (targets[:, None] == np.arange(columns.start, columns.stop)).astype(np.int8)
-    found[targets < 0] = -1
-    return found
+    membership = (targets[:, None] == np.arange(columns.start, columns.stop)).astype(np.int8)
+    membership[targets < 0] = -1
+    return membership
 
 
 class Evaluation:
@@ -181,10 +181,12 @@ class Evaluation:
         if loss is None or math.isfinite(loss) or self.is_blamed:
             return
         self.is_blamed, parallel = True, self.update.parallel
-        own = non_finite(self.loader, self.loader.sampler.epoch(0))
-        found = [each for each in ([own] if parallel.keeps_rows else parallel.gather(own)) if each is not None]
-        if found:
-            self.reporter.display.say(f"warning: the {split} loss is {loss}. The data is not finite: {found[0]}.")
+        finding = non_finite(self.loader, self.loader.sampler.epoch(0))
+        findings = [
+            text for text in ([finding] if parallel.keeps_rows else parallel.gather(finding)) if text is not None
+        ]
+        if findings:
+            self.reporter.display.say(f"warning: the {split} loss is {loss}. The data is not finite: {findings[0]}.")
 
     def _note_missing(self, split: str, without_value: dict[str, int]) -> None:
         """Report once which metrics leave classes out, since these have no sample, or no other has any."""

@@ -77,15 +77,15 @@ class LogWindows:
         """Whether enough windows wait to be collected; the same on all ranks."""
         return len(self._closed) >= self._at_once
 
-    def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[LogWindow], dict[str, float]]:
+    def collect(self, flags: dict[str, float], *, complete: bool = True) -> tuple[list[LogWindow], dict[str, float]]:
         """The closed windows with the sums of all ranks, and ``flags`` added up over all ranks.
 
-        ``whole``: statistics too, which may otherwise follow with a later call.
+        ``complete``: statistics too, which may otherwise follow with a later call.
         """
         laps = [self._timed(sums, lap) for sums, lap, *_ in self._closed]
         for observer in self._observers:
             observer.exchanging([sums for sums, *_ in self._closed])
-        intervals, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, whole=whole)
+        intervals, heard = self.meter.collect(flags | {AT_ONCE: self._next_at_once()}, complete=complete)
         self._at_once = int(heard[AT_ONCE])
         closed, self._closed = self._closed, []
         rows = zip(closed, laps, intervals, strict=True)

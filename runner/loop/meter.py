@@ -46,9 +46,9 @@ class Sums:
         return self.loss + self.loss_rest
 
     def add(self, other: "Sums") -> None:
-        own, others = vars(self), vars(other)
+        values, others = vars(self), vars(other)
         for name in NAMES:
-            own[name] += others[name]
+            values[name] += others[name]
         self.add_statistics(other.statistics)
 
     def take(self, times: dict[str, float]) -> None:
@@ -80,11 +80,11 @@ def parts(sums: Sums, seconds: float) -> dict[str, float]:
         return dict.fromkeys(TRAINING, 0.0)
     rest = max(0.0, sums.seconds - sums.data_seconds - sums.logging_seconds)
     sampled = {name.removeprefix("sampled_"): getattr(sums, name) for name in SAMPLED}
-    whole = sum(sampled.values())
-    found = {name: rest * (part / whole if whole else name == "compute") for name, part in sampled.items()}
-    found["logging"] += sums.logging_seconds
+    total = sum(sampled.values())
+    times = {name: rest * (part / total if total else name == "compute") for name, part in sampled.items()}
+    times["logging"] += sums.logging_seconds
     scale = seconds / sums.seconds  # from all ranks together to one
-    return {"data": scale * sums.data_seconds} | {name: scale * part for name, part in found.items()}
+    return {"data": scale * sums.data_seconds} | {name: scale * part for name, part in times.items()}
 
 
 class Meter:
@@ -127,32 +127,32 @@ class Meter:
         self._closed.append((closed, len(self._passed)))
         return closed
 
-    def collect(self, flags: dict[str, float], *, whole: bool = True) -> tuple[list[Sums], dict[str, float]]:
+    def collect(self, flags: dict[str, float], *, complete: bool = True) -> tuple[list[Sums], dict[str, float]]:
         """Sums over all ranks of each interval that has been closed, and of ``flags``. Waits for the device.
 
-        The last interval has the statistics of all that is new. ``whole``: whether they must be complete; else some may
+        The last interval has the statistics of all that is new. ``complete``: whether they must be complete; else some may
         follow with a later call.
         """
         self._add_losses()
-        if whole or time.monotonic() - self._added_up_at > ADD_UP_SECONDS:
+        if complete or time.monotonic() - self._added_up_at > ADD_UP_SECONDS:
             self._add_statistics()
         closed, self._closed = [sums for sums, _ in self._closed], []
         numbers = torch.tensor([*(v for s in closed for v in s.values()), *flags.values()], dtype=torch.float64)
         ranks = torch.zeros(self._parallel.world_size, len(numbers), dtype=torch.float64)
         ranks[self._parallel.rank % len(ranks)] = numbers
-        found = self._parallel.reduce(torch.cat([ranks.flatten(), self._statistics]).to(self._parallel.device)).cpu()
+        reduced = self._parallel.reduce(torch.cat([ranks.flatten(), self._statistics]).to(self._parallel.device)).cpu()
         # The order in which an exchange adds up depends on its size. So the ranks' numbers are gathered and added up
         # here, where a row is the same whichever others it was exchanged with.
-        of_ranks = found[: ranks.numel()].view(ranks.shape)
+        of_ranks = reduced[: ranks.numel()].view(ranks.shape)
         added_up, *others = of_ranks
-        for each in others:
-            added_up = added_up + each
+        for other in others:
+            added_up = added_up + other
         plain = added_up.tolist()
         width = len(NAMES)
         self.by_rank = of_ranks[:, : width * len(closed)].reshape(len(of_ranks), len(closed), width).sum(1)
         intervals = [Sums(*plain[start : start + width]) for start in range(0, width * len(closed), width)]
         if intervals:
-            intervals[-1].statistics = self._scores.unflatten(found[ranks.numel() :])
+            intervals[-1].statistics = self._scores.unflatten(reduced[ranks.numel() :])
             self._statistics = self._scores.flatten({})
         return intervals, dict(zip(flags, plain[width * len(closed) :], strict=True))
 
@@ -161,22 +161,22 @@ class Meter:
         if self._summed == len(self._passed):
             return
         first, new = self._summed, self._passed[self._summed :]
-        losses = torch.stack([each.loss for each in new]).cpu().double()
-        scales = torch.tensor([each.scale for each in new], dtype=torch.float64)
+        losses = torch.stack([passed.loss for passed in new]).cpu().double()
+        scales = torch.tensor([passed.scale for passed in new], dtype=torch.float64)
         heads, rests = (part.tolist() for part in exact_parts(losses * scales))
         for sums, end in [*self._closed, (self._open, len(self._passed))]:
-            own = slice(self._summed - first, end - first)
-            sums.loss += sum(heads[own])
-            sums.loss_rest += sum(rests[own])
-            sums.count += sum(each.samples for each in new[own])
-            sums.counted += sum(each.counted for each in new[own])
+            window = slice(self._summed - first, end - first)
+            sums.loss += sum(heads[window])
+            sums.loss_rest += sum(rests[window])
+            sums.count += sum(passed.samples for passed in new[window])
+            sums.counted += sum(passed.counted for passed in new[window])
             self._summed = end
 
     def _add_statistics(self) -> None:
         """Add up statistics, and forget the passes."""
         if self._passed:
-            found = self._scores.add_up([each.observed for each in self._passed])
-            self._statistics = self._statistics + self._scores.flatten(found)
+            statistics = self._scores.add_up([passed.observed for passed in self._passed])
+            self._statistics = self._statistics + self._scores.flatten(statistics)
         self._passed, self._summed = [], 0
         self._closed = [(sums, 0) for sums, _ in self._closed]
         self._added_up_at = time.monotonic()

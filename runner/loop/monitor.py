@@ -56,12 +56,12 @@ class Monitor:
             raise self._refusal(reason, {})
         now, column = self.scores.describe(), self.scores.monitor
         recorded = progress.scores or now
-        if (said := unlike(column, {"the checkpoint": recorded, "this run": now})) is not None:
-            self.say(f"{said} So the search for the best starts over.")
-        if said is not None or recorded.get("monitor") != column:
+        if (difference := unlike(column, {"the checkpoint": recorded, "this run": now})) is not None:
+            self.say(f"{difference} So the search for the best starts over.")
+        if difference is not None or recorded.get("monitor") != column:
             progress.record, progress.waited = None, 0
             self.schedule.forget_best()
-        if said is not None:
+        if difference is not None:
             progress.best = None
         self._leave_out_other_sums(recorded, now, progress)
         progress.scores = now
@@ -103,14 +103,14 @@ class Monitor:
 
     def _refusal(self, reason: str, row: Numbers) -> ConfigurationError:
         """The error about a monitored number without a value. ``row``: what has one can be monitored instead."""
-        monitor, known = self.scores.monitor, [name for name in self.scores.names("val") if row.get(name) is not None]
+        monitor, columns = self.scores.monitor, [name for name in self.scores.names("val") if row.get(name) is not None]
         others = [reader for reader in self.readers if not reader.startswith("checkpoint.monitor")]
         acts = f" {listed(others, len(others))} need{'' if len(others) > 1 else 's'} it." if others else ""
-        remedy = f"Set checkpoint.monitor={known[0]}" if known else "Set data.val_fraction=0.1"
+        remedy = f"Set checkpoint.monitor={columns[0]}" if columns else "Set data.val_fraction=0.1"
         remedy += f", or leave out {'them' if len(others) > 1 else others[0]}." if others else "."
         return ConfigurationError.at(
             "checkpoint.monitor",
             monitor,
             f" has no value: {reason}.{acts} {remedy}",
-            allowed=["auto", *known],
+            allowed=["auto", *columns],
         )

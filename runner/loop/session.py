@@ -135,8 +135,8 @@ class Session:
         if finished is None:
             return
         if finished.waited > NOTABLE:
-            said = f"waited {finished.waited:.1f} s for the checkpoint of step {finished.step}"
-            self.trainer.reporter.display.say(f"{said}, which was still being written")
+            sentence = f"waited {finished.waited:.1f} s for the checkpoint of step {finished.step}"
+            self.trainer.reporter.display.say(f"{sentence}, which was still being written")
         for observer in self.trainer.observers:
             observer.saved()
 
@@ -144,7 +144,7 @@ class Session:
         """Write result.json with ``findings``, and show the table; on rank 0."""
         weights = self.state.weights()
         devices = self.parallel.devices
-        memory = self.parallel.gather([(peak_memory_mb(each), reserved_memory_mb(each)) for each in devices])
+        memory = self.parallel.gather([(peak_memory_mb(device), reserved_memory_mb(device)) for device in devices])
         for observer in self.trainer.observers:
             findings |= observer.concluding()
         reporter = self.trainer.reporter

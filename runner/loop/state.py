@@ -39,8 +39,8 @@ class TrainingState:
                 guard.load_state_dict(state[guard.key])
         if len(state["rng"]) == self.parallel.world_size:
             set_state(real(state["rng"][self.parallel.rank]))
-            if own := state.get("parallel"):
-                self.parallel.load_own_state(real(own[self.parallel.rank]))
+            if states := state.get("parallel"):
+                self.parallel.load_own_state(real(states[self.parallel.rank]))
         else:  # another number of ranks: new streams, the same in every such attempt
             seed_everything(seed + 1 + self.parallel.data_rank + trainer.progress.step)
 
@@ -54,9 +54,9 @@ class TrainingState:
         if state["precision"].keys() == precision.state_dict().keys():  # else it belongs to another precision
             precision.load_state_dict(state["precision"])
 
-    def put(self, whole: dict[str, Tensor], source: Any) -> None:
+    def put(self, tensors: dict[str, Tensor], source: Any) -> None:
         """Load the whole model's weights into this rank's part of it."""
-        self.update.put_own(self.parallel.layout.split(packed(whole)), source)
+        self.update.put_own(self.parallel.layout.split(packed(tensors)), source)
 
     def learned(self) -> StateDict:
         """Everything that updates have changed, except the progress; of the whole model, complete on rank 0."""

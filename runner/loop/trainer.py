@@ -145,7 +145,7 @@ class Trainer:
         elif windows.updates == LONGEST_WINDOW:
             windows.close()
         if windows.is_due or step == last:
-            self.collect(whole=step == last)
+            self.collect(complete=step == last)
 
     def end_epoch(self, save: Callable[..., None]) -> None:
         """Evaluate if it is time, write the epoch's row, and leave a checkpoint."""
@@ -228,13 +228,13 @@ class Trainer:
         for updated in self._updated:
             updated(progress, batches, result)
 
-    def collect(self, *, whole: bool) -> None:
+    def collect(self, *, complete: bool) -> None:
         """Exchange the closed windows, report them, and find out whether a rank was asked to stop.
 
-        ``whole``: with statistics, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
+        ``complete``: with statistics, which may otherwise follow later. Raises FloatingPointError for a NaN loss.
         """
         ending = self.settings.ending
-        windows, flags = self.windows.collect(self.stop.flags() | ending.flags(self.progress), whole=whole)
+        windows, flags = self.windows.collect(self.stop.flags() | ending.flags(self.progress), complete=complete)
         self.stop.apply(flags)
         ending.apply(flags, self.progress)
         last = self.progress.step - self.windows.updates - sum(window.updates for window in windows)
@@ -250,7 +250,7 @@ class Trainer:
     def collect_all(self) -> None:
         """Bring the progress up to date with training, even in the middle of a window."""
         self.windows.close()
-        self.collect(whole=True)
+        self.collect(complete=True)
 
     def settle(self) -> None:
         """Let observers complete what they record of the updates so far; at checkpoints and at the ends of epochs."""

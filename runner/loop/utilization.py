@@ -63,14 +63,14 @@ def flops_per_sample(model: nn.Module, task: Task, batch: Batch) -> float:
 
     def fake(tensor: Tensor) -> Tensor:  # all in one format, which does not change the number of FLOPs
         dtype = torch.float32 if tensor.is_floating_point() else tensor.dtype
-        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
-        return made.requires_grad_(tensor.requires_grad)
+        fake_tensor = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
+        return fake_tensor.requires_grad_(tensor.requires_grad)
 
     with mode:
-        own = {id(tensor): fake(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    copied = deepcopy(model, {**own})  # with these tensors in place of its own
+        fakes = {id(tensor): fake(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    copied = deepcopy(model, {**fakes})  # with these tensors in place of its own
     with mode, FlopCounterMode(display=False) as counter:
         outputs = call(copied, map_tensors(fake, batch.inputs))
         loss = task.loss(outputs, map_tensors(fake, batch.content))
-        torch.autograd.grad(loss, [each for each in own.values() if each.requires_grad], allow_unused=True)
+        torch.autograd.grad(loss, [tensor for tensor in fakes.values() if tensor.requires_grad], allow_unused=True)
     return counter.get_total_flops() / batch.count

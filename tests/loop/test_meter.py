@@ -209,7 +209,7 @@ def test_a_window_has_the_same_sum_whichever_others_it_is_exchanged_with(scores)
             for window in windows:
                 meter._open.loss = losses[rank, window].item()
                 meter.close()
-            found, flags = meter.collect({"asked": 1.0}, whole=False)
+            found, flags = meter.collect({"asked": 1.0}, complete=False)
         assert flags == {"asked": 3.0}
         return [sums.loss for sums in found]
 

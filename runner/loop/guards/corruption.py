@@ -46,7 +46,9 @@ class Digests:
         self._found = [(list(some), torch.stack([*some.values()])) for some in by_device.values()]
 
     def values(self) -> dict[str, int]:
-        return {name: value for names, own in self._found for name, value in zip(names, own.tolist(), strict=True)}
+        return {
+            name: value for names, digests in self._found for name, value in zip(names, digests.tolist(), strict=True)
+        }
 
     def differing(self, other: "Digests") -> list[str]:
         """The names whose tensors differ, or that only one of the two has."""
@@ -77,13 +79,17 @@ class Found(NamedTuple):
 
 def culprits(everyone: Sequence[Found]) -> dict[int, str]:
     """What is wrong, by rank; empty if nothing is. A rank that only received wrong values is not named."""
-    own = {rank: list(dict.fromkeys([*each.own, *each.exchanged])) for rank, each in enumerate(everyone) if each.own}
-    if own:
-        return {rank: f"two computations of {listed(names)} differ" for rank, names in own.items()}
-    exchanged = {rank: each.exchanged for rank, each in enumerate(everyone) if each.exchanged}
+    by_rank = {
+        rank: list(dict.fromkeys([*mismatch.own, *mismatch.exchanged]))
+        for rank, mismatch in enumerate(everyone)
+        if mismatch.own
+    }
+    if by_rank:
+        return {rank: f"two computations of {listed(names)} differ" for rank, names in by_rank.items()}
+    exchanged = {rank: mismatch.exchanged for rank, mismatch in enumerate(everyone) if mismatch.exchanged}
     if exchanged:
         return {rank: f"the exchanged gradients of {listed(names)} differ" for rank, names in exchanged.items()}
-    odd = other_replicas([each.replica for each in everyone])
+    odd = other_replicas([mismatch.replica for mismatch in everyone])
     return {
         rank: f"the exchanged gradients of {listed(names)} differ from those of other ranks"
         for rank, names in odd.items()
@@ -92,15 +98,15 @@ def culprits(everyone: Sequence[Found]) -> dict[int, str]:
 
 def other_replicas(digests: Sequence[Mapping[str, int]]) -> dict[int, list[str]]:
     """By rank, the names of tensors that differ from those of most ranks; without a majority, those of all ranks."""
-    found: dict[int, list[str]] = {}
+    by_rank: dict[int, list[str]] = {}
     for name in digests[0]:
-        values = [own.get(name) for own in digests]
+        values = [rank_digests.get(name) for rank_digests in digests]
         (usual, count), *others = Counter(values).most_common()
         is_split = bool(others) and others[0][1] == count
         for rank, value in enumerate(values):
             if others and (is_split or value != usual):
-                found.setdefault(rank, []).append(name)
-    return found
+                by_rank.setdefault(rank, []).append(name)
+    return by_rank
 
 
 def described(step: int, wrong: Mapping[int, str], devices: Sequence[str]) -> str:
@@ -129,8 +135,8 @@ class AtRest:
         if not parallel.is_replica:
             return
         weights = _weights(update)
-        own = {name: value for name, value in digests.values().items() if name in weights}
-        everyone = parallel.gather((own, device_in_words(parallel.device)))
+        weight_digests = {name: value for name, value in digests.values().items() if name in weights}
+        everyone = parallel.gather((weight_digests, device_in_words(parallel.device)))
         if odd := other_replicas([values for values, _ in everyone]):
             wrong = {rank: f"{listed(names)} differ from those on other ranks after it" for rank, names in odd.items()}
             text = described(step, wrong, [device for _, device in everyone])

@@ -109,10 +109,10 @@ class Verification(Guard):
                 break
         else:
             return passes[-1].results
-        text = described(step, wrong, [each.device for each in everyone])
+        text = described(step, wrong, [mismatch.device for mismatch in everyone])
         if self._retries:
             last = again()
-            if not all(culprits(self._compared(each, last)) for each in passes):
+            if not all(culprits(self._compared(candidate, last)) for candidate in passes):
                 self._say(f"warning: {text} It was computed once more, with the result of one of the two.")
                 return last.results
         where = self._stored(step, one, other)
@@ -122,24 +122,24 @@ class Verification(Guard):
         )
 
     def _pass(self, batches: list[Batch], compute: Compute) -> Pass:
-        with self._own_digests() as own:
+        with self._own_digests() as by_name:
             results = compute(batches)
-        own["loss"] = [digest(each.loss) for each in results]
-        digests = {name: torch.stack(found).tolist() for name, found in own.items() if found}
-        return Pass(results, {name: each.clone() for name, each in self._gradients().items()}, digests)
+        by_name["loss"] = [digest(passed.loss) for passed in results]
+        digests = {name: torch.stack(values).tolist() for name, values in by_name.items() if values}
+        return Pass(results, {name: gradient.clone() for name, gradient in self._gradients().items()}, digests)
 
     @contextmanager
     def _own_digests(self) -> Iterator[dict[str, list[Tensor]]]:
         """A context in which each gradient is digested before it is exchanged, if ranks have complete gradients."""
-        found: dict[str, list[Tensor]] = {}
+        digests: dict[str, list[Tensor]] = {}
         handles: list[RemovableHandle] = []
         if self._parallel.world_size > 1 and not self._parallel.shares_model:
             for name, parameter in self._parallel.unwrap(self._update.model).named_parameters():
                 if parameter.requires_grad:
-                    own = found.setdefault(name, [])
-                    handles.append(parameter.register_post_accumulate_grad_hook(partial(_note, own)))
+                    parameter_digests = digests.setdefault(name, [])
+                    handles.append(parameter.register_post_accumulate_grad_hook(partial(_note, parameter_digests)))
         try:
-            yield found
+            yield digests
         finally:
             for handle in handles:
                 handle.remove()
@@ -154,7 +154,7 @@ class Verification(Guard):
     def _compared(self, one: Pass, other: Pass) -> list[Found]:
         """How two computations differ, by rank; all ranks call it. All differences count until a tolerance is known."""
         allowed = self._tolerance or 0.0
-        own = [] if allowed else [name for name, found in one.own.items() if found != other.own.get(name)]
+        names = [] if allowed else [name for name, digests in one.own.items() if digests != other.own.get(name)]
         exchanged = [
             name
             for name, gradient in one.gradients.items()
@@ -162,7 +162,7 @@ class Verification(Guard):
             and not _distance(gradient, other.gradients[name]) <= allowed
         ]
         replica = Digests(other.gradients).values() if self._parallel.is_replica else {}
-        return self._parallel.gather(Found(self._device, own, exchanged, replica))
+        return self._parallel.gather(Found(self._device, names, exchanged, replica))
 
     def _calibrated(self, passes: Sequence[Pass]) -> float:
         """The tolerance that these results of one computation call for: 0 if kernels are deterministic."""
@@ -183,8 +183,8 @@ class Verification(Guard):
 
     def _stored(self, step: int, one: Pass, other: Pass) -> str:
         """Write both of this rank's gradients that differ, and say where; empty if none does."""
-        pairs = [(name, each, other.gradients[name]) for name, each in one.gradients.items()]
-        differing = {name: (each, theirs) for name, each, theirs in pairs if not are_same(each, theirs)}
+        pairs = [(name, gradient, other.gradients[name]) for name, gradient in one.gradients.items()]
+        differing = {name: (ours, theirs) for name, ours, theirs in pairs if not are_same(ours, theirs)}
         if not differing:
             return ""
         make_folder(self._folder.corruption)
@@ -202,6 +202,6 @@ def _note(digests: list[Tensor], parameter: Tensor) -> None:
 
 def _distance(one: Tensor, other: Tensor) -> float:
     """The norm of the difference, relative to the norm of one of them."""
-    one, other = (as_real(each).double() for each in (one, other))
+    one, other = (as_real(tensor).double() for tensor in (one, other))
     norm = torch.linalg.vector_norm(one)
     return float(torch.linalg.vector_norm(one - other) / norm) if norm else float(other.any())

@@ -162,7 +162,7 @@ class SWA(Average):
         """Replace running statistics by means over this rank's batches; rank 0's are kept, as always."""
         update, parallel = self._update, self._update.parallel
         model = update.model.eval()  # no dropout, so that no random numbers are drawn
-        norms = [each for each in model.modules() if isinstance(each, _BatchNorm) and each.track_running_stats]
+        norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
         frozen = {module for guard in update.guards for module in guard.frozen}
         norms = [norm for norm in norms if norm not in frozen]
         if not norms:

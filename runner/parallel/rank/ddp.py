@@ -58,10 +58,10 @@ class DistributedDataParallel(Replicas):
     def load_own_state(self, state: StateDict) -> None:
         if self.powersgd is None or "powersgd" not in state:
             return
-        found = state["powersgd"]
+        saved = state["powersgd"]
         for name in KEPT:
-            setattr(self.powersgd, name, {k: tensor.to(self.device) for k, tensor in found[name].items()})
-        self.powersgd.iter = found["iter"]
+            setattr(self.powersgd, name, {k: tensor.to(self.device) for k, tensor in saved[name].items()})
+        self.powersgd.iter = saved["iter"]
         generator = self.powersgd.rng.get_state(legacy=False)
-        generator["state"] |= {"key": np.array(found["random"]["key"], dtype=np.uint32), "pos": found["random"]["pos"]}
+        generator["state"] |= {"key": np.array(saved["random"]["key"], dtype=np.uint32), "pos": saved["random"]["pos"]}
         self.powersgd.rng.set_state(generator)

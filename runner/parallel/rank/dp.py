@@ -16,8 +16,8 @@ from manyheads.runner.parallel.rank.structure import call
 class DataParallel(Parallel):
     """nn.DataParallel; ``device_ids`` and ``output_device`` are its own arguments, null for all and the first."""
 
-    def __init__(self, *, device_ids: list[int] | None, output_device: int | None, **place: Any):
-        super().__init__(**place)
+    def __init__(self, *, device_ids: list[int] | None, output_device: int | None, **position: Any):
+        super().__init__(**position)
         count = torch.cuda.device_count() if self.device.type == "cuda" else 0
         self.device_ids = device_ids or list(range(count))
         self.output_device = output_device

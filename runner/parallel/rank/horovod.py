@@ -52,9 +52,9 @@ class Horovod(Parallel):
         cycle_time: float,
         timeline: str | None,
         sync_batchnorm: bool,
-        **place: Any,
+        **position: Any,
     ):
-        super().__init__(**place)
+        super().__init__(**position)
         self.op, self.compression = op, compression
         self.backward_steps = op == "adasum"
         self.gradient_predivide_factor = gradient_predivide_factor
@@ -80,8 +80,8 @@ class Horovod(Parallel):
 
     def join(self) -> None:
         super().join()
-        own = machine_folder(RankInfo(self.rank, self.local_rank, self.world_size))
-        memory = {} if own is None else dict.fromkeys(OPEN_MPI_MEMORY, str(own))
+        folder = machine_folder(RankInfo(self.rank, self.local_rank, self.world_size))
+        memory = {} if folder is None else dict.fromkeys(OPEN_MPI_MEMORY, str(folder))
         os.environ.update({**memory, **self.settings})  # read when Horovod starts
         hvd.init()
         if (hvd.rank(), hvd.size()) != (self.rank, self.world_size):
@@ -166,8 +166,8 @@ def with_sync_batchnorm(module: nn.Module) -> nn.Module:
             module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
         )
         other.load_state_dict(module.state_dict())
-        for own, theirs in zip(other.parameters(), module.parameters(), strict=True):
-            own.requires_grad_(theirs.requires_grad)
+        for parameter, theirs in zip(other.parameters(), module.parameters(), strict=True):
+            parameter.requires_grad_(theirs.requires_grad)
         return other.to(next(module.parameters(), torch.zeros(0)))
     for name, child in module.named_children():
         setattr(module, name, with_sync_batchnorm(child))

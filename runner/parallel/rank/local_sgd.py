@@ -43,7 +43,7 @@ class LocalSGD(Replicas):
         return optimizer
 
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
-        return SharedScaler(self.device.type, lambda found: self.reduce(found, "max"), **options)
+        return SharedScaler(self.device.type, lambda found_inf: self.reduce(found_inf, "max"), **options)
 
     def accumulating(self, model: nn.Module, *, last: bool) -> AbstractContextManager:
         together = self.updates < self.start or not self._is_primed
@@ -76,7 +76,7 @@ class LocalSGD(Replicas):
     def _agree(self) -> None:
         if self._agrees or self._optimizer is None:
             return
-        state = [value for own in self._optimizer.state.values() for value in own.values()]
+        state = [value for weight_state in self._optimizer.state.values() for value in weight_state.values()]
         tensors = [as_real(value) for value in state if isinstance(value, Tensor) and value.ndim]
         moments = [value for value in tensors if value.is_floating_point()]
         self._average([*self._weights(), *moments])

@@ -35,8 +35,8 @@ def pending(backend: str) -> Pending | None:
     if dump is None:
         return None
     entries = json.loads(dump(includeCollectives=True, onlyActive=True)).get("entries", ())
-    waiting = [each for each in entries if each["state"] != "completed" and not each["retired"]]
-    return described(min(waiting, key=lambda each: each["record_id"])) if waiting else None
+    waiting = [record for record in entries if record["state"] != "completed" and not record["retired"]]
+    return described(min(waiting, key=lambda record: record["record_id"])) if waiting else None
 
 
 def described(entry: Mapping[str, Any]) -> Pending:
@@ -55,8 +55,8 @@ class ProcessGroup(Parallel):
     ``timeout``: seconds that a collective may take.
     """
 
-    def __init__(self, *, timeout: float, backend: str = "auto", **place: Any):
-        super().__init__(**place)
+    def __init__(self, *, timeout: float, backend: str = "auto", **position: Any):
+        super().__init__(**position)
         usual = "nccl" if self.device.type == "cuda" else "gloo"
         self.timeout, self.backend = timeout, usual if backend == "auto" else backend
 
@@ -147,9 +147,9 @@ class Replicas(ProcessGroup):
         find_unused_parameters: bool,
         broadcast_buffers: bool | str,
         sync_batchnorm: bool,
-        **place: Any,
+        **position: Any,
     ):
-        super().__init__(**place)
+        super().__init__(**position)
         self.sync_batchnorm, self.broadcast_buffers = sync_batchnorm, broadcast_buffers
         self.options: dict[str, Any] = {
             "bucket_cap_mb": bucket_cap_mb,
@@ -190,8 +190,8 @@ class Replicas(ProcessGroup):
 
 def reads_buffers(model: nn.Module) -> bool:
     """Whether a training pass may depend on a buffer; BatchNorm, which only writes its statistics then, does not."""
-    modules = (each for each in model.modules() if not isinstance(each, _BatchNorm))
-    return any(True for each in modules for _ in each.buffers(recurse=False))
+    modules = (module for module in model.modules() if not isinstance(module, _BatchNorm))
+    return any(True for module in modules for _ in module.buffers(recurse=False))
 
 
 class SharedScaler(torch.amp.GradScaler):
@@ -204,6 +204,6 @@ class SharedScaler(torch.amp.GradScaler):
     def _unscale_grads_(
         self, optimizer: torch.optim.Optimizer, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
     ) -> dict[torch.device, Tensor]:
-        found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
-        largest = torch.stack([found_inf.clone(), *(each.to(found_inf.device) for each in found.values())]).amax(0)
+        infs = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
+        largest = torch.stack([found_inf.clone(), *(inf.to(found_inf.device) for inf in infs.values())]).amax(0)
         return {found_inf.device: self._largest(largest)}

@@ -58,15 +58,15 @@ class ShardedOptimizer(ZeroRedundancyOptimizer):
     def state_dict(self) -> StateDict:
         self.consolidate_state_dict(to=0)
         if self._is_first:
-            found = super().state_dict()
+            state = super().state_dict()
             self._all_state_dicts: list[Any] = []  # torch would keep the whole state until the next time
-            return found
+            return state
         return {"state": {}, "param_groups": self.optim.state_dict()["param_groups"]}
 
     def own_state_dict(self) -> StateDict:
         """The plain optimizer's state_dict, with only the state that this rank keeps."""
-        own = self.optim.state_dict()["state"]
-        state = {number: own[index] for index, number in enumerate(self.own_numbers()) if index in own}
+        states = self.optim.state_dict()["state"]
+        state = {number: states[index] for index, number in enumerate(self.own_numbers()) if index in states}
         return {**Optimizer.state_dict(self), "state": state}
 
     def own_numbers(self) -> list[int]:

@@ -35,7 +35,7 @@ class MeshParallel(ModelParallel):
         stages: str | list[str] = "",
         stages_per_rank: int = 1,
         world_size: int,
-        **place: Any,
+        **position: Any,
     ):
         asked = {"pipeline": pipeline, "replicate": replicate, "shard": shard, "tensor": tensor}
         sizes = filled(asked, ranks=world_size)
@@ -47,5 +47,5 @@ class MeshParallel(ModelParallel):
             splitting=Splitting(plan, sequence) if plan is not None else None,
             staging=Staging(schedule, stages, stages_per_rank) if schedule is not None else None,
             world_size=world_size,
-            **place,
+            **position,
         )

@@ -60,12 +60,12 @@ def add_up(parameters: Iterable[Tensor], group: Any, *, divisor: int = 1) -> Non
     buckets: dict[torch.dtype, list[Tensor]] = {}
     for parameter in parameters:
         buckets.setdefault(parameter.dtype, []).append(parameter)
-    for found in buckets.values():
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in found])
+    for bucket in buckets.values():
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in bucket])
         dist.all_reduce(flat, group=group)
         if divisor > 1:
             flat /= divisor
-        for parameter, total in zip(found, flat.split([p.numel() for p in found]), strict=True):
+        for parameter, total in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
             if parameter.grad is not None:
                 parameter.grad.copy_(total.view_as(parameter.grad))
 
@@ -109,11 +109,11 @@ def refuse_if_needs_whole_weights(optimizer: Optimizer) -> None:
         results = []
         for parts in ([matrix], [matrix[:2], matrix[2:]]):
             parameters = [nn.Parameter(part.clone()) for part in parts]
-            made = kind(parameters, **settings)
+            trial = kind(parameters, **settings)
             for step in range(2):
                 for parameter, part in zip(parameters, parts, strict=True):
                     parameter.grad = _gradient(part, step)
-                made.step()
+                trial.step()
             results.append(torch.cat([parameter.detach() for parameter in parameters]))
         is_alike = torch.allclose(results[0], results[1], rtol=1e-4, atol=1e-6)
     if not is_alike:

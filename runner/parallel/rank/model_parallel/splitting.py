@@ -52,7 +52,7 @@ class Checked:
         if pieces is not None:
             advice = f"Set parallel.sequence=false, or: {advice[0].lower()}{advice[1:]}"
         try:
-            found = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs))
+            outputs = self._outputs(map_tensors(lambda tensor: tensor.to(self._device), self._inputs))
         except ConfigurationError:
             raise
         except Exception as error:
@@ -63,7 +63,7 @@ class Checked:
                 f"{str(error).splitlines()[0]}. {advice}",
             ) from error
         for name, before in self._plain.items():
-            after = found[name].cpu()
+            after = outputs[name].cpu()
             if pieces is not None and before.shape != after.shape and before.ndim > 2:
                 before = pieces(before)
             loose = self._device.type != "cpu" or before.dtype not in TOLERANCES
@@ -78,28 +78,28 @@ class Checked:
 
     def _outputs(self, inputs: Any) -> dict[str, Tensor]:
         """The outputs by their parent module's name, in the order in which the calls end."""
-        found: dict[str, Tensor] = {}
+        outputs: dict[str, Tensor] = {}
         modules = dict(self._model.named_modules())
         handles = []
         for name in self._parents:
             handles.append(modules[name].register_forward_pre_hook(self._enter(name)))
-            handles.append(modules[name].register_forward_hook(self._keep(name, found)))
+            handles.append(modules[name].register_forward_hook(self._keep(name, outputs)))
         try:
             with _evaluating(self._model):
                 call(self._model, inputs)
         finally:
             for handle in handles:
                 handle.remove()
-        return found
+        return outputs
 
     def _enter(self, name: str) -> Callable[..., None]:
         return lambda *_: setattr(self, "_entered", name or self._entered)
 
-    def _keep(self, name: str, found: dict[str, Tensor]) -> Callable[..., None]:
+    def _keep(self, name: str, outputs: dict[str, Tensor]) -> Callable[..., None]:
         def keep(module: nn.Module, args: Any, output: Any) -> None:
             first = next(tensors_in(output), None)
             if first is not None and first.is_floating_point():
-                found.setdefault(name, first.detach().clone())
+                outputs.setdefault(name, first.detach().clone())
 
         return keep
 

@@ -47,8 +47,8 @@ class PlannedStages:
 
     def cut(self, model: nn.Module, group: Any) -> "Piped":
         """Reduce the model to this rank's stages, in place. A collective operation of all ranks of the run."""
-        count, place = self.ranks.sizes.pipeline, self.ranks.place_in.pipeline
-        mine = range(place, len(self.windows), count)
+        count, stage = self.ranks.sizes.pipeline, self.ranks.place_in.pipeline
+        mine = range(stage, len(self.windows), count)
         stages = Stages(model, self.flow, self.windows, mine)
         passage = self.ranks.shared.passage
         pipeline = Pipeline(
@@ -70,12 +70,12 @@ class Piped:
         self.compute_gradients, self.evaluate = pipeline.compute_gradients, pipeline.evaluate
         # Each set of ranks that share a weight, as the first and last stage may share the embedding, needs a group; all
         # ranks must create all groups in the same order.
-        sets = sorted({tuple(found) for name in stages.holders if len(found := self.ranks_with(name)) > 1})
+        sets = sorted({tuple(holders) for name in stages.holders if len(holders := self.ranks_with(name)) > 1})
         self._groups: dict[tuple[int, ...], Any] = {}
         others = ranks.world_size // self._size
         for places in sets:
             for start in range(others):
-                members = [place * others + start for place in places]
+                members = [stage * others + start for stage in places]
                 group = dist.new_group(members)
                 if ranks.rank in members:
                     self._groups[places] = group
@@ -89,7 +89,7 @@ class Piped:
         held = Counter(dict.fromkeys(range(self._size), 0))
         for name, size in self._sizes.items():
             held.update(dict.fromkeys(self.ranks_with(name), size))
-        by_size = [place for place, _ in held.most_common()]
+        by_size = [stage for stage, _ in held.most_common()]
         return sorted({0, self._size - 1, by_size[0], by_size[-1]})
 
     def holds_alone(self, name: str) -> bool:

@@ -45,9 +45,9 @@ class ModelParallel(ProcessGroup):
         sharding: Sharding | None = None,
         splitting: Splitting | None = None,
         staging: Staging | None = None,
-        **place: Any,
+        **position: Any,
     ):
-        super().__init__(**place)
+        super().__init__(**position)
         self.sizes, self.sharding, self.splitting, self.staging = sizes, sharding, splitting, staging
         self.place_in = place_in = sizes.place_of(self.rank)
         self.data_rank, self.data_size = sizes.data_rank(place_in), sizes.data_size
@@ -106,7 +106,7 @@ class ModelParallel(ProcessGroup):
         return optimizer
 
     def grad_scaler(self, **options: Any) -> torch.amp.GradScaler:
-        return SharedScaler(self.device.type, lambda found: self.reduce(found, "max"), **options)
+        return SharedScaler(self.device.type, lambda found_inf: self.reduce(found_inf, "max"), **options)
 
     # -- one update ----------------------------------------------------------------------------------
 

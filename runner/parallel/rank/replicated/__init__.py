@@ -38,25 +38,25 @@ def replica(
     world_size: int,
     ranks_per_replica: int = 1,
     inside: str = "ddp",
-    **place: Any,
+    **position: Any,
 ) -> Replica:
     """Create this rank as one of its replica. ``timeout``: seconds that an exchange between replicas may take."""
     number, rank = divmod(rank, ranks_per_replica)
     among = {"replica": number, "replicas": world_size // ranks_per_replica, "patience": timeout}
-    place |= {"rank": rank, "world_size": ranks_per_replica, **among}
+    position |= {"rank": rank, "world_size": ranks_per_replica, **among}
     if ranks_per_replica == 1:
-        return OneRankReplica(**place)
+        return OneRankReplica(**position)
     if inside == "ddp":
-        return Copies(timeout=INSIDE_SECONDS, **place)
+        return Copies(timeout=INSIDE_SECONDS, **position)
     from manyheads.runner.parallel.rank.replicated.model_parallel import ShardedReplica
 
-    return ShardedReplica(timeout=INSIDE_SECONDS, **place)
+    return ShardedReplica(timeout=INSIDE_SECONDS, **position)
 
 
-def stand_in(*, shards: int, world_size: int, **place: Any) -> Parallel:
+def stand_in(*, shards: int, world_size: int, **position: Any) -> Parallel:
     """A strategy without torchft whose ranks hold the same, and exchange about as much, for estimates."""
     if shards == 1:
-        return Replicas(world_size=world_size, sync_batchnorm=False, broadcast_buffers=False, **PIECE, **place)
+        return Replicas(world_size=world_size, sync_batchnorm=False, broadcast_buffers=False, **PIECE, **position)
     from manyheads.runner.parallel.rank.replicated import model_parallel
 
-    return model_parallel.stand_in(shards=shards, world_size=world_size, **place)
+    return model_parallel.stand_in(shards=shards, world_size=world_size, **position)

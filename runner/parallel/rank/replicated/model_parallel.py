@@ -17,7 +17,7 @@ class ShardedReplica(Replica, ModelParallel):
         super().__init__(sizes=Layout(shard=world_size), sharding=SHARDING, world_size=world_size, **options)
 
 
-def stand_in(*, shards: int, world_size: int, **place: Any) -> ModelParallel:
+def stand_in(*, shards: int, world_size: int, **position: Any) -> ModelParallel:
     """A strategy without torchft whose ranks hold the same, and exchange about as much."""
     sizes = Layout(replicate=world_size // shards, shard=shards)
-    return ModelParallel(sizes=sizes, sharding=SHARDING, world_size=world_size, **place)
+    return ModelParallel(sizes=sizes, sharding=SHARDING, world_size=world_size, **position)

@@ -146,9 +146,9 @@ class Replica(Parallel):
         assert self._members is not None
         trained = [p for group in self._optimizer.param_groups for p in group["params"]]
         has_gradient = torch.tensor([float(p.grad is not None) for p in trained], dtype=torch.float64)
-        histories, own = self._members.history, self._group.add(torch.cat([has_gradient, row]))
-        found = self._members.add(torch.cat([histories, own]))
-        histories, has_gradient, row = found.split([len(histories), len(trained), len(row)])
+        histories, summed = self._members.history, self._group.add(torch.cat([has_gradient, row]))
+        totals = self._members.add(torch.cat([histories, summed]))
+        histories, has_gradient, row = totals.split([len(histories), len(trained), len(row)])
         self._members.compare(histories)
         for parameter, count in zip(trained, has_gradient.tolist(), strict=True):
             if count and parameter.grad is None:
