@@ -64,7 +64,7 @@ class Corrupted(RuntimeError):
         self.kind = Kind.CORRUPTED if is_here else Kind.LOST_PEER
 
 
-class Found(NamedTuple):
+class Mismatch(NamedTuple):
     """Names of the tensors that differ between two computations of the same gradients on a rank.
 
     ``own``: its own gradients and losses; ``exchanged``: gradients after the exchange; ``replica``: digests of the
@@ -77,7 +77,7 @@ class Found(NamedTuple):
     replica: Mapping[str, int]
 
 
-def culprits(everyone: Sequence[Found]) -> dict[int, str]:
+def culprits(everyone: Sequence[Mismatch]) -> dict[int, str]:
     """What is wrong, by rank; empty if nothing is. A rank that only received wrong values is not named."""
     by_rank = {
         rank: list(dict.fromkeys([*mismatch.own, *mismatch.exchanged]))

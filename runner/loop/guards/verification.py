@@ -22,7 +22,7 @@ from manyheads.runner.loop.guards.corruption import (
     AtRest,
     Corrupted,
     Digests,
-    Found,
+    Mismatch,
     are_same,
     culprits,
     described,
@@ -151,7 +151,7 @@ class Verification(Guard):
         named = {**dict(self._parallel.unwrap(update.model).named_parameters()), **owned}
         return {n: self._parallel.layout.local(p.grad) for n, p in named.items() if p.grad is not None}
 
-    def _compared(self, one: Pass, other: Pass) -> list[Found]:
+    def _compared(self, one: Pass, other: Pass) -> list[Mismatch]:
         """How two computations differ, by rank; all ranks call it. All differences count until a tolerance is known."""
         allowed = self._tolerance or 0.0
         names = [] if allowed else [name for name, digests in one.own.items() if digests != other.own.get(name)]
@@ -162,7 +162,7 @@ class Verification(Guard):
             and not _distance(gradient, other.gradients[name]) <= allowed
         ]
         replica = Digests(other.gradients).values() if self._parallel.is_replica else {}
-        return self._parallel.gather(Found(self._device, names, exchanged, replica))
+        return self._parallel.gather(Mismatch(self._device, names, exchanged, replica))
 
     def _calibrated(self, passes: Sequence[Pass]) -> float:
         """The tolerance that these results of one computation call for: 0 if kernels are deterministic."""

@@ -88,8 +88,8 @@ class StateOfSome(TensorLayout):
         self._optimizer = optimizer
 
     def split_optimizer(self, state: StateDict) -> StateDict:
-        own = set(self._optimizer.own_numbers())
-        return {**state, "state": {number: value for number, value in state["state"].items() if number in own}}
+        numbers = set(self._optimizer.own_numbers())
+        return {**state, "state": {number: value for number, value in state["state"].items() if number in numbers}}
 
     def share_optimizer(self, optimizer: Optimizer) -> StateDict:
         return self._optimizer.own_state_dict()

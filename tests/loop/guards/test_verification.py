@@ -8,7 +8,7 @@ from manyheads.runner.errors import ConfigurationError, Kind
 from manyheads.runner.loop.guards.corruption import (
     Corrupted,
     Digests,
-    Found,
+    Mismatch,
     are_same,
     culprits,
     digest,
@@ -65,12 +65,12 @@ def test_bits_are_compared_of_what_is_no_number_too():
 @pytest.mark.parametrize(
     ("everyone", "expected"),
     [
-        ([Found("cpu", [], [], {}), Found("cpu", [], [], {})], {}),
+        ([Mismatch("cpu", [], [], {}), Mismatch("cpu", [], [], {})], {}),
         # All ranks got what one of them had computed.
-        ([Found("cpu", [], ["w"], {}), Found("cpu", ["w"], ["w"], {})], {1: "two computations of w differ"}),
-        ([Found("cpu", [], [], {}), Found("cpu", [], ["w"], {})], {1: "the exchanged gradients of w differ"}),
+        ([Mismatch("cpu", [], ["w"], {}), Mismatch("cpu", ["w"], ["w"], {})], {1: "two computations of w differ"}),
+        ([Mismatch("cpu", [], [], {}), Mismatch("cpu", [], ["w"], {})], {1: "the exchanged gradients of w differ"}),
         (
-            [Found("cpu", [], [], {"w": 1})] * 2 + [Found("cpu", [], [], {"w": 2})],
+            [Mismatch("cpu", [], [], {"w": 1})] * 2 + [Mismatch("cpu", [], [], {"w": 2})],
             {2: "the exchanged gradients of w differ from those of other ranks"},
         ),
     ],
