@@ -130,8 +130,7 @@ class Meter:
     def collect(self, flags: dict[str, float], *, complete: bool = True) -> tuple[list[Sums], dict[str, float]]:
         """Sums over all ranks of each interval that has been closed, and of ``flags``. Waits for the device.
 
-        The last interval has the statistics of all that is new. ``complete``: whether they must be complete; else some may
-        follow with a later call.
+        The last interval has the statistics of all that is new; unless ``complete``, some may follow with a later call.
         """
         self._add_losses()
         if complete or time.monotonic() - self._added_up_at > ADD_UP_SECONDS:

@@ -121,7 +121,7 @@ def test_every_digit_is_the_same_however_batches_are_grouped(monkeypatch, patien
 def test_accuracies_may_follow_later(meter):
     (logits, targets), (more, theirs), *_ = random_batches()
     passed(meter, cross_entropy(logits, targets), logits, targets, 8)
-    first = collected(meter, whole=False)
+    first = collected(meter, complete=False)
     assert (first.count, statistics(first)["judged"]) == (8, 0)
     passed(meter, cross_entropy(more, theirs), more, theirs, 8)
     second = collected(meter)
@@ -133,7 +133,7 @@ def test_accuracies_are_there_in_time_for_the_terminal(meter, monkeypatch):
     monkeypatch.setattr(metrics, "ADD_UP_SECONDS", 0)
     logits, targets = random_batches()[0]
     passed(meter, cross_entropy(logits, targets), logits, targets, 8)
-    assert statistics(collected(meter, whole=False))["judged"] == 8
+    assert statistics(collected(meter, complete=False))["judged"] == 8
 
 
 def test_soft_labels_have_the_accuracy_of_their_largest(meter, scores):

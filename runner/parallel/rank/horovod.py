@@ -180,9 +180,7 @@ def _of_groups(optimizer: Optimizer) -> Optimizer:
     Other arguments that its class requires, such as the learning rate, default to the optimizer's own.
     """
     kind = type(optimizer)
-    required = [
-        name for name, parameter in inspect.signature(kind).parameters.items() if parameter.default is parameter.empty
-    ]
+    required = [name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty]
     if given := {name: optimizer.defaults[name] for name in required if name in optimizer.defaults}:
         of_groups = type(kind.__name__, (kind,), {"__init__": partialmethod(kind.__init__, **given)})
         return of_groups(optimizer.param_groups)
