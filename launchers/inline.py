@@ -4,11 +4,12 @@ import faulthandler
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
+from manyheads.launchers.causes import error_of, first_failure
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import Ahead, LauncherOption
@@ -18,8 +19,7 @@ from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Ki
 from manyheads.runner.machine.process import LAST_SECONDS, end_within, handled_by, in_background
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat
-
-CLEANUP_SECONDS = 30.0  # that a rank has after a failure
+from manyheads.runner.run.rank_info import RankInfo
 
 
 class InlineOption(LauncherOption):
@@ -34,7 +34,12 @@ class InlineOption(LauncherOption):
 
 
 class Inline(Launcher):
-    """One rank in this process. A stalled rank can only be stopped by ending the process."""
+    """One rank in this process. A stalled rank can only be stopped by ending the process.
+
+    ``grace``: seconds that it has after a failure.
+    """
+
+    grace = 30.0
 
     def as_child_process(self) -> Launcher:
         """The rank in a separate process, forked from one that has imported torch."""
@@ -43,18 +48,22 @@ class Inline(Launcher):
         return Spawn(**self.common_arguments(), warm=True)
 
     def launch(self, job: Job) -> None:
+        with file_rendezvous() as rendezvous:
+            self.train(job, RankInfo(0, 0, 1), rendezvous)
+
+    def train(self, job: Job, place: RankInfo, variables: Mapping[str, str]) -> None:
+        """Be rank 0, in ``place``. ``variables``: by which the ranks meet. Raises as ``launch``."""
         from manyheads.runner.loop.rank_main import run_rank
 
         with (
-            file_rendezvous() as rendezvous,
-            variables_set({**job.environment, **rendezvous}),
+            variables_set({**job.environment, **variables}),
             in_background(partial(self._watch, job), name="watchdog"),
             stopping(job.heartbeat),
         ):
             if job.signals:
                 job.heartbeat.stop_signal = job.signals[0]
             try:
-                run_rank(job.folder, rank=0, local_rank=0, world_size=1, apart=False)
+                run_rank(job.folder, **place._asdict(), apart=False)
             except (ConfigurationError, Interrupted):
                 raise
             except (Exception, SystemExit) as error:
@@ -65,16 +74,17 @@ class Inline(Launcher):
 
     def _watch(self, job: Job, done: threading.Event) -> None:
         ranks = OwnRank(job, done, pause=min(1.0, self.stall_timeout))
+        ranks.grace = self.grace
         try:
-            watch(ranks, job, [], Watchdog(job, self.stall_timeout, ranks.dump_stacks))
-            if not done.is_set():
-                raise RunFailed(job.failures()[0])
-        except RunFailed as reason:
-            if reason.failure.kind is not Kind.STALLED:  # in which case the watchdog has dumped them
+            silent = watch(ranks, job, [], Watchdog(job, self.stall_timeout, ranks.dump_stacks))
+            if not done.is_set() and (failure := first_failure(job, {}, silent)):
+                raise error_of(failure)
+        except (RunFailed, ConfigurationError) as reason:
+            if not isinstance(reason, RunFailed) or reason.failure.kind is not Kind.STALLED:  # dumped by the watchdog
                 ranks.dump_stacks()
             self._end(job, reason)
 
-    def _end(self, job: Job, reason: RunFailed) -> None:
+    def _end(self, job: Job, reason: RunFailed | ConfigurationError) -> None:
         try:
             assert job.run is not None
             finish(job.folder, job.run.as_planned, time.monotonic() - job.started, reason)
@@ -88,8 +98,6 @@ class OwnRank(Ranks):
 
     ``done``: set when the rank has ended; ``pause``: seconds between two checks, which take computing time from it.
     """
-
-    grace = CLEANUP_SECONDS
 
     def __init__(self, job: Job, done: threading.Event, *, pause: float):
         super().__init__(job.heartbeat)

@@ -30,7 +30,7 @@ class Job:
     timeout: float | None = None  # minutes that the run may take
     main: str = TRAIN  # the module whose main(folder) is a rank
     started: float = field(default_factory=time.monotonic)
-    own: range | None = None  # the ranks that are watched from here; None: all
+    own: Sequence[int] | None = None  # the ranks that are watched from here; None: all
 
     added: dict[str, Any] = field(default_factory=dict)  # recorded in result.json: how the run was started
     name_of: Callable[[int], str] = "rank {}".format  # a rank's name, with its machine if there are several
@@ -39,7 +39,7 @@ class Job:
     is_untried: bool = False  # whether ranks accept the user's classes is not known yet
 
     @property
-    def watched(self) -> range:
+    def watched(self) -> Sequence[int]:
         """The ranks that this process watches."""
         return range(self.ranks) if self.own is None else self.own
 

@@ -60,7 +60,7 @@ def start_rank(job: Job, rank: int, environment: Mapping[str, str], *, is_warm: 
     ranks = job.watched
     places = {
         "RANK": rank,
-        "LOCAL_RANK": rank - ranks.start,
+        "LOCAL_RANK": ranks.index(rank),
         "WORLD_SIZE": job.ranks,
         "LOCAL_WORLD_SIZE": len(ranks),
     }

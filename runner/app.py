@@ -21,6 +21,13 @@ from manyheads.runner.run.answer import Answer
 from manyheads.runner.wording import nearest, refused_arguments
 
 COMPLETION = ("-sc", "--shell-completion")
+# Variables of launchers that start ranks: launchers/foreign/conventions.py says what they mean.
+OF_RANKS = frozenset(
+    (
+        *("RANK", "WORLD_SIZE", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK"),
+        *("SLURM_STEP_ID", "PET_NNODES"),
+    )
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,7 +62,15 @@ def main(typed: Sequence[str] | None = None) -> int:
     if words[:1] and words[0].partition("=")[0] in COMPLETION:
         return respond("completion", lambda: _complete(words))
     name = next((word for word in words if word in commands.names()), "")
-    return respond(name, lambda: _run(words), as_json=as_json)
+    run = _run if OF_RANKS.isdisjoint(os.environ) else _run_as_rank
+    return respond(name, lambda: run(words), as_json=as_json)
+
+
+def _run_as_rank(words: list[str]) -> Answer | None:
+    from manyheads.launchers.foreign.entry import enter  # few processes have such variables
+
+    answer: Answer | None = enter(words, _run)
+    return answer
 
 
 def _open_closed_streams() -> None:

@@ -50,8 +50,7 @@ class ReplicaProcesses(Ranks):
         self._vain = dict.fromkeys(job.watched, 0)
         self._over: float | None = None
         self._processes: dict[int, BaseProcess] = {}
-        watched = job.watched
-        self._replicas = [range(first, first + width) for first in range(watched.start, watched.stop, width)]
+        self._replicas = [range(first, first + width) for first in job.watched[::width]]
         for ranks in self._replicas:
             self._begin(ranks)
 

@@ -69,7 +69,7 @@ def run_rank(
         if apart:
             run.launcher.bind_rank(local_rank, on_gpus=run.on_gpus)
         parallel = build.join(run, rank=rank, local_rank=local_rank, world_size=world_size)
-        if apart and world_size > 1:
+        if world_size > 1:
             _note_collectives(parallel, heartbeat)
         try:
             (work or session.work)(run, parallel, folder, heartbeat)

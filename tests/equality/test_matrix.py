@@ -7,7 +7,7 @@ from tests.equality.__main__ import compared, without_timings
 from tests.equality.matrix import LAUNCHERS, cases
 
 CASES = dict(cases(product_of_all=True))
-ELSEWHERE = {"ray", "slurm"}  # tested by their own clusters
+ELSEWHERE = {"foreign", "ray", "slurm"}  # tested by their own clusters
 BY_FILE = {"custom"}  # named as own.py:Class
 
 

@@ -30,7 +30,8 @@ def starts_here(launcher: str) -> bool:
     """Whether it starts processes on this machine; others ask an engine that the tests of their own start."""
     section = read_option("launcher", launcher)
     is_restarted = declared("launcher", section).restarts_ranks  # of which its own tests
-    return not is_restarted and ("nodes" not in section or "rendezvous" in section)
+    is_foreign = "started_by" in section
+    return not (is_restarted or is_foreign) and ("nodes" not in section or "rendezvous" in section)
 
 
 LAUNCHERS = [name for name in options("launcher") if name != "inline" and starts_here(name)]

@@ -46,6 +46,7 @@ def described(entry: Mapping[str, Any]) -> Pending:
     return Pending.of(name, sum(math.prod(shape) * BYTES.get(dtype, 1) for shape, dtype in sizes))
 
 
+TCP = "tcp://"
 OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
 
@@ -69,22 +70,27 @@ class ProcessGroup(Parallel):
         timeout = timedelta(seconds=self.timeout)
         dist.init_process_group(
             self.backend,
-            store=self._file_store(timeout),
+            store=self._store(timeout),
             rank=self.rank,
             world_size=self.world_size,
             timeout=timeout,
             device_id=self.device if self.backend == "nccl" else None,  # connects, or fails, at once
         )
 
-    def _file_store(self, timeout: timedelta) -> dist.Store | None:
-        """The store in which the ranks of this machine meet; None if they meet by torch's own env://.
+    def _store(self, timeout: timedelta) -> dist.Store | None:
+        """The store in which the ranks meet, by MANYHEADS_MEETING: a file, or an address, port and prefix of keys.
 
-        Not by torch's file://, which cuts a path at characters such as # and waits where no other rank comes.
+        None if they meet by torch's own env://. Not by torch's file://, which cuts a path at characters such as # and
+        waits where no other rank comes.
         """
-        path = os.environ.get("MANYHEADS_MEETING")
-        if path is None:
+        meeting = os.environ.get("MANYHEADS_MEETING")
+        if meeting is None:
             return None
-        store = dist.FileStore(path, self.world_size)
+        if meeting.startswith(TCP):
+            address, port, prefix = meeting.removeprefix(TCP).split(" ")
+            remote = dist.TCPStore(address, int(port), is_master=False, wait_for_workers=False, timeout=timeout)
+            return dist.PrefixStore(prefix, remote)
+        store = dist.FileStore(meeting, self.world_size)
         store.set_timeout(timeout)
         return store
 
