@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from manyheads.runner.config import hydra_version
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.hydra_errors import check_experiment, explained
@@ -43,11 +43,10 @@ def run_typed(
     line, origin = resolve_origin(CommandLine(tuple(arguments), home))
     sys.argv[1:] = line.absolute().arguments
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them
-    OmegaConf.register_new_resolver("command", invocation.command, replace=True)  # for the help
+    hydra_version.register_resolver("command", invocation.command, replace=True)  # for the help
     try:
         with explained(line), _logged_at_once() if line.flags.info else nullcontext():
-            task = origin.bind(start, ahead=begun)
-            hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(task)()
+            hydra_version.main(line, origin.bind(start, ahead=begun))()
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
         reason.answer = _answer(origin) if wants_answer else None
         raise

@@ -21,6 +21,7 @@ from hydra.core.utils import JobRuntime
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from manyheads.runner.config.composing import Compositions
+from manyheads.runner.config.hydra_version import VERSION_BASE
 from manyheads.runner.config.lookup import CONF
 
 SHARED = "TESTS_COMPOSED"  # the folder that the tests' processes share: files of pickled configs
@@ -34,7 +35,7 @@ _parsed: dict[str, Any] = {}
 
 def composed(*overrides: str) -> DictConfig:
     """What Hydra hands to ``python run.py <overrides>``, to be changed at will."""
-    with initialize_config_dir(str(CONF), job_name="train", version_base="1.3"):
+    with initialize_config_dir(str(CONF), job_name="train", **VERSION_BASE):
         return compose("config", list(overrides))
 
 

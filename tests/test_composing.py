@@ -1,17 +1,17 @@
 """The memory of the tests' Hydra: what it gives is what Hydra composes anew."""
 
 import pytest
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.hydra_version import composing_from_conf
 from tests import composing
 
 
 def outcome(overrides: list[str]) -> tuple[str, object]:
     """The config with Hydra's own part, or the error."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing_from_conf():
         try:
             config = compose("config", overrides, return_hydra_config=True)
         except Exception as error:

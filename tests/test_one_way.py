@@ -36,10 +36,6 @@ WAYS = {
         ("os.replace", "os.rename", "os.renames", "shutil.move"),
     ),
     "YAML is read and written": ({"runner/run/yaml_text.py"}, ("yaml.",)),
-    "YAML is read by another parser, Hydra's own, for what somebody else sent": (
-        {"runner/trust/plain_content.py"},
-        ("omegaconf._utils.get_yaml_loader",),
-    ),
 }
 
 

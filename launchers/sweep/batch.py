@@ -28,7 +28,7 @@ from manyheads.launchers.sweep.resume_sweep import resume_job
 from manyheads.launchers.sweep.run_jobs import conclude, run_jobs
 from manyheads.launchers.sweep.sweep_options import Options, check_used, combinations
 from manyheads.runner.config.composing import RememberingLoader
-from manyheads.runner.config.fresh_folder import BASIC_SWEEPER, GUARDED_SWEEPER
+from manyheads.runner.config.fresh_folder import BASIC_SWEEPER
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config, without_hydra
 from manyheads.runner.errors import ConfigurationError, Unavailable, report
@@ -62,7 +62,7 @@ class JobBatch:
         self._is_search, self._pruning = pruning is not None, pruning or NoPruning()
         self._context, self._task, self._config, self._options = context, task, config, options
         self._trust = Origin.of(task).trust
-        self._basic = config.hydra.sweeper._target_ in (BASIC_SWEEPER, GUARDED_SWEEPER)
+        self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
         Origin.of(task).answers.append(partial(answer_if_any, self._ledger.sweep))
         self._jobs: dict[tuple[int, int], PlannedJob] = {}
@@ -120,7 +120,7 @@ class JobBatch:
         planned = list(progress.each(composed, f"composing {counted(count, 'job')}", total=count))
         if not self._basic and (self._options.dry_run or self._options.exclude):
             key = "dry_run" if self._options.dry_run else "exclude"
-            message = f"hydra.launcher.{key} works with hydra/sweeper=basic only. Leave it out."
+            message = f"hydra.launcher.{key} works with hydra/sweeper=manyheads only. Leave it out."
             raise ConfigurationError(message, key=f"hydra.launcher.{key}")
         if self._options.interleave:
             planned.sort(key=lambda job: job.entry.repeat)

@@ -4,8 +4,8 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra import compose
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.hydra_errors import check_experiment, explained
-from manyheads.runner.config.lookup import CONF
+from manyheads.runner.config.hydra_version import composing_from_conf
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.option.run_config import RunConfig
 
@@ -26,7 +26,7 @@ def run_config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunCo
     folders = line.folders
     path = [searching(folders[1:])] if folders[1:] else []
     check_experiment(OmegaConf.create(list(words)), folders)
-    with explained(line), initialize_config_dir(str(CONF), version_base="1.3"):
+    with explained(line), composing_from_conf():
         composed = compose("config", [*words, *path])
     return checked(composed, trust=origin.trust, folders=folders)
 
@@ -44,12 +44,23 @@ class Compositions:
         self._repositories: dict[Any, Any] = {}
         self._composed: dict[Any, bytes] = {}
 
-    def compose(self, loader: ConfigLoaderImpl, name: str | None, overrides: list[str], **how: Any) -> DictConfig:
-        """Compose with ``loader``; if only values differ from an earlier config, reuse it. Raises what Hydra raises."""
+    def compose(
+        self,
+        loader: ConfigLoaderImpl,
+        name: str | None,
+        overrides: list[str],
+        parsed_overrides: Sequence[Override] | None = None,
+        **how: Any,
+    ) -> DictConfig:
+        """Compose with ``loader``; if only values differ from an earlier config, reuse it. Raises what Hydra raises.
+
+        ``parsed_overrides``: with what Hydra 1.4 sets for aliases; 1.3 gives texts alone.
+        """
+        texts = overrides if parsed_overrides is None else [_text(override) for override in parsed_overrides]
         try:
-            return self._by_values(loader, name, [self._parsed(override) for override in overrides], how)
+            return self._by_values(loader, name, [self._parsed(text) for text in texts], how)
         except (HydraException, OmegaConfBaseException):  # again, for Hydra's own message on what was typed
-            return self._compose(loader, name, overrides, **how)
+            return self._compose(loader, name, texts, **how)
 
     def _parsed(self, text: str) -> Override:
         """The parsed override, cached, since the jobs of a sweep have most overrides in common."""
@@ -108,8 +119,8 @@ def _with_what_was_typed(config: DictConfig, typed: Sequence[Override]) -> DictC
     ours = [override for override in typed if not override.is_hydra_override()]
     config.hydra.overrides.task = [override.input_line for override in ours]
     config.hydra.overrides.hydra = [override.input_line for override in typed if override.is_hydra_override()]
-    how = config.hydra.job.config.override_dirname
-    config.hydra.job.override_dirname = get_overrides_dirname(
-        ours, kv_sep=how.kv_sep, item_sep=how.item_sep, exclude_keys=how.exclude_keys
-    )
+    if not OmegaConf.is_interpolation(config.hydra.job, "override_dirname"):  # as it is from Hydra 1.4 on
+        form = config.hydra.job.config.override_dirname
+        texts = sorted(_text(override) for override in ours if override.key_or_group not in form.exclude_keys)
+        config.hydra.job.override_dirname = form.item_sep.join(texts).replace("=", form.kv_sep)
     return config

@@ -20,8 +20,8 @@ from manyheads.runner.run import scratch
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import LEDGER, RunFolder
 
-BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-GUARDED_SWEEPER = "hydra_plugins.manyheads.basic_sweeper.GuardedSweeper"
+OWN_PLUGINS = "hydra_plugins.manyheads."
+BASIC_SWEEPER = f"{OWN_PLUGINS}basic_sweeper.GuardedSweeper"
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
 
 
@@ -86,9 +86,6 @@ class FreshFolder(Callback):
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         self._settle(config, "sweep", _holds_sweep)
-        if OmegaConf.select(config, "hydra.sweeper._target_") == BASIC_SWEEPER:
-            with read_write(config.hydra.sweeper):
-                config.hydra.sweeper._target_ = GUARDED_SWEEPER
         _refuse_open(config.hydra)
 
     @staticmethod
@@ -112,7 +109,7 @@ class FreshFolder(Callback):
 def _refuse_open(hydra: DictConfig) -> None:
     """Refuse sweepers and launchers of others in a folder that others may write to: they follow links there."""
     for part in ("sweeper", "launcher"):
-        if str(OmegaConf.select(hydra, f"{part}._target_")).startswith(GUARDED_SWEEPER.partition(".basic")[0]):
+        if str(OmegaConf.select(hydra, f"{part}._target_")).startswith(OWN_PLUGINS):
             continue
         if (others := open_to_others(Path(hydra.sweep.dir))) is not None:
             name = hydra.runtime.choices[f"hydra/{part}"]

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
 from manyheads.runner.config.command_line import CommandLine, searching
+from manyheads.runner.config.hydra_version import composing_from_conf
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of, read
 from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.errors import ConfigurationError
@@ -97,5 +98,5 @@ def composed(config: Section, overrides: Iterable[str], *, chosen: set[str]) -> 
     register_options(config, chosen=chosen)
     folders = with_own_folders(CommandLine(())).folders
     path = [searching(folders[1:])] if folders[1:] else []
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing_from_conf():
         return compose(NAME, [*overrides, *path]), folders

@@ -14,7 +14,7 @@ Error = yaml.YAMLError
 _FLOAT, _TIMESTAMP, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("float", "timestamp", "str"))
 _INDENTED = re.compile(rf"^[ \t?-]{{{MOST_LEVELS}}}", re.MULTILINE)
 _LONG_NUMBER = re.compile(r"(:[0-5]?[0-9]){100}")  # in base 60, which takes quadratic time
-# YAML 1.1 reads 1e-3 as text. Source: omegaconf._utils.get_yaml_loader, of OmegaConf 2.3.
+# YAML 1.1 reads 1e-3 as text. Source: OmegaConf's own loader, of 2.3 and 2.4.
 _NUMBER = re.compile(
     r"^(?:[-+]?[0-9]+(_[0-9]+)*\.[0-9_]*([eE][-+]?[0-9]+)?|[-+]?[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+)"
     r"|\.[0-9]+(_[0-9]+)*([eE][-+][0-9]+)?|[-+]?[0-9]+(_[0-9]+)*(:[0-5]?[0-9])+\.[0-9_]*"
@@ -48,7 +48,7 @@ _Expanded.add_representer(
 )
 
 
-def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
+def parse(text: str) -> Any:
     """The content of a text that anybody may have written.
 
     Raises ValueError for more than MOST_LEVELS levels, MOST_VALUES values with aliases expanded, or a number of many
@@ -57,8 +57,8 @@ def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
     if _LONG_NUMBER.search(text):
         raise ValueError("it holds a number of a hundred parts, 1:1:1...")
     if text.count("[") + text.count("{") > MOST_LEVELS or _INDENTED.search(text):  # else it cannot have more levels
-        _refuse_deep(text, loader_class)
-    loader = loader_class(text)
+        _refuse_deep(text)
+    loader = YamlLoader(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -70,9 +70,9 @@ def parse(text: str, *, loader_class: Any = YamlLoader) -> Any:
         loader.dispose()
 
 
-def _refuse_deep(text: str, loader_class: Any) -> None:
+def _refuse_deep(text: str) -> None:
     """Count levels by events, one by one: building values would recurse for each level, until the stack overflows."""
-    loader, levels = loader_class(text), 0
+    loader, levels = YamlLoader(text), 0
     try:
         while levels <= MOST_LEVELS:
             if not loader.check_event():

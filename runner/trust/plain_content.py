@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from omegaconf._utils import get_yaml_loader  # Hydra's own: another parser might read a file differently
+from omegaconf import OmegaConf
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import yaml_text
@@ -23,7 +23,9 @@ def parse_config(content: bytes, path: Path) -> Any:
     try:
         if len(content) > BYTES:
             raise ValueError(f"it has more than {BYTES} bytes")
-        return yaml_text.parse(content.decode(), loader_class=get_yaml_loader())
+        text = content.decode()
+        yaml_text.parse(text)  # within its limits
+        return OmegaConf.to_container(OmegaConf.create(text))  # what Hydra reads: parsers differ
     except Exception as error:  # YAML's constructors raise anything, RecursionError included
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ConfigurationError(f"a config cannot be read: {shown(path)}: {reason}.") from None

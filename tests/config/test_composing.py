@@ -12,6 +12,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.composing import Compositions, RememberingLoader
+from manyheads.runner.config.hydra_version import VERSION_BASE
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.option.declared import ENTRIES, GROUPS
 from tests import composing
@@ -41,7 +42,7 @@ def outcome(loader: ConfigLoaderImpl, overrides: list[str]) -> tuple[Any, ...]:
 
 def outcomes(*commands: list[str]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Of a loader with a memory, and of Hydra's own."""
-    with initialize_config_dir(str(CONF), job_name="train", version_base="1.3"):
+    with initialize_config_dir(str(CONF), job_name="train", **VERSION_BASE):
         plain = GlobalHydra.instance().config_loader()
         assert isinstance(plain, ConfigLoaderImpl)
         remembering = RememberingLoader(plain)
@@ -96,7 +97,7 @@ def test_jobs_with_the_same_options_are_composed_once():
         asked.append(overrides)
         return composing._compose(loader, name, overrides, **how)
 
-    with initialize_config_dir(str(CONF), job_name="train", version_base="1.3"):
+    with initialize_config_dir(str(CONF), job_name="train", **VERSION_BASE):
         loader = RememberingLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]
         loader._compositions = Compositions(compose)
         jobs = [[f"seed={seed}", f"model={model}"] for seed in range(10) for model in ("mlp", "small_cnn")]
@@ -107,7 +108,7 @@ def test_jobs_with_the_same_options_are_composed_once():
 
 def test_what_is_composed_without_a_look_at_it_is_refused_where_that_is_asked_for():
     overrides = ["model=mlp,small_cnn"]
-    with initialize_config_dir(str(CONF), job_name="train", version_base="1.3"):
+    with initialize_config_dir(str(CONF), job_name="train", **VERSION_BASE):
         loader = RememberingLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]
         loader.load_configuration("config", overrides, RunMode.RUN, validate_sweep_overrides=False)
         with pytest.raises(ConfigCompositionException, match="Ambiguous value"):

@@ -6,8 +6,9 @@ import re
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
+from hydra import compose
 
+from manyheads.runner.config.hydra_version import composing_from_conf
 from manyheads.runner.config.lookup import CONF, options, read_option
 from manyheads.runner.config.schema import check
 from manyheads.runner.option.declared import GROUPS
@@ -168,7 +169,7 @@ def test_its_keys_are_what_its_class_takes(group, option):
 @pytest.mark.parametrize("name", ["manyheads", "default", "disabled", "none", "stdout"])
 def test_every_handler_of_a_log_is_complete(name):
     """Keys of this project's that are set over any log's config would be a handler without a class in some."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing_from_conf():
         logged = compose("config", [f"hydra/job_logging={name}"], return_hydra_config=True).hydra.job_logging
     assert all("class" in handler for handler in logged.get("handlers", {}).values())
     assert (name == "manyheads") == ("WARNING" in str(logged))

@@ -2,10 +2,11 @@
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.lookup import CONF, options, read_option
+from manyheads.runner.config.hydra_version import composing_from_conf
+from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.saved import NAME, read_saved, register_options
 from manyheads.runner.config.schema import check
 from manyheads.runner.errors import ConfigurationError
@@ -21,7 +22,7 @@ FIRST_OPTIONS = [(group, options(group)[0]) for group in GROUPS]
 def over(saved, *overrides):
     """The run config that ``overrides`` make of the saved one."""
     register_options(saved, chosen={override.partition("=")[0] for override in overrides})
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing_from_conf():
         return check(compose(NAME, list(overrides)))
 
 
@@ -82,7 +83,7 @@ def test_a_key_that_is_none_is_refused():
 def test_its_hydra_section_counts_for_nothing():
     evil = {"callbacks": {"x": {"_target_": "os.system", "command": "true"}}}
     register_options({**config(), "hydra": evil}, chosen=set())
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing_from_conf():
         composed = compose(NAME, return_hydra_config=True)
     assert "x" not in composed.hydra.callbacks
 

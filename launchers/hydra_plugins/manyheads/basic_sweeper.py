@@ -1,9 +1,11 @@
-"""Hydra's basic sweeper, which writes multirun.yaml through the guard: no link planted in the folder is followed."""
+"""hydra/sweeper=manyheads: Hydra's basic one, which writes multirun.yaml through the guard, without following links."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
 from omegaconf import OmegaConf
@@ -12,8 +14,18 @@ from hydra_plugins.manyheads.job_launcher import Manyheads
 from manyheads.runner.errors import warn
 
 
+@dataclass
+class GuardedSweeperConf(BasicSweeperConf):
+    """The keys of Hydra's basic sweeper."""
+
+    _target_: str = "hydra_plugins.manyheads.basic_sweeper.GuardedSweeper"
+
+
+ConfigStore.instance().store(group="hydra/sweeper", name="manyheads", node=GuardedSweeperConf, provider="manyheads")
+
+
 class GuardedSweeper(BasicSweeper):
-    """As ``hydra/sweeper=basic``, which it replaces in this project's sweeps."""
+    """Runs a job for each combination of the values."""
 
     def sweep(self, arguments: list[str]) -> list[Sequence[JobReturn]]:
         """Run the jobs. Raises what they raise, and ConfigurationError for a link in its place."""

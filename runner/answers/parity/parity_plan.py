@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
@@ -14,7 +14,8 @@ from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import searching
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.hydra_errors import check_experiment
-from manyheads.runner.config.lookup import CONF, OWN, Folders, no_such_option, options, read_option, unknown_key
+from manyheads.runner.config.hydra_version import composing_from_conf
+from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options, read_option, unknown_key
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.run_config import RunConfig
@@ -50,7 +51,7 @@ def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None
     planned: list[PlannedSide] = []
     taken: set[str | None] = set()
     path = [searching(folders)] if folders else []
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with composing_from_conf():
         for strategy in strategies:
             alone = declared_class(WHICH, read_option(WHICH, strategy, all_folders)).one_process
             fitting = list(_fitting(given, strategy, path, alone=alone))
