@@ -84,7 +84,7 @@ def readable(override: str) -> str:
 def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
     """Set the job's number and folder in its config, where ``hydra.core.utils.run_job`` will find them."""
     with open_dict(composed.hydra.job):
-        composed.hydra.job.id = composed.hydra.job.num = job
+        composed.hydra.job.id, composed.hydra.job.num = str(job), job
     before = HydraConfig.instance().cfg
     HydraConfig.instance().cfg = composed  # type: ignore[assignment]  # set_config would copy it
     try:

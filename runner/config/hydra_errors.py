@@ -71,6 +71,10 @@ OF_ANOTHER = (
     "Leave it out with any other option. If it is part of a judgement's base, and the change chooses another option, "
     "write ++{key}=... in base, and ~{key} in the change."
 )
+_NO_SUCH_KEY = re.compile(
+    r"Could not override '([^']+)'|No earlier Group Default for '([^']+)'"
+    r"|Key '[^']+' is not in struct\s+full_key: (\S+)"
+)
 QUOTES = """Write combinations in quotes: 'hydra.launcher.exclude=["parallel=dp,precision=apex"]'."""
 
 
@@ -95,20 +99,21 @@ def explain(error: Exception, folders: Folders = OWN, overrides: Sequence[str] =
     """
     if (plugin := broken_plugin(error)) is not None:
         return plugin
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    written = [line for line in str(error).splitlines() if not line.startswith("Error when parsing index: ")]
+    lines = [line.strip() for line in written if line.strip()]
     text = " ".join(lines)
     if isinstance(error, OverrideParseException):
         if error.override and error.override.startswith("hydra.launcher.exclude"):
             return ConfigurationError(f"{error.override}: {lines[0]}. {QUOTES}", key="hydra.launcher.exclude")
-        return _unreadable(str(error.override), str(error).splitlines())
+        return _unreadable(str(error.override), written)
     if match := re.search(r"Could not (?:find|load) '([^'/]+)/([^']+)'", text):
         group, name = match.groups()
         if group == "experiment" and name in options(group, folders):
             return ConfigurationError(NOT_OVER_SAVED, key=group, value=name)
         if group in (*GROUPS, *NAMED, "experiment"):
             return no_such_option(group, name, folders)
-    if match := re.search(r"Could not override '([^']+)'|Key '[^']+' is not in struct\s+full_key: (\S+)", text):
-        return _of_key(match.group(1) or match.group(2), text, folders, overrides)
+    if match := _NO_SUCH_KEY.search(text):
+        return _of_key(next(filter(None, match.groups())), text, folders, overrides)
     if match := re.search(r"Could not append to config\. An item is already at '([^']+)'.*: '\+(\+[^=]+=.*)'$", text):
         key, typed = match.groups()
         message = f"{typed}: {key} is already set. Write +{typed}, which sets a key whether or not it is already set."

@@ -10,7 +10,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig
 
 from manyheads.runner.config.command_line import CommandLine, searching
-from manyheads.runner.config.hydra_version import composing_from_conf
+from manyheads.runner.config.hydra_version import REPLACE, composing_from_conf
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of, read
 from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.errors import ConfigurationError
@@ -75,7 +75,7 @@ def register_options(saved: Section, *, chosen: set[str]) -> None:
     kept = [group for group in GROUPS if group != "launcher" or not ("parallel" in chosen and group not in chosen)]
     store = ConfigStore.instance()
     for group in kept:
-        store.store(group=group, name=NAME, node={**(option_of(group, saved[group]) or {}), **saved[group]})
+        store.store(group=group, name=NAME, node={**(option_of(group, saved[group]) or {}), **saved[group]}, **REPLACE)
     defaults: list[Any] = []
     for entry in base.pop("defaults"):
         group = next(iter(entry)) if isinstance(entry, dict) else entry
@@ -87,7 +87,7 @@ def register_options(saved: Section, *, chosen: set[str]) -> None:
     epochs = sections["trainer"]["epochs"]
     if "trainer.max_steps" in chosen and isinstance(epochs, int):  # another length is asked for
         sections["trainer"]["epochs"] = f"{epochs} or max_steps"
-    store.store(name=NAME, node={"defaults": defaults, **base, **rest, **sections, "hydra": base["hydra"]})
+    store.store(name=NAME, node={"defaults": defaults, **base, **rest, **sections, "hydra": base["hydra"]}, **REPLACE)
 
 
 def composed(config: Section, overrides: Iterable[str], *, chosen: set[str]) -> tuple[DictConfig, Folders]:

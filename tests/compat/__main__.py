@@ -1,7 +1,7 @@
-"""Make an environment for each torch and Python that is claimed, and run the suite's core in it. ``make compat``.
+"""Make an environment for each version that is claimed, and run a part of the suite in it. ``make compat``.
 
-Prints the table of docs/gpus.md. uv finds the Pythons on PATH, or fetches them. Environments are kept, so that a second
-run takes minutes only.
+For each torch and Python that is what computes; for each Hydra what composes. Prints the table of docs/tested.md. uv
+finds the Pythons on PATH, or fetches them. Environments are kept, so that a second run takes minutes only.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -16,15 +17,28 @@ from tests.conftest import ROOT
 PYTHONS = ("3.11", "3.12", "3.13")
 OLDEST = ("torch==2.6.0", "torchvision==0.21.0")
 NEWEST: tuple[str, ...] = ()  # those of .ci/versions.txt
-CLAIMED = {"oldest-3.11": ("3.11", OLDEST)} | {f"newest-{python}": (python, NEWEST) for python in PYTHONS}
+HYDRAS = {  # with the OmegaConf that belongs to it
+    "1.3": ("hydra-core==1.3.8", "omegaconf==2.3.1"),
+    "1.4": ("hydra-core==1.4.0rc3", "omegaconf==2.4.1rc1"),
+}
 CORE = (
     *("tests/model", "tests/optimizer", "tests/precision", "tests/checkpoint", "tests/loop"),
     *("tests/data/test_loader.py", "tests/data/test_batches.py", "tests/parallel/test_strategies.py"),
     "tests/launchers/test_equal_results.py",
 )
+COMPOSING = (
+    *("tests/config", "tests/launchers/sweep", "tests/option", "tests/api", "tests/commands", "tests/run"),
+    *("tests/trust/test_commands.py", "tests/trust/test_plain_content.py", "tests/trust/test_attacks_by_config.py"),
+)
+CLAIMED = {
+    "oldest-3.11": ("3.11", OLDEST, CORE),
+    **{f"newest-{python}": (python, NEWEST, CORE) for python in PYTHONS},
+    **{f"hydra-{version}": ("3.11", packages, COMPOSING) for version, packages in HYDRAS.items()},
+}
 INSTALLED = """
-import sys, torch, torchvision
-print(torch.__version__, torchvision.__version__, *sys.version.split()[:1])
+import sys, hydra, omegaconf, torch, torchvision
+print(f"| {torch.__version__}, torchvision {torchvision.__version__} | {hydra.__version__}, OmegaConf "
+      f"{omegaconf.__version__} | {sys.version.split()[0]} |")
 """
 SUMMARY = re.compile(r"^(?:=+ )?(\d+ [a-z].*) in [\d.]+s", re.MULTILINE)
 
@@ -37,27 +51,27 @@ def main() -> None:
     parser.add_argument("--only", default="", help="those whose name has this, such as oldest or 3.13")
     given = parser.parse_args()
     results = {
-        name: result(given.folder / name, python, versions)
-        for name, (python, versions) in CLAIMED.items()
+        name: result(given.folder / name, python, versions, tests)
+        for name, (python, versions, tests) in CLAIMED.items()
         if given.only in name
     }
-    print("| torch | Python | the core of the suite |", "|---|---|---|", sep="\n")
+    print("| torch | Hydra | Python | the part of the suite |", "|---|---|---|---|", sep="\n")
     print(*(row for row, _ in results.values()), sep="\n")
     sys.exit(not all(passed for _, passed in results.values()))
 
 
-def result(folder: Path, python: str, versions: tuple[str, ...]) -> tuple[str, bool]:
+def result(folder: Path, python: str, versions: Sequence[str], tests: Sequence[str]) -> tuple[str, bool]:
     """The row of the table, and whether all tests passed."""
     if not installed(folder, python, versions):
-        return f"| {' '.join(versions) or 'newest'} | {python} | could not be installed |", False
-    found = subprocess.run([folder / "bin" / "python", "-c", INSTALLED], capture_output=True, text=True, check=True)
-    torch, vision, python = found.stdout.split()
-    output, code = tested(folder)
+        return f"| {' '.join(versions) or 'newest'} | | {python} | could not be installed |", False
+    command = [folder / "bin" / "python", "-c", INSTALLED]
+    row = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    output, code = tested(folder, tests)
     counts = SUMMARY.findall(output)
-    return f"| {torch}, torchvision {vision} | {python} | {counts[-1] if counts else f'exit code {code}'} |", code == 0
+    return f"{row} {counts[-1] if counts else f'exit code {code}'} |", code == 0
 
 
-def installed(folder: Path, python: str, versions: tuple[str, ...]) -> bool:
+def installed(folder: Path, python: str, versions: Sequence[str]) -> bool:
     """Whether there is now an environment with what `make test` needs."""
     search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": search}
@@ -70,11 +84,11 @@ def installed(folder: Path, python: str, versions: tuple[str, ...]) -> bool:
     return all(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode == 0 for command in commands)
 
 
-def tested(folder: Path) -> tuple[str, int]:
-    """What the suite's core printed, which is shown meanwhile, and its exit code."""
+def tested(folder: Path, tests: Sequence[str]) -> tuple[str, int]:
+    """What these tests printed, which is shown meanwhile, and its exit code."""
     options = ("-q", "-n", "2", "--dist", "loadfile", "-m", "not tail")
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    command = [folder / "bin" / "python", "-m", "pytest", *options, *CORE]
+    command = [folder / "bin" / "python", "-m", "pytest", *options, *tests]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = []
