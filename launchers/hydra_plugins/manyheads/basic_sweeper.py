@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn
@@ -15,10 +15,12 @@ from manyheads.runner.errors import warn
 
 
 @dataclass
-class GuardedSweeperConf(BasicSweeperConf):
-    """The keys of Hydra's basic sweeper."""
+class GuardedSweeperConf:
+    """``hydra.sweeper``, with the keys of Hydra's basic one."""
 
     _target_: str = "hydra_plugins.manyheads.basic_sweeper.GuardedSweeper"
+    max_batch_size: int | None = None
+    params: dict[str, str] | None = None
 
 
 ConfigStore.instance().store(group="hydra/sweeper", name="manyheads", node=GuardedSweeperConf, provider="manyheads")
