@@ -7,17 +7,18 @@ ended. So it continues as if it had not been interrupted, and there is no second
 import logging
 import math
 import warnings
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.plugins.launcher import Launcher
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.launchers.sweep.pruning import NoPruning, Pruning
 from manyheads.launchers.sweep.resume_sweep import finish
 from manyheads.launchers.sweep.trials import LOSS, Judge, Reports, jobs, parameters_of
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, not_allowed
+from manyheads.runner.option.locate import instantiate_named
 from manyheads.runner.records.load_run import read_columns
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.json_types import ScoresJson
@@ -46,7 +47,8 @@ class Search:
 
         self._hydra, self._own, self._launcher = config.hydra, config.hydra.sweeper, launcher
         params = [f"{key}={value}" for key, value in (self._own.params or {}).items()]
-        self._space, self._fixed = create_params_from_overrides([*params, *arguments])
+        self._space, fixed, *deleted = create_params_from_overrides([*params, *arguments])  # from 1.4 on by themselves
+        self._fixed = [*(f"{name}={value}" for name, value in fixed.items()), *chain.from_iterable(deleted)]
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
         self._monitor, self._direction = "", str(self._own.direction)
         self._measured: dict[str, tuple[str, ScoresJson]] = {}  # by version, the first trial and what it measured
@@ -75,8 +77,7 @@ class Search:
         new = {number: trial for number, trial in asked.items() if number not in planned}
         if new:
             overrides = [
-                tuple(f"{name}={value}" for name, value in {**trial.params, **self._fixed}.items())
-                for trial in new.values()
+                (*(f"{name}={value}" for name, value in trial.params.items()), *self._fixed) for trial in new.values()
             ]
             self._launcher.pruning = pruning  # type: ignore[attr-defined]
             self._launcher.launch(overrides, initial_job_idx=min(new))
@@ -119,7 +120,7 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         direction = None if self._direction == "auto" else self._direction  # not needed before there is an objective
         # Its name decides how Hyperband divides the trials.
-        study = optuna.create_study(study_name="search", direction=direction, pruner=instantiate(self._own.pruner))
+        study = optuna.create_study(study_name="search", direction=direction, pruner=self._created("pruner"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # as Optuna 2 calls them
             study.add_trials(self._trials)
@@ -172,10 +173,18 @@ class Search:
         """The trial already proposed under this number, or a new one, for which the number seeds the sampler."""
         seed = OmegaConf.select(self._own.sampler, "seed")
         more = {} if seed is None else {"seed": seed + number}
-        study.sampler = instantiate(self._own.sampler, **more)
+        study.sampler = self._created("sampler", **more)
         if number in (planned := jobs(self._ledger)):
             study.enqueue_trial(parameters_of(planned[number][0], self._space))
         return study.ask(self._space)
+
+    def _created(self, part: str, **more: Any) -> Any:
+        """The sampler or pruner that a section of ``hydra.sweeper`` describes. Raises ConfigurationError."""
+        import optuna
+
+        kind = {"sampler": optuna.samplers.BaseSampler, "pruner": optuna.pruners.BasePruner}[part]
+        section = cast(dict[str, Any], OmegaConf.to_container(self._own[part], resolve=True))
+        return instantiate_named("hydra.sweeper", {part: {**section, **more}}, kind)[part]
 
     def _pruning(self, judges: dict[int, Judge]) -> NoPruning:
         return Pruning(self._ledger, judges, by=self._column, sign=self._sign)

@@ -17,9 +17,10 @@ from tests.conftest import ROOT
 PYTHONS = ("3.11", "3.12", "3.13")
 OLDEST = ("torch==2.6.0", "torchvision==0.21.0")
 NEWEST: tuple[str, ...] = ()  # those of .ci/versions.txt
-HYDRAS = {  # with the OmegaConf that belongs to it
-    "1.3": ("hydra-core==1.3.8", "omegaconf==2.3.1"),
-    "1.4": ("hydra-core==1.4.0rc3", "omegaconf==2.4.1rc1"),
+HYDRAS = {  # with the OmegaConf and the plugins that belong to it
+    "1.3": ("hydra-core==1.3.8", "omegaconf==2.3.1", "hydra-joblib-launcher==1.2.0", "hydra-optuna-sweeper==1.3.0"),
+    "1.4": tuple(f"hydra-{name}==1.4.0rc3" for name in ("core", "joblib-launcher", "optuna-sweeper"))
+    + ("omegaconf==2.4.1rc1",),
 }
 CORE = (
     *("tests/model", "tests/optimizer", "tests/precision", "tests/checkpoint", "tests/loop"),

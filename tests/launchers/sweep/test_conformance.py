@@ -8,15 +8,17 @@ from hydra.version import VersionBase
 from packaging.version import Version
 
 from hydra_plugins.manyheads.job_launcher import Manyheads
+from manyheads.runner.config.hydra_version import VERSION_BASE
 
-# The suites are written for the manners of Hydra 1.1, which Hydra warns of.
+# The suites of Hydra 1.3 are written for the manners of 1.1, which it warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Future Hydra versions will no longer change working directory")
 
 
 @pytest.fixture(autouse=True)
 def _manners(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a test before has asked of Hydra in this process."""
-    monkeypatch.setattr(VersionBase.instance(), "version_base", Version("1.1"))
+    base = Version("1.1") if VERSION_BASE else "1.4"
+    monkeypatch.setattr(VersionBase.instance(), "version_base", base)
 
 
 def test_hydra_finds_it():
