@@ -45,11 +45,11 @@ def optuna() -> ModuleType:
 
 @pytest.fixture
 def space(optuna: ModuleType) -> dict[str, Any]:
-    return {
-        "optimizer.lr": optuna.distributions.UniformDistribution(0.0, 1.0),
-        "model.width": optuna.distributions.IntUniformDistribution(1, 8),
-        "optimizer": optuna.distributions.CategoricalDistribution(("sgd", "adam")),
-    }
+    """As the sweeper of the installed version reads it."""
+    from hydra_plugins.hydra_optuna_sweeper._impl import create_params_from_overrides
+
+    typed = ["optimizer.lr=interval(0.0,1.0)", "model.width=interval(1,8)", "optimizer=choice(sgd,adam)"]
+    return dict(create_params_from_overrides(typed)[0])
 
 
 def ledger_of(path: Path, *states: str) -> Ledger:
