@@ -7,7 +7,6 @@ from torch import nn
 from manyheads.runner.config.lookup import options
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.precision.rank.amp import check_autocast
-from manyheads.runner.precision.rank.precision import Precision, PrecisionPolicy
 from tests.in_process import attempt, config, opened, rows, small, train, weights
 
 # Of each option: what it says, and the dtype of weights, of images, of what a convolution puts out.
@@ -24,10 +23,6 @@ ELSEWHERE = ("apex",)  # tests/precision/test_apex.py
 
 def test_every_option_is_known_here():
     assert set(options("precision")) == {*COMPUTES, *ONLY_WITH_CUDA, *ELSEWHERE}
-
-
-def test_options_of_users_derive_from_the_base_by_its_old_name():
-    assert Precision is PrecisionPolicy
 
 
 def watch(model: nn.Module) -> tuple[set, set]:

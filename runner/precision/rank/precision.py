@@ -91,6 +91,3 @@ class PrecisionPolicy:
 
     def close(self) -> None:
         """Undo this precision's changes to torch itself, at the end of the run."""
-
-
-Precision = PrecisionPolicy  # its name in 0.1, from which options in users' packages derive

@@ -13,12 +13,11 @@ from manyheads.runner.loop.guards.guard import Restart
 from manyheads.runner.loop.guards.spikes import MOST, Spikes, limit_of
 from manyheads.runner.loop.session import work
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.parallel.rank.single import Single
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
-from tests.in_process import TIMINGS, attempt, config, rows, small, train, typed, weights
+from tests.in_process import TIMINGS, attempt, rows, small, train, typed, weights
 from tests.loop.test_session import Killed, die_after
 from tests.loop.test_trainer import assert_same, by_hand
 from tests.optional_wings import audit
@@ -111,14 +110,6 @@ def test_a_rollback_names_the_updates_that_led_to_the_spike():
 def test_what_cannot_be_is_refused_before_there_is_a_run(given, said):
     with pytest.raises(ConfigurationError, match=said):
         typed("trainer.on_spike=rollback", *given)
-
-
-def test_defaults_of_new_keys_are_those_of_the_config():
-    """Runs that were frozen before these keys existed train as they did."""
-    written = config()["trainer"]
-    newer = ("on_spike", "spike_window", "spike_threshold", "spike_span")
-    older = {key: value for key, value in written.items() if key not in newer}
-    assert TrainerSection.of("trainer", older) == TrainerSection.of("trainer", written)
 
 
 # -- in the loop ---------------------------------------------------------------------------------------
