@@ -121,6 +121,11 @@ class LauncherOption(Option):
         return read_hosts(self.hosts, self.hostfile)
 
     @property
+    def starter(self) -> str:
+        """What starts the ranks, as people read it."""
+        return self.name
+
+    @property
     def ranks(self) -> int:
         """The number of ranks on all machines; the highest one if the number of machines may change."""
         machines = self.machines

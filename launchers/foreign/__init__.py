@@ -45,6 +45,10 @@ class ForeignOption(LauncherOption):
     started_by: str | None
 
     @property
+    def starter(self) -> str:
+        return self.started_by or self.name
+
+    @property
     def ranks(self) -> int:
         return self.nproc_per_node if isinstance(self.world_size, str) else self.world_size
 

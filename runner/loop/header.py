@@ -40,7 +40,7 @@ def header(run: RunConfig, parallel: Parallel, prepared: Prepared, settings: Tra
         **about(run.name, run.tags, run.notes),
         "model": f"{run.model.title}, {counted(prepared.parameters, 'parameter')}",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
-        "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.name}",
+        "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.starter}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{run.precision.name}, {precision.summary}",
         "batch": division(batch_size, trainer.grad_accumulation, parallel),
