@@ -24,7 +24,7 @@ BASES = {  # of options, by their group
     "logger": [f"{RUNNER}.logger.logger.Logger", f"{RUNNER}.logger.tracker.Tracker"],
     "scheduler": [f"{RUNNER}.scheduler.rank.schedules.Schedule"],
     "precision": [
-        f"{RUNNER}.precision.rank.precision.Precision",
+        f"{RUNNER}.precision.rank.precision.PrecisionPolicy",
         f"{RUNNER}.precision.precision_option.PrecisionOption",
     ],
     "parallel": [
