@@ -115,7 +115,7 @@ def _completed(words: list[str], lead: Lead) -> list[str]:
 
     Raises ConfigurationError for what does not work with ranks that a launcher has started.
     """
-    world, typed = lead.world, _typed(words)
+    world = lead.world
     if words[:1] != ["train"]:
         if words[0] in ALONE:
             raise _alone(words, world, f"{words[0]} starts its processes itself")
@@ -123,6 +123,21 @@ def _completed(words: list[str], lead: Lead) -> list[str]:
         return words
     if SWEEPS & {*words}:
         raise _alone(words, world, "a sweep starts the ranks of its jobs itself")
+    line = with_own_folders(CommandLine(tuple(word for word in words[1:] if word != "--json")))
+    added = completing(words, line, world)
+    flags = line.flags
+    if flags.cfg or flags.info or flags.help or flags.hydra_help:
+        return words
+    others = [word for word in words if word.partition("=")[0] not in added]
+    return _resumed(others, [f"{key}={value}" for key, value in added.items()], lead)
+
+
+def completing(words: Sequence[str], line: CommandLine, world: World) -> dict[str, object]:
+    """What completes a command to train: its ranks, and a strategy if none is chosen. ``line``: of ``words``.
+
+    Raises ConfigurationError for a command that contradicts these ranks.
+    """
+    typed = _typed(words)
     if typed.get("launcher", "foreign") != "foreign":
         raise _alone(words, world, f"launcher={typed['launcher']} starts its ranks itself", "leave out launcher=, or ")
     for key, number in {"nproc_per_node": world.local_size, "world_size": world.size}.items():
@@ -133,19 +148,13 @@ def _completed(words: list[str], lead: Lead) -> list[str]:
     name = typed.get("parallel", "")
     if name in options("parallel") and declared("parallel", read_option("parallel", name)).one_process:
         raise _alone(words, world, f"parallel={name} runs in one process", "set parallel=ddp, or ")
-    line = with_own_folders(CommandLine(tuple(word for word in words[1:] if word != "--json")))
-    flags = line.flags
-    if flags.cfg or flags.info or flags.help or flags.hydra_help:
-        return words
-    added = {
+    return {
         "launcher": "foreign",
         "launcher.nproc_per_node": world.local_size,
         "launcher.world_size": world.size,
         "launcher.started_by": f"'{world.by}'",
         **({} if _chooses_strategy(line, typed) else {"parallel": "ddp"}),
     }
-    others = [word for word in words if word.partition("=")[0] not in added]
-    return _resumed(others, [f"{key}={value}" for key, value in added.items()], lead)
 
 
 def _chooses_strategy(line: CommandLine, typed: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from manyheads.runner.run.files import matching
 
 KEY = "nodes.key"  # in logs/: with it, any machine can join the run
-STATE = "state"  # where Kubernetes' and SkyPilot's machines share their key, and would look for what is trusted
+STATE = "state"  # where Kubernetes' and SkyPilot's machines keep their key, and would look for what is trusted
 
 
 class To(IntEnum):

@@ -11,7 +11,7 @@ import yaml
 MOST_VALUES = 10_000  # in a text, with every alias written out
 MOST_LEVELS = 100  # of nested lists and mappings
 Error = yaml.YAMLError
-_FLOAT, _TIMESTAMP, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("float", "timestamp", "str"))
+_FLOAT, _TIMESTAMP = (f"tag:yaml.org,2002:{name}" for name in ("float", "timestamp"))
 _INDENTED = re.compile(rf"^[ \t?-]{{{MOST_LEVELS}}}", re.MULTILINE)
 _LONG_NUMBER = re.compile(r"(:[0-5]?[0-9]){100}")  # in base 60, which takes quadratic time
 # YAML 1.1 reads 1e-3 as text. Source: OmegaConf's own loader, of 2.3 and 2.4.
@@ -30,22 +30,12 @@ class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mis
     """Writes what ``YamlLoader`` reads as the same values."""
 
 
-class _Expanded(Dumper):
-    """Writes texts of several lines as such, and nothing by reference, for files that people read."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_FLOAT, _TIMESTAMP)]
     for first, resolvers in YamlLoader.yaml_implicit_resolvers.items()
 }
 for _class in (YamlLoader, Dumper):  # so that a text that looks like a number is quoted
     _class.add_implicit_resolver(_FLOAT, _NUMBER, list("-+0123456789."))
-_Expanded.add_representer(
-    str, lambda dumper, text: dumper.represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
-)
 
 
 def parse(text: str) -> Any:
@@ -87,10 +77,8 @@ def _refuse_deep(text: str) -> None:
     raise ValueError(f"its lists and mappings are nested more than {MOST_LEVELS} levels deep")
 
 
-def dump(content: Any, *, expanded: bool = False) -> str:
-    """The content as text, keys in their order. ``expanded``: in long lines, without references, for people."""
-    if expanded:
-        return yaml.dump(content, Dumper=_Expanded, sort_keys=False, allow_unicode=True, width=1000)
+def dump(content: Any) -> str:
+    """The content as text, keys in their order."""
     if not isinstance(content, dict) or not content:
         return _dump(pickle.dumps(content))
     return "".join(_dump(pickle.dumps({key: value})) for key, value in content.items())

@@ -6,7 +6,7 @@ from tests.option.rooms import foreign
 ALLOWED = {
     # where machines meet, looked at before there is a run
     "runner/machine/addresses.py": {"launcher.rendezvous"},
-    "runner/commands/manifest/__init__.py": {f"launcher.{key}" for key in ("hostfile", "hosts", "nodes", "rendezvous")},
+    "runner/commands/manifest/__init__.py": {"import.foreign", "launcher.nodes", "launcher.start_timeout"},
     # programs and libraries, and multiprocessing's start method, that have an option's name
     "launchers/horovodrun.py": {"horovod", "import.horovod", "import.mpirun"},
     "launchers/mpirun.py": {"import.horovod"},

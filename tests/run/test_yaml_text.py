@@ -33,18 +33,10 @@ VALUES = (*WRITTEN, 0.001, 1e-5, 1e22, 3, True, None, [1, "1e-3"], {"1e-3": {"2"
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-@pytest.mark.parametrize("expanded", [False, True])
-def test_it_is_written_so_that_all_read_the_same(value: object, expanded: bool) -> None:
-    text = yaml_text.dump({"key": value}, expanded=expanded)
+def test_it_is_written_so_that_all_read_the_same(value: object) -> None:
+    text = yaml_text.dump({"key": value})
     for found in (yaml_text.parse(text), OmegaConf.to_container(OmegaConf.create(text)), yaml.safe_load(text)):
         assert found == {"key": value}
-
-
-def test_for_people_nothing_is_by_reference() -> None:
-    shared = {"script": "first line\nsecond line\n"}
-    text = yaml_text.dump({"a": shared, "b": shared}, expanded=True)
-    assert text == "".join(f"{name}:\n  script: |\n    first line\n    second line\n" for name in "ab")
-    assert "&" in yaml_text.dump({"both": {"a": shared, "b": shared}})
 
 
 def test_aliases_that_expand_without_end_are_refused() -> None:
