@@ -96,22 +96,15 @@ def ordered(
     read_exit_codes: Callable[[str], ExitCodes],
     *,
     log: str,
-    quiet: bool = False,
-    starts_others: bool = False,
-    meets_by_name: str | None = None,
 ) -> dict[str, Any]:
     """What another machine's agent has to run, as a message to it; arguments as for ``run_agent``.
 
-    ``command``: in which the machine fills in ``{python}``, ``{scratch}`` and ``{interface}``. ``starts_others``: it
-    starts the ranks on all machines; ``meets_by_name``: why it needs a distinct name for each, if it does.
+    ``command``: in which the machine fills in ``{python}`` and ``{scratch}``.
     """
     return {
         "exit_codes": f"{read_exit_codes.__module__}.{read_exit_codes.__name__}",
-        "meets_by_name": meets_by_name,
-        "starts_others": starts_others,
         "command": command,
         "log": log,
-        "quiet": quiet,
     }
 
 

@@ -112,18 +112,13 @@ def file_rendezvous() -> Iterator[dict[str, str]]:
         yield {"MANYHEADS_MEETING": str(folder / "rendezvous")}
 
 
-def tcp_rendezvous(machines: dict[str, int]) -> dict[str, str]:
-    """Variables for PyTorch's own env:// rendezvous on rank 0's machine, on a port that is currently free."""
+@contextmanager
+def rendezvous() -> Iterator[dict[str, str]]:
+    """The same, with variables for PyTorch's own env:// rendezvous, on a port that is currently free."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    return {"MASTER_ADDR": next(iter(machines), "127.0.0.1"), "MASTER_PORT": str(port)}
-
-
-@contextmanager
-def rendezvous(machines: dict[str, int]) -> Iterator[dict[str, str]]:
-    """Variables for the ranks' rendezvous: on one machine through a file, which needs no port, else over TCP."""
     with file_rendezvous() as variables:
-        yield {**tcp_rendezvous(machines), **({} if machines else variables)}
+        yield {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **variables}
 
 
 @contextmanager

@@ -10,25 +10,19 @@ import shlex
 import socket
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from manyheads.launchers import mpirun
-from manyheads.launchers.agent_program import VARIABLE, ordered, relay_stdout, run_agent
-from manyheads.launchers.environment import exported, rendezvous
+from manyheads.launchers.agent_program import relay_stdout, run_agent
+from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.launcher import Job, Launcher
-from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.node_settings import KEYS, NodeSettings
-from manyheads.runner.errors import ConfigurationError, Unavailable, printable
+from manyheads.runner.errors import Unavailable
 from manyheads.runner.machine import addresses
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import choice
 from manyheads.runner.parallel import horovod_installation as horovod
-from manyheads.runner.run.heartbeat import PLACE
 from manyheads.runner.run.hosts import read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place
-
-if TYPE_CHECKING:  # a run on this machine knows of no others
-    from manyheads.launchers.nodes.run_on_nodes import NodeShare
 
 # By default horovodrun writes all its environment variables into the ranks' command lines, which every user of the
 # machine can read while they train. Ranks on its own machine inherit the variables anyway.
@@ -38,14 +32,13 @@ PROGRAM = (
     "runpy.run_module('horovod.runner.launch', run_name='__main__', alter_sys=True)"
 )
 ADDED = ("PYTHONUNBUFFERED",)  # by horovodrun
-# With equal names, ranks die without an error.
-NEEDS_NAMES = "launcher=horovodrun needs a distinct name for each machine"
-_PLAIN = re.compile(r"[\w/.,:=@%+-]+")
 _ENDED = re.compile(r"Process (\d+) exit with status code (\d+)")
 
 
-class HorovodrunOption(LauncherOption):
+class HorovodrunOption(mpirun.OneMachineOption):
     """Declares that Horovod is needed, for any strategy."""
+
+    by_user = "MASTER_ADDR={first} horovodrun -np {count} -H {hosts}"
 
     rules: ClassVar = {
         "controller": choice("auto", "gloo", "mpi"),
@@ -77,21 +70,29 @@ class HorovodrunOption(LauncherOption):
 class Horovodrun(Launcher):
     """Runs horovodrun, logging to logs/horovodrun.log; ``start_timeout``: seconds within which all ranks must start."""
 
-    def __init__(self, *, controller: str, arguments: str | None, **options: Any):
-        section = {**options, **{key: options.pop(key, None) for key in KEYS}}
+    def __init__(
+        self,
+        *,
+        controller: str,
+        hosts: list[str] | None,
+        hostfile: str | None,
+        network_interface: str | None,
+        start_timeout: int,
+        arguments: str | None,
+        **options: Any,
+    ):
         super().__init__(**options)
-        self.settings = NodeSettings.of(section)
-        self.machines = read_hosts(section["hosts"], section["hostfile"])
+        self.machines = read_hosts(hosts, hostfile)
         self.ranks *= max(1, len(self.machines))
-        self.controller, self.start_timeout = controller, section["start_timeout"]
-        self.network_interface = section["network_interface"] or (None if self.machines else "lo")
+        self.controller, self.start_timeout = controller, start_timeout
+        self.network_interface = network_interface or "lo"
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
         is_horovod = job.run is not None and job.run.parallel.name == "horovod"
         if is_horovod and self.controller == "gloo":  # whose ranks would die without an error
             addresses.resolved("launcher=horovodrun needs this machine's name", socket.gethostname())
-        with relay_stdout() as terminal, rendezvous(self.machines) as meeting, mpirun.own_session() as session:
+        with relay_stdout() as terminal, rendezvous() as meeting, mpirun.own_session() as session:
             added = {**job.environment, **meeting, **terminal}
             run_agent(
                 self._command(job, added),
@@ -103,32 +104,12 @@ class Horovodrun(Launcher):
                 quiet=True,
             )
 
-    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
-        """The first machine runs horovodrun; the ``ssh`` that it finds asks the other machines' agents."""
-        if number:
-            return {"command": None}
-        if not _PLAIN.fullmatch(here := os.getcwd()):
-            raise ConfigurationError.at(
-                "launcher",
-                "horovodrun",
-                f": the shell that it starts on other machines would execute part of the name {printable(here)}. "
-                "Start from a folder whose path has no special characters, or set launcher=torchrun.",
-            )
-        self.machines = {share.address: len(share.ranks) for share in shares}
-        self.network_interface = "{interface}"
-        command = self._command(job, [*exported(job.environment), *mpirun.AT_AGENT, PLACE, VARIABLE])
-        command = ["{python}" if part == sys.executable else part for part in command]
-        return ordered(
-            command, exit_codes, log="horovodrun.log", quiet=True, starts_others=True, meets_by_name=NEEDS_NAMES
-        )
-
     def _command(self, job: Job, names: Iterable[str]) -> list[str]:
         options = ["-np", str(job.ranks), f"--{self.controller}", "--start-timeout", str(self.start_timeout)]
         options.append("--disable-cache")  # in the home, which may be read-only
         if self.machines:
             options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
-        if self.network_interface:
-            options += ["--network-interfaces", self.network_interface]
+        options += ["--network-interfaces", self.network_interface]
         worker = [sys.executable, "-m", job.main, str(job.folder.path)]
         few = "|".join([EXPORTED.pattern, *sorted({*names, *ADDED})])
         return [sys.executable, "-c", PROGRAM, few, *options, *self.arguments, *worker]

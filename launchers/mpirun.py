@@ -10,32 +10,50 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from manyheads.launchers.agent_program import VARIABLE, ordered, relay_stdout, run_agent
-from manyheads.launchers.environment import exported, rendezvous
+from manyheads.launchers.agent_program import relay_stdout, run_agent
+from manyheads.launchers.environment import rendezvous
 from manyheads.launchers.launcher import Job, Launcher
 from manyheads.launchers.launcher_option import LauncherOption
-from manyheads.launchers.node_settings import KEYS, NodeSettings
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.machine import invocation
 from manyheads.runner.machine.hardware import cpu_cores
 from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.run import scratch
-from manyheads.runner.run.heartbeat import PLACE
-from manyheads.runner.run.hosts import read_hosts
+from manyheads.runner.run.hosts import count_nodes, read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place
 
-if TYPE_CHECKING:  # a run on this machine knows of no others
-    from manyheads.launchers.nodes.run_on_nodes import NodeShare
-
-# Variables that agents add for their ranks.
-AT_AGENT = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 _EXITED = re.compile(r"Process name: (?:\[\S*,)?(\d+)\]?\s+Exit code:\s+(\d+)")
 _SIGNALLED = re.compile(r"process rank (\d+) with PID .* exited on signal (\d+)")
 
 
-class MpirunOption(LauncherOption):
+class OneMachineOption(LauncherOption):
+    """Starts ranks on this machine; on several, users start its program themselves. ``by_user``: how that begins."""
+
+    by_user: ClassVar[str]
+
+    def check_keys(self) -> None:
+        super().check_keys()
+        machines = self.machines
+        if count_nodes(None, machines) is None:
+            return
+        key = "launcher.hosts" if self.hostfile is None else "launcher.hostfile"
+        listed = ",".join(f"{host}:{slots}" for host, slots in machines.items())
+        first, count = shlex.quote(next(iter(machines))), sum(machines.values())
+        begin = self.by_user.format(first=first, count=count, hosts=shlex.quote(listed))
+        typed = shlex.join(word for word in invocation.as_typed() if not word.startswith(("launcher=", "launcher.")))
+        raise ConfigurationError.at(
+            key,
+            self.hostfile or f"[{listed}]",
+            f": launcher={self.name} starts ranks on this machine only; on several, type: {begin} {typed}",
+        )
+
+
+class MpirunOption(OneMachineOption):
     """Declares that Open MPI is needed, and for parallel=horovod a Horovod built with MPI."""
 
+    by_user = "mpirun -np {count} -H {hosts} -x MASTER_ADDR={first}"
     horovod_controller = "mpi"
 
     def unavailable(self) -> str | None:
@@ -49,16 +67,14 @@ class MpirunOption(LauncherOption):
 class Mpirun(Launcher):
     """Runs mpirun, with its messages in logs/mpirun.log; ``arguments``: further options, as on its command line."""
 
-    def __init__(self, *, arguments: str | None, **options: Any):
-        section = {**options, **{key: options.pop(key, None) for key in KEYS}}
+    def __init__(self, *, hosts: list[str] | None, hostfile: str | None, arguments: str | None, **options: Any):
         super().__init__(**options)
-        self.settings = NodeSettings.of(section)
-        self.machines = read_hosts(section["hosts"], section["hostfile"])
+        self.machines = read_hosts(hosts, hostfile)
         self.ranks *= max(1, len(self.machines))
         self.arguments = shlex.split(arguments or "")
 
     def launch(self, job: Job) -> None:
-        with relay_stdout() as terminal, rendezvous(self.machines) as meeting, own_session() as session:
+        with relay_stdout() as terminal, rendezvous() as meeting, own_session() as session:
             added = {**job.environment, **meeting, **terminal}
             environment = {**without_place(os.environ), **session, **added}
             run_agent(
@@ -71,22 +87,6 @@ class Mpirun(Launcher):
                 quiet=True,
             )
 
-    def order(self, job: Job, shares: "list[NodeShare]", number: int) -> dict[str, Any]:
-        """The first machine runs mpirun; the ``ssh`` that it is given asks the other machines' agents."""
-        if number:
-            return {"command": None}
-        self.machines = {share.address: len(share.ranks) for share in shares}
-        added = {**exported(job.environment), **dict.fromkeys((*AT_AGENT, PLACE, VARIABLE), "")}
-        command = self._command(job, {}, added)
-        network = [
-            ("plm_rsh_agent", "{scratch}/ssh"),
-            *((f"{part}_tcp_if_include", "{interface}") for part in ("btl", "oob")),
-        ]
-        options = [word for name, value in network for word in ("--mca", name, value)]
-        command = [command[0], *options, *command[1:]]
-        command[command.index(sys.executable)] = "{python}"
-        return ordered(command, exit_codes, log="mpirun.log", quiet=True, starts_others=True)
-
     def _command(self, job: Job, environment: dict[str, str], added: dict[str, str]) -> list[str]:
         # By default Open MPI binds each rank to one core, however many threads it has.
         options = ["-np", str(job.ranks), "--bind-to", "none", "--map-by", "slot", "--use-hwthread-cpus"]
@@ -94,10 +94,9 @@ class Mpirun(Launcher):
             options.append("--allow-run-as-root")
         if self.machines:
             options += ["-H", ",".join(f"{host}:{slots}" for host, slots in self.machines.items())]
-        else:
-            options += ["--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo"]
-            if job.ranks > cpu_cores():
-                options.append("--oversubscribe")
+        elif job.ranks > cpu_cores():
+            options.append("--oversubscribe")
+        options += ["--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo"]
         for name in sorted({*added, *filter(EXPORTED.fullmatch, environment)}):
             options += ["-x", name]
         return ["mpirun", *options, *self.arguments, sys.executable, "-m", job.main, str(job.folder.path)]

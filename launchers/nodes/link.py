@@ -18,13 +18,11 @@ class ParentLink:
         self.channel, self.silence = channel, silence
         self._stop = (0, 0)
         self.on_where: Callable[[], None] | None = None
-        self.on_answer: Callable[[int, int], None] | None = None  # takes the exit code of a remote command
         self.refusal: str | None = None  # why the parent rejected this node
         self.outcome: Message | None = None  # how the run ended, sent when the parent releases this node
         self._ended, self._closed = -1, False  # ended: the last attempt that the parent has ended
         self._heard = time.monotonic()
         self._orders: queue.Queue[Message] = queue.Queue()
-        self._commands: queue.Queue[Message] = queue.Queue()
         threading.Thread(target=self._hear, name="link", daemon=True).start()
 
     def send(self, message: Message) -> None:
@@ -38,13 +36,6 @@ class ParentLink:
             with suppress(queue.Empty):
                 return self._orders.get(timeout=0.2)
         return None
-
-    def next_command(self, seconds: float) -> Message | None:
-        """The next command for this machine from a program on another one; None if none comes within ``seconds``."""
-        try:
-            return self._commands.get(timeout=seconds)
-        except queue.Empty:
-            return None
 
     def is_over(self, attempt: int) -> bool:
         """Whether the parent has ended this attempt at the run, or is gone."""
@@ -93,10 +84,6 @@ class ParentLink:
             self.on_where()
         elif kind == "echo":
             self.send({"is": "echo", "time": time.time(), "seen": seen(Path(message["path"]))})
-        elif kind == "command":
-            self._commands.put(message)
-        elif kind == "command done" and self.on_answer is not None:
-            self.on_answer(message["id"], message["code"])
         elif kind == "refuse":
             self.refusal = message["why"]
         elif kind == "leave":

@@ -2,22 +2,19 @@
 
 import math
 import os
-import socket
 import sys
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
 
-from manyheads.launchers.agent_program import relay_stdout, run_agent
+from manyheads.launchers.agent_program import run_agent
 from manyheads.launchers.environment import folders
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.nodes.link import ParentLink
-from manyheads.launchers.nodes.remote_commands import RemoteCommand, remote_shell
 from manyheads.launchers.nodes.shared_folder import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message
-from manyheads.launchers.processes import dump_stacks, gone_silently, supervise
+from manyheads.launchers.processes import dump_stacks, gone_silently
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, Kind, RunFailed, complain
 from manyheads.runner.machine import addresses
 from manyheads.runner.machine.process import in_background
@@ -89,8 +86,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], folder: Path)
     """Start the ordered ranks and watch them until they end. Raises as ``launchers.processes.supervise`` does.
 
     The order names the launcher's own functions: ``run_part``, if it starts the ranks itself, or else ``exit_codes``,
-    which finds them in its program's output. ``meets_by_name``: that program needs a distinct name for each machine;
-    ``starts_others``: it starts the ranks on all machines, with the ``ssh`` of ``requests``.
+    which finds them in its program's output.
     """
     variables = {**job.environment, **folders(), **interfaces(order["address"]), PLACE: order["scratch"]}
     if "run_part" in order:
@@ -103,28 +99,14 @@ def start(order: Message, job: Here, codes: dict[int, int | None], folder: Path)
         codes.update(parsed)
         return parsed
 
-    if order["command"] is None or order["starts_others"]:
-        variables["TMPDIR"] = str(folder)  # else Open MPI uses /tmp/ompi.<host>.<user>, which anyone can create first
-    if order["command"] is None:
-        given = {**without_place(os.environ), **variables}
-        supervise(RemoteCommand(job.link, job.heartbeat, given), job, stall_timeout=math.inf)
-        return
-    with ExitStack() as stack:
-        if why := order["meets_by_name"]:
-            addresses.resolved(why, socket.gethostname())
-        if order["starts_others"]:  # and would send them the id of this process
-            variables |= stack.enter_context(relay_stdout()) | stack.enter_context(remote_shell(folder, job.link))
-        else:
-            variables["MANYHEADS_PARENT"] = str(os.getpid())
-        run_agent(
-            filled(order["command"], folder, order["address"]),
-            job,
-            environment={**without_place(os.environ), **variables},
-            log=job.folder.logs / order["log"],
-            read_exit_codes=read_exit_codes,
-            stall_timeout=math.inf,  # the parent detects stalls: these ranks may wait for another node's
-            quiet=order["quiet"],
-        )
+    run_agent(
+        filled(order["command"], folder),
+        job,
+        environment={**without_place(os.environ), **variables, "MANYHEADS_PARENT": str(os.getpid())},
+        log=job.folder.logs / order["log"],
+        read_exit_codes=read_exit_codes,
+        stall_timeout=math.inf,  # the parent detects stalls: these ranks may wait for another node's
+    )
 
 
 def tell_restart(link: ParentLink, cause: str) -> None:
@@ -132,14 +114,9 @@ def tell_restart(link: ParentLink, cause: str) -> None:
     link.send({"is": "restart", "cause": cause})
 
 
-def filled(command: list[str], folder: Path, address: str) -> list[str]:
-    """The command, completed with the paths and addresses that only this machine knows."""
-    values = {
-        "{scratch}": str(folder),
-        "{python}": sys.executable,
-        "{interface}": addresses.interface_of(address) or "",
-    }
-    for name, value in values.items():
+def filled(command: list[str], folder: Path) -> list[str]:
+    """The command, completed with the paths that only this machine knows."""
+    for name, value in {"{scratch}": str(folder), "{python}": sys.executable}.items():
         command = [part.replace(name, value) for part in command]
     return command
 

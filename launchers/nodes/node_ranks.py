@@ -30,7 +30,6 @@ class NodeRanks(Ranks):
         self._ended: dict[Node, Message] = {}
         self._reports: dict[int, Report] = {}
         self._has_failed = False
-        self.engine_is_alone = False  # True: one program on the first machine starts every rank
 
     def running(self) -> bool:
         return len(self._ended) < len(self.shares)
@@ -120,8 +119,6 @@ class NodeRanks(Ranks):
                 self._reports.setdefault(report["rank"], report)
         if message["is"] == "status":
             self._codes |= {rank: self._codes.get(rank) for rank in message["gone"] if rank in ranks}
-        elif message["is"] in ("command", "command done"):
-            self._pass_on(node, message)
         elif message["is"] == "ended" and message["attempt"] == self.attempt:
             self._ended[node] = message
             node.port = message["port"]
@@ -129,22 +126,8 @@ class NodeRanks(Ranks):
             failure = Failure.from_json(message["failure"])
             if failure is not None and failure.rank is not None and failure.kind is Kind.PROCESS_DIED:
                 self._codes.setdefault(failure.rank, failure.exit_code)  # what started it died too and reported no code
-            if node is next(iter(self.shares)) and self.engine_is_alone:
-                self.tell({"do": "end", "attempt": self.attempt})  # else the others wait for commands
             if failure is not None and failure.kind is Kind.MISTAKE:
                 raise error_of(failure)
-
-    def _pass_on(self, node: Node, message: Message) -> None:
-        """Forward a command from the machine that starts all ranks to the one that it names, or the exit code back."""
-        first = next(iter(self.shares))
-        if message["is"] == "command done":
-            first.send({"do": "command done", "id": message["id"], "code": message["code"]})
-            return
-        named = [member for member in self.shares if message["host"] in (member.name, member.address, member.host)]
-        if named and node is first:
-            named[0].send({"do": "command", "id": message["id"], "command": message["command"]})
-        else:
-            node.send({"do": "command done", "id": message["id"], "code": 255})
 
     def _refuse_lost(self, node: Node, silence: float) -> None:
         if node in self._ended:

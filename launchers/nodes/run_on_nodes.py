@@ -95,8 +95,7 @@ def attempt(
         environment = {**exported(job.environment), **meeting}
         for index, share in enumerate(shares):
             start = starting(job, share, environment, common, number=number)
-            share.node.send({**start, **(ordered := order(job, shares, index))})
-            ranks.engine_is_alone = ordered["command"] is None
+            share.node.send({**start, **order(job, shares, index)})
         try:
             supervise(ranks, job, stall_timeout=stall_timeout)
         except Interrupted:

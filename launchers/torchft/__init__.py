@@ -66,7 +66,7 @@ class Torchft(Spawn):
 
         assert self.settings is not None
         part = f"{run_part.__module__}.{run_part.__name__}"
-        order = {"run_part": part, "command": None, "limits": self._begun(job)}
+        order = {"run_part": part, "limits": self._begun(job)}
         beat, stall = self.heartbeat_timeout, self.stall_timeout
         run_on_machines(self.settings, job, order, heartbeat_timeout=beat, stall_timeout=stall)
 

@@ -103,7 +103,6 @@ ALLOWED = {
         "runner/respond.py": 1,
         "launchers/agent_program.py": 2,
         "launchers/warm_settings.py": 4,
-        "launchers/nodes/remote_commands.py": 2,
         "launchers/nodes/examine_hosts.py": 4,
         "launchers/nodes/wire.py": 2,
         "launchers/torchft/nodes.py": 2,

@@ -109,7 +109,7 @@ class Parent:
             if len(self.started) == 1:
                 print(json.dumps({"pid": os.getpid(), "folder": str(job.folder)}), file=self._out, flush=True)
         part = f"{stand_in.__module__}.{stand_in.__name__}"
-        return {"command": [], "run_part": part, "starts_others": False, "meets_by_name": None}
+        return {"run_part": part}
 
 
 def _peak_mb() -> float:

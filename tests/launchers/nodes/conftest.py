@@ -97,24 +97,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def named_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two nodes that know each other's names."""
-    with started(tmp_path_factory.mktemp("named"), 2, named=True) as made:
-        yield made
-
-
 @pytest.fixture
 def run_on(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Starts runs on the cluster, and ends what a failed test leaves."""
     with runs(cluster, tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def run_there(named_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """The same on the cluster whose nodes have names."""
-    with runs(named_cluster, tmp_path) as start:
         yield start
 
 

@@ -1,10 +1,5 @@
 """Ranks on two machines compute what as many compute on one."""
 
-import os
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -37,39 +32,3 @@ def test_two_machines_compute_what_one_does(cluster, run_on, tmp_path, strategy:
     assert all(torch.equal(value, same[name]) for name, value in weights.items())
     assert not [path for path in running.folder.logs.iterdir() if path.suffix == ".key" or path.name[0] == "."]
     gone(cluster, 1, 2, seconds=5)
-
-
-WAYS = {
-    "horovodrun": ("parallel=horovod", "launcher=horovodrun"),
-    "mpirun": ("parallel=ddp", "launcher=mpirun"),
-    "horovod-mpirun": ("parallel=horovod", "launcher=mpirun"),
-}
-
-
-@pytest.fixture
-def foreign_sessions() -> Iterator[None]:
-    """What another user put where Open MPI would have its folder by itself, on each machine."""
-    paths = [Path(tempfile.gettempdir(), f"ompi.node{node}.{os.getuid()}") for node in (1, 2)]
-    for path in paths:
-        path.touch()
-    yield
-    for path in paths:
-        path.unlink()
-
-
-@pytest.mark.processes
-@pytest.mark.tail
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("way", WAYS)
-def test_programs_that_start_ranks_elsewhere_do_so_through_agents(
-    named_cluster, run_there, tmp_path, foreign_sessions, way: str
-) -> None:
-    running = run_there("two", *STEPS, *WAYS[way], named_cluster.hosts(2))
-    one = freeze(tmp_path / "one", *COMMON, *STEPS, *WAYS[way], "launcher.nproc_per_node=4")
-    expected = launch(prepare(one))
-    assert running.end() == 0, running.text()
-    assert "epoch 1/" in running.text()  # rank 0 speaks on the terminal
-    losses, others = ([float(row["loss"]) for row in rows(each.steps)] for each in (one, running.folder))
-    assert others == pytest.approx(losses, rel=1e-9)
-    assert running.folder.read_result()["weights_sha256"] == expected["weights_sha256"]
-    gone(named_cluster, 1, 2, seconds=5)

@@ -19,7 +19,6 @@ from manyheads.launchers.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.joining import other_config
 from manyheads.launchers.nodes.node_part import shortened
 from manyheads.launchers.nodes.node_ranks import NodeRanks
-from manyheads.launchers.nodes.remote_shell import parse
 from manyheads.launchers.nodes.run_on_nodes import assign_ranks
 from manyheads.launchers.nodes.shared_folder import clear_attempt, storage_token
 from manyheads.launchers.nodes.wire import MOST_BYTES
@@ -88,25 +87,6 @@ def test_configs_are_compared_by_key():
     assert said == "node2 was given a different config from the run's parent: optimizer.lr, seed. " + (
         "Type the same command on all machines."
     )
-
-
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        (["node1", "true"], ("node1", "true")),
-        (
-            ["-o", "PasswordAuthentication=no", "-o", "StrictHostKeyChecking=no", "10.0.0.1", "true"],
-            ("10.0.0.1", "true"),
-        ),
-        (
-            ["-x", "-T", "me@node1", "PATH=/x:$PATH", "orted", "-mca", "a", "b"],
-            ("node1", "PATH=/x:$PATH orted -mca a b"),
-        ),
-        (["-p2222", "node1", "-p", "22", "env"], ("node1", "env")),
-    ],
-)
-def test_what_is_typed_behind_ssh(typed, expected):
-    assert parse(typed) == expected
 
 
 @pytest.mark.parametrize(

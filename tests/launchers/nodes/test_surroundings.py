@@ -101,15 +101,3 @@ def test_a_full_dev_shm(made) -> None:
     assert "/dev/shm" in said
     assert "(node" in said
     gone(cluster, seconds=5)
-
-
-@pytest.mark.processes
-@pytest.mark.tail
-@pytest.mark.timeout(200)
-def test_horovodrun_without_names_is_refused(made) -> None:
-    cluster, start = made()
-    running = start("run", "parallel=horovod", "launcher=horovodrun", "trainer.max_steps=10", cluster.hosts(1))
-    assert running.end(60) == 2, running.text()
-    said = running.text().strip().splitlines()[-1]
-    assert "node1 cannot be resolved here: " in said
-    gone(cluster, seconds=5)

@@ -1,5 +1,7 @@
 """What Horovod and its launchers are refused together with, on machines that are assumed and not this one."""
 
+import sys
+
 import pytest
 
 from manyheads.runner.commands.doctor.examine import note
@@ -163,6 +165,26 @@ def test_ranks_are_hosts_times_ranks_on_each(machine, launcher, machines, per_no
     done = composed("parallel=horovod", f"launcher={launcher}", *machines, f"launcher.nproc_per_node={per_node}")
     assert ranks(done) == count
     assert done["launcher"]["threads_per_rank"] == 96 // done["launcher"]["nproc_per_node"]
+
+
+@pytest.mark.parametrize("listed", ["hosts", "hostfile"])
+@pytest.mark.parametrize(
+    ("launcher", "typed"),
+    [
+        ("horovodrun", "MASTER_ADDR=d horovodrun -np 8 -H d:4,e:4 python run.py parallel=horovod seed=1"),
+        ("mpirun", "mpirun -np 8 -H d:4,e:4 -x MASTER_ADDR=d python run.py parallel=horovod seed=1"),
+    ],
+)
+def test_on_several_machines_users_start_the_program(machine, monkeypatch, tmp_path, launcher, typed, listed):
+    (tmp_path / "hosts").write_text("d slots=4\ne slots=4\n")
+    named = "launcher.hosts=[d:4,e:4]" if listed == "hosts" else f"launcher.hostfile={tmp_path / 'hosts'}"
+    words = ("parallel=horovod", f"launcher={launcher}", named, "seed=1")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "run.py", *words])
+    with pytest.raises(ConfigurationError) as caught:
+        composed(*words)
+    assert str(caught.value) == (
+        f"{named}: launcher={launcher} starts ranks on this machine only; on several, type: {typed}"
+    )
 
 
 def test_a_hostfile_counts_as_its_list_and_becomes_absolute(machine, tmp_path, monkeypatch):
