@@ -39,7 +39,10 @@ WINGS = {  # by name, what is deleted
     ],
     "manifest": ["runner/commands/manifest", "tests/commands/manifest"],
     "install-horovod": ["runner/commands/install_horovod", "tests/commands/install_horovod"],
-    "nodes": ["launchers/nodes", "launchers/wrappers/on_nodes.py", "tests/launchers/nodes", *RAY, *REPLICATED],
+    "nodes": [
+        *("launchers/nodes", "launchers/wrappers/on_nodes.py", "tests/launchers/nodes", *RAY, *REPLICATED),
+        "tests/launchers/foreign/test_two_machines.py",
+    ],
     "publishing": [
         *("launchers/companions/publishing", "runner/commands/publish.py", "tests/launchers/companions/publishing"),
         *(f"runner/logger/{name}.py" for name in ("wandb", "trackio", "mlflow", "mlflow_store")),
