@@ -21,7 +21,7 @@ from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.run_folder import LEDGER, RunFolder
 
 OWN_PLUGINS = "hydra_plugins.manyheads."
-BASIC_SWEEPER = f"{OWN_PLUGINS}basic_sweeper.GuardedSweeper"
+BASIC_SWEEPER = f"{OWN_PLUGINS}combinations.Combinations"
 RESUMED = "MANYHEADS_RESUMED_SEARCH"  # the folder of a search that this process resumes
 
 
