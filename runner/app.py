@@ -67,9 +67,9 @@ def main(typed: Sequence[str] | None = None) -> int:
 
 
 def _run_as_rank(words: list[str]) -> Answer | None:
-    from manyheads.launchers.foreign.entry import enter  # few processes have such variables
+    from manyheads.runner.option.locate import load  # few processes have such variables
 
-    answer: Answer | None = enter(words, _run)
+    answer: Answer | None = load("manyheads.launchers.foreign.entry.enter")(words, _run)
     return answer
 
 
