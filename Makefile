@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: run horovod horovod-if-possible test fresh test-all test-tail test-quick test-gpu mutations chaos compat \
+.PHONY: run horovod horovod-if-possible test test-ci fresh test-all test-tail test-quick test-gpu mutations chaos compat \
         lint docs bench bench-gpu lock clean
 
 run: $(RUN)
@@ -20,21 +20,28 @@ horovod-if-possible: $(DEV)
 	@$(MAKE) --no-print-directory horovod || echo "Tests that need Horovod will be skipped."
 
 # Modules are compiled once, not by every process that tests start.
-test test-tail test-quick: export PYTHONDONTWRITEBYTECODE =
+test test-ci test-tail test-quick: export PYTHONDONTWRITEBYTECODE =
 
-# What a change must pass; file by file, since the tests of a file share runs. Four at once, since many wait.
-# `make test PYTEST=--record-seconds` renews the seconds by which tests/longest_first.py sorts the files.
+# File by file, since the tests of a file share runs. Four at once, since many wait.
+SUITE  := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+# What a change must pass on the machine where it is made.
 test: horovod-if-possible
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not tail" $(PYTEST)
+	$(SUITE) -m "not tail and not ci" $(PYTEST)
+
+# What a change must pass to be merged: also attacks, pages, packages, clusters and answers, by real processes.
+# `make test-ci PYTEST=--record-seconds` renews the seconds by which tests/longest_first.py sorts the files.
+test-ci: horovod-if-possible
+	$(SUITE) -m "not tail" $(PYTEST)
 
 # `make run` and `make test` in a clone, as on a machine that has Python, make and git only.
 fresh:
 	.ci/fresh
 
 # With every combination of launchers, ranks, signals and options.
-test-all: test test-tail
+test-all: test-ci test-tail
 
-# What `make test` leaves out.
+# What `make test-ci` leaves out.
 test-tail: horovod-if-possible
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m tail
 

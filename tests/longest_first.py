@@ -1,7 +1,7 @@
-"""The order of `make test`: the files that take longest start first, so that none of them is left at the end.
+"""The order of tests: the files that take longest start first, so that none of them is left at the end.
 
 xdist itself starts the files with the most tests first, and process groups, of a few tests each, last. Each file's
-seconds are in ``seconds.json``, which ``make test PYTEST=--record-seconds`` renews.
+seconds are in ``seconds.json``, which ``make test-ci PYTEST=--record-seconds`` renews.
 """
 
 import json

@@ -19,7 +19,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import FAST, ROOT, Done
 from tests.tail import tail
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.ci, pytest.mark.processes]
 NET = """
 import os, time, torch
 

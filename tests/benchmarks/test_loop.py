@@ -6,6 +6,8 @@ import torch
 from tests.benchmarks import loop
 from tests.benchmarks.loop import Prebuilt, by_hand, model, ours
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.mark.parametrize("without", ["", "watched", "collects", "records"])
 def test_both_loops_train(tmp_path, monkeypatch, without):

@@ -21,6 +21,8 @@ from manyheads.runner.run.progress import EVENT
 from tests.conftest import FAST, ROOT, execute
 from tests.tail import tail
 
+pytestmark = pytest.mark.ci
+
 # What each command is tried with; {run}: a finished run, {out}: an empty folder. Others are in tests of their own.
 TRIED = {
     "train": [*FAST, "hydra.run.dir={out}/run"],

@@ -12,6 +12,8 @@ from tests.in_process import composed
 from tests.needs import PARTLY
 from tests.tail import tailed
 
+pytestmark = pytest.mark.ci
+
 NAMES = [str(path.relative_to(ROOT)) for path in pages()]
 
 

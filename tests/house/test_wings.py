@@ -14,6 +14,8 @@ from tests.conftest import FAST, ROOT, Done
 from tests.house.imports import broken, importers
 from tests.house.wings import WINGS
 
+pytestmark = pytest.mark.ci
+
 
 def broken_modules(paths: Collection[str]) -> set[str]:
     """The modules of the product that can't be imported without these paths."""

@@ -12,6 +12,8 @@ from manyheads.runner.model.rank.torchvision import AUXILIARY, SIZED, SMALLEST, 
 from tests.tail import tailed
 from tests.torch_versions import from_torch
 
+pytestmark = pytest.mark.ci
+
 TOO_SMALL_32 = {"alexnet": 63, "inception_v3": 75, "maxvit_t": 224, "vit_h_14": 28}
 SLIM = ("mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "mnasnet0_5")
 

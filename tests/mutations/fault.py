@@ -14,7 +14,7 @@ class Fault:
     """A text of the code and what it is replaced by.
 
     ``promise``: part of the row of docs/promises.md that it breaks. ``file``: from the project's folder. ``original``:
-    occurs once in it. ``tests``: what pytest is given; `make test` runs all of them.
+    occurs once in it. ``tests``: what pytest is given; `make test-ci` runs all of them.
     """
 
     name: str

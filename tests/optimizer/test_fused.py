@@ -11,7 +11,7 @@ from tests.in_process import attempt, rows, train
 from tests.in_process import small as plain
 from tests.tail import each_once
 
-pytestmark = [pytest.mark.usefixtures("apex"), *apex_library.marks]
+pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("apex"), *apex_library.marks]
 
 FUSED = [name for name in options("optimizer") if name.startswith("fused_")]
 ON_HERE = f"trainer.device={apex_library.DEVICE}"

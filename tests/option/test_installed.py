@@ -15,6 +15,8 @@ from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
 
+pytestmark = pytest.mark.ci
+
 HERE = Path(__file__).parent
 PACKAGE = "ring-of-ranks 1.0"
 MARK = "imported"

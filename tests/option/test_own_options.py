@@ -13,6 +13,8 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import ROOT, RUN, Done, execute
 from tests.tail import tail
 
+pytestmark = pytest.mark.ci
+
 HERE = Path(__file__).parent
 CONFIGS = ("--config-dir", str(HERE / "configs"))
 TRUST = "trust=[my_package]"

@@ -13,6 +13,8 @@ from tests.in_process import attempt, config, opened, rows, small, train, weight
 from tests.launchers.conftest import freeze
 from tests.tail import each_once, tail, tailed
 
+pytestmark = pytest.mark.ci
+
 O2 = ("precision=amp", "precision.level=O2")
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 FP16 = (*O2, "precision.dtype=float16")

@@ -14,7 +14,7 @@ from tests.in_process import attempt, opened, rows, train, weights
 from tests.in_process import small as plain
 from tests.tail import tail
 
-pytestmark = [pytest.mark.usefixtures("apex"), *apex_library.marks]
+pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("apex"), *apex_library.marks]
 
 RICH = ("model=custom", "model._target_=tests.zoo.Rich")  # BatchNorm and dropout
 LEVELS = ("O0", "O1", "O2", "O3")

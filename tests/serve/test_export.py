@@ -20,6 +20,8 @@ from manyheads.runner.serve.rank import export_formats
 from manyheads.runner.serve.rank.export import Differs, export
 from manyheads.runner.serve.rank.trained import Trained
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module")
 def trained(photo_run) -> Trained:

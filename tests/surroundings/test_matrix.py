@@ -17,6 +17,8 @@ from tests.surroundings.pairs import covering
 from tests.surroundings.place import Place
 from tests.tail import tailed
 
+pytestmark = pytest.mark.ci
+
 AXES = {
     "launcher": ["inline", "spawn", "torchrun", "horovodrun", "mpirun", "ray"],
     "home": ["none", "unknown uid", "read-only", "full"],

@@ -10,6 +10,8 @@ import pytest
 
 from tests.trust.attacks.scene import Scene
 
+pytestmark = pytest.mark.ci
+
 FOLDER = Path(__file__).parent / "attacks"
 ATTACKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "scene"))
 CAN_BE_ANOTHER = os.geteuid() == 0 and shutil.which("setpriv")

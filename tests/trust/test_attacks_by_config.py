@@ -11,6 +11,8 @@ from tests.conftest import FAST
 from tests.tail import each_once
 from tests.trust.foreign import assert_refused, given
 
+pytestmark = pytest.mark.ci
+
 SEEN = "WANDB_API_KEY_OF_THIS_TEST"
 
 # What a run config may not say, and what the error shows of it.

@@ -24,6 +24,8 @@ from tests.conftest import FAST
 from tests.tail import each_once
 from tests.trust.foreign import OWN, assert_refused, given
 
+pytestmark = pytest.mark.ci
+
 RUN = tuple(o for o in FAST if "width" not in o)
 
 

@@ -11,6 +11,8 @@ from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from tests.trust.foreign import assert_refused, given, snapshot
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture
 def sweep(here, config):

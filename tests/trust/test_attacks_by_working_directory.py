@@ -15,6 +15,8 @@ from tests.conftest import FAST, ROOT, RUN, execute
 from tests.tail import tail
 from tests.trust.foreign import CUSTOM, OWN, assert_refused
 
+pytestmark = pytest.mark.ci
+
 EVIL = "import pathlib, os; pathlib.Path(os.path.dirname(__file__), 'mark').touch()\n"
 NAMES = (
     *("sitecustomize", "usercustomize", "torch", "torchvision", "numpy", "yaml", "apex", "horovod", "argparse"),

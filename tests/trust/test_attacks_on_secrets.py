@@ -15,6 +15,8 @@ from tests.conftest import FAST, RUN
 from tests.in_process import config
 from tests.tail import tail
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.mark.parametrize(
     "name",

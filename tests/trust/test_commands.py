@@ -17,6 +17,8 @@ from tests.conftest import FAST, RUN, execute
 from tests.tail import each_once, tail
 from tests.trust.foreign import CUSTOM, OWN, REFUSED, assert_refused, given, snapshot
 
+pytestmark = pytest.mark.ci
+
 TARGETS = {
     "torch.hub.load": {"repo_or_dir": "x", "model": "y"},
     "torch.utils.cpp_extension.load": {"name": "x", "sources": ["mark.cpp"]},

@@ -29,6 +29,8 @@ from manyheads.runner.trust.allowed_keys import own_kinds
 from manyheads.runner.trust.check_trust import untrusted
 from manyheads.runner.trust.trust_store import Trust
 
+pytestmark = pytest.mark.ci
+
 BOUNDED = settings(
     derandomize=True,
     deadline=None,

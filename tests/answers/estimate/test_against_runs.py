@@ -20,7 +20,7 @@ from tests.in_process import small, train
 from tests.launchers.conftest import strategies as several
 from tests.tail import each_once, tailed
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ci, pytest.mark.processes, pytest.mark.timeout(900)]
 TEXT = ("task=language_model", "data=custom", "data._target_=tests.parallel.models.Text", "data.batch_size=48")
 GPT = ("model=gpt", "model.width=24", "model.depth=2", *TEXT, "trainer.grad_accumulation=2")
 DEEP = ("model.depth=4", "trainer.grad_accumulation=4")  # enough for four stages

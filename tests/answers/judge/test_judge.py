@@ -40,7 +40,7 @@ BASE = (
 )
 SLOW = "+model.pause=0.02"
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.ci, pytest.mark.processes, pytest.mark.slow]
 
 
 def judge(*words, cwd, timeout=280):

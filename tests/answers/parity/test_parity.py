@@ -21,6 +21,8 @@ from tests.needs import PARTLY, missing
 from tests.tail import tail
 from tests.task.test_own_task import OWN
 
+pytestmark = pytest.mark.ci
+
 TINY = tuple(override for override in SMALL if not override.startswith("model."))
 BROKEN = "tests.answers.parity.broken"
 OTHERS = [name for name in options("parallel") if name != "single"]

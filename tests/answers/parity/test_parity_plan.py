@@ -9,6 +9,8 @@ from manyheads.runner.config.lookup import options
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import SMALL
 
+pytestmark = pytest.mark.ci
+
 
 def planned(*overrides: str) -> dict[str, dict]:
     """The config of each strategy that is here."""

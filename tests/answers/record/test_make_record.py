@@ -18,6 +18,8 @@ from manyheads.runner.run.progress import EVENT
 from tests.conftest import FAST, execute
 from tests.tail import tail
 
+pytestmark = pytest.mark.ci
+
 COMMAND = (sys.executable, "-m", "manyheads.runner", "record")
 TINY = [each for each in FAST if not each.startswith("hydra")]
 

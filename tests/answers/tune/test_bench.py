@@ -17,6 +17,8 @@ from manyheads.runner.machine import hardware
 from tests.answers.tune.played import FACTS_OF_ALL, Played
 from tests.in_process import SMALL, typed
 
+pytestmark = pytest.mark.ci
+
 DDP = ("parallel=ddp", "launcher.nproc_per_node=2")
 PARTS = ("trainer.grad_accumulation=2",)
 ON_DEVICE = ("data.on_device=true",)

@@ -10,6 +10,8 @@ from tests.answers.tune.recorded import NAMES, STALL, BudgetTooSmall, Grid
 from tests.answers.tune.replay import planted, replayed, searches
 from tests.tail import tailed
 
+pytestmark = pytest.mark.ci
+
 COUNT = 25
 
 

@@ -10,6 +10,8 @@ from manyheads.runner.answers.tune.measurements import BudgetSpent
 from manyheads.runner.answers.tune.race import BASE, Race
 from manyheads.runner.answers.tune.search import TuningSearch
 
+pytestmark = pytest.mark.ci
+
 SAME, SHARES = "same", "shares"
 SETTINGS = {"parallel": ["single", "ddp"], "workers": ["0", "1", "2"], "format": ["first", "last"], "parts": ["1", "2"]}
 

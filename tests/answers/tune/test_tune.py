@@ -24,6 +24,8 @@ from tests.answers.tune.played import Played
 from tests.conftest import FAST, execute
 from tests.in_process import SMALL
 
+pytestmark = pytest.mark.ci
+
 OVER = "data.on_device,trainer.grad_accumulation"
 FASTER = "data.on_device=true"
 

@@ -7,6 +7,8 @@ import pytest
 from tests.answers.tune.test_tune import FASTER, halved, played, tuned
 from tests.browser import opened, seen_as
 
+pytestmark = pytest.mark.ci
+
 EVIL = "<script>alert(1)</script>"
 
 

@@ -20,7 +20,7 @@ from tests.in_process import small, train, typed
 from tests.object_storage import SECRETS, UNAVAILABLE, cut, lie
 from tests.tail import tail
 
-pytestmark = pytest.mark.needs("obstore", "moto")
+pytestmark = [pytest.mark.ci, pytest.mark.needs("obstore", "moto")]
 
 
 NEEDS_PYARROW = pytest.mark.needs("pyarrow")
@@ -32,7 +32,7 @@ def kind(request) -> str:
 
 
 def but_tail(first: str):
-    """All kinds, of which `make test` runs the first: the others differ in how bytes become samples, not in this."""
+    """All kinds, of which `make test-ci` runs the first: the others differ in how bytes become samples, not in this."""
     marks = {"parquet": [NEEDS_PYARROW]}
     kinds = [pytest.param(each, marks=[*marks.get(each, []), *[pytest.mark.tail] * (each != first)]) for each in KINDS]
     return pytest.mark.parametrize("kind", kinds, indirect=True, scope="module")

@@ -8,6 +8,8 @@ from tests.launchers.conftest import freeze, rows
 from tests.launchers.nodes.conftest import COMMON, gone
 from tests.tail import tailed
 
+pytestmark = pytest.mark.ci
+
 STEPS = ("trainer.max_steps=40", "trainer.log_every=1", "precision=fp64", "optimizer.lr=0.1")
 
 

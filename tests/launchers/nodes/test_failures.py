@@ -9,6 +9,8 @@ import pytest
 from tests.launchers.nodes.conftest import ENDLESS, gone
 from tests.tail import tailed
 
+pytestmark = pytest.mark.ci
+
 SILENCE = 4  # launcher.node_timeout
 TRAINING = (*ENDLESS, "parallel=ddp", "parallel.timeout=30", "launcher=torchrun", f"launcher.node_timeout={SILENCE}")
 LOST = r"machine 10.77.0.2 (node2) failed first: NodeLost: "

@@ -10,6 +10,8 @@ from tests.launchers.nodes.cluster import Cluster, started
 from tests.launchers.nodes.conftest import gone, runs
 from tests.needs import require
 
+pytestmark = pytest.mark.ci
+
 SHORT = ("parallel=ddp", "launcher=torchrun", "launcher.nproc_per_node=1", "trainer.max_steps=10")
 MET = ("launcher.nodes=2", "launcher.rendezvous=10.77.0.1:29400")
 

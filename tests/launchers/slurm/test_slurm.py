@@ -24,6 +24,8 @@ from tests.launchers.conftest import PROJECT, freeze, rows, survivors
 from tests.launchers.slurm.conftest import COMMON, HELD
 from tests.tail import tail
 
+pytestmark = pytest.mark.ci
+
 PROJECT_TEMPLATE = CONF.parent / "launchers" / "slurm" / "batch.sh.j2"
 
 

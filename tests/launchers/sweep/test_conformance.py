@@ -11,7 +11,10 @@ from hydra_plugins.manyheads.job_launcher import Manyheads
 from manyheads.runner.config.hydra_version import VERSION_BASE
 
 # The suites of Hydra 1.3 are written for the manners of 1.1, which it warns of.
-pytestmark = pytest.mark.filterwarnings("ignore:.*Future Hydra versions will no longer change working directory")
+pytestmark = [
+    pytest.mark.ci,
+    pytest.mark.filterwarnings("ignore:.*Future Hydra versions will no longer change working directory"),
+]
 
 
 @pytest.fixture(autouse=True)

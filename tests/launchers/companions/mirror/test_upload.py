@@ -17,7 +17,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from tests.object_storage import BUCKET
 from tests.tail import tail
 
-pytestmark = pytest.mark.needs("obstore", "moto")
+pytestmark = [pytest.mark.ci, pytest.mark.needs("obstore", "moto")]
 FILES = {
     "checkpoints/last.pt": b"weights of step 20",
     "checkpoints/best.pt": b"the best",

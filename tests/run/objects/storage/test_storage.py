@@ -19,7 +19,7 @@ from manyheads.runner.run.objects.storage import storage as module
 from manyheads.runner.run.objects.storage.storage import Storage
 from tests.object_storage import BUCKET, UNAVAILABLE, cut, stall
 
-pytestmark = pytest.mark.needs("obstore", "moto")
+pytestmark = [pytest.mark.ci, pytest.mark.needs("obstore", "moto")]
 CONTENT = os.urandom(10_000)
 ENTRY = "ab" * 32
 
