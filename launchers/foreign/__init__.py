@@ -41,6 +41,7 @@ class ForeignOption(LauncherOption):
 
     rules: ClassVar = {"world_size": either(whole(1), AUTO), "started_by": PLACE}
     derived: ClassVar[tuple[str, ...]] = ("world_size",)
+    without_effect: ClassVar[tuple[str, ...]] = ("world_size", "started_by")
     world_size: int | str
     started_by: str | None
 

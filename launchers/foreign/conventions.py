@@ -143,9 +143,11 @@ def _check_rest(environment: Mapping[str, str]) -> None:
             partners = [name for name in (*each[3:5], *MEETING) if name in environment]
             if environment[each.rank] != "0" or partners:
                 also = f" and {', '.join(partners)}" if partners else ""
-                raise ConfigurationError(
-                    f"{each.rank}={environment[each.rank]}{also} name one of several processes, but {each.size} is not "
-                    f"set. Set {each.size}, or unset {each.rank}."
+                raise ConfigurationError.at(
+                    each.rank,
+                    environment[each.rank],
+                    f"{also} name one of several processes, but {each.size} is not set. Set {each.size}, or unset "
+                    f"{each.rank}.",
                 )
             warn(f"{each.rank}=0 is ignored, since {each.size} is not set: this is a run of its own")
         elif each.size in environment and each.rank not in environment and environment[each.size] != "1":

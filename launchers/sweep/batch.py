@@ -29,6 +29,7 @@ from manyheads.launchers.sweep.run_jobs import conclude, run_jobs
 from manyheads.launchers.sweep.sweep_options import Options, check_used, combinations
 from manyheads.runner.config.composing import RememberingLoader
 from manyheads.runner.config.fresh_folder import BASIC_SWEEPER
+from manyheads.runner.config.hydra_version import VERSION_BASE
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config, without_hydra
 from manyheads.runner.errors import ConfigurationError, Unavailable, report
@@ -231,7 +232,7 @@ def _unfinished(planned: PlannedJob) -> JobReturn:
     """The result of a job that ran in another process, or not at all; without its return value."""
     composed = planned.config
     chdir = composed.hydra.job.chdir
-    if chdir is None:
+    if chdir is None and VERSION_BASE:
         chdir = not version.base_at_least("1.2")
     return JobReturn(
         overrides=list(composed.hydra.overrides.task),

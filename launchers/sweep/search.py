@@ -47,6 +47,7 @@ class Search:
 
         self._hydra, self._own, self._launcher = config.hydra, config.hydra.sweeper, launcher
         params = [f"{key}={value}" for key, value in (self._own.params or {}).items()]
+        deleted: list[list[str]]
         self._space, fixed, *deleted = create_params_from_overrides([*params, *arguments])  # from 1.4 on by themselves
         self._fixed = [*(f"{name}={value}" for name, value in fixed.items()), *chain.from_iterable(deleted)]
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))

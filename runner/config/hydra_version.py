@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from inspect import signature
 from typing import Any
 
 import hydra
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.command_line import CommandLine
@@ -24,9 +22,9 @@ _CREATED = (
 )
 _TARGET = re.compile(r"""_target_["']?\s*[:=]\s*["']?([\w.]+)""")
 # A config in Hydra's store that stands for another one of its name: 1.4 asks for it to be said.
-REPLACE = {"replace": True} if _FROM_1_4 else {}
+REPLACE: dict[str, Any] = {"replace": True} if _FROM_1_4 else {}
 # OmegaConf 2.3 has a function of this name too, for resolvers of an earlier kind.
-register_resolver = OmegaConf.register_resolver if _FROM_1_4 else OmegaConf.register_new_resolver
+register_resolver: Callable[..., None] = OmegaConf.register_resolver if _FROM_1_4 else OmegaConf.register_new_resolver
 
 
 def main(line: CommandLine, start: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -38,6 +36,6 @@ def main(line: CommandLine, start: Callable[[Any], Any]) -> Callable[[], Any]:
     return hydra.main(config_path=str(CONF), config_name="config", **how)(start)
 
 
-def composing_from_conf() -> AbstractContextManager[GlobalHydra]:
+def composing_from_conf() -> hydra.initialize_config_dir:
     """A context in which ``hydra.compose`` reads ``conf/``."""
     return hydra.initialize_config_dir(str(CONF), **VERSION_BASE)

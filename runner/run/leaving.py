@@ -24,7 +24,8 @@ class To(IntEnum):
 
 # By patterns of paths, whose * also stands for folders; the first one counts.
 FILES = {
-    **dict.fromkeys(("*.key", "*.aside", "*.aside/*", f"{STATE}/*", "logs/heartbeat", "logs/.node*"), To.NOWHERE),
+    **dict.fromkeys(("*.key", "*.aside", "*.aside/*", f"{STATE}/*"), To.NOWHERE),
+    **dict.fromkeys(("logs/heartbeat", "logs/.node*", "logs/.meeting-*"), To.NOWHERE),
     **dict.fromkeys(("logs/*.log", "logs/*.out", "logs/*.json", "logs/nccl_rank_*", ".hydra/*.yaml"), To.STORAGE),
     **dict.fromkeys(("logs/*", ".*", "*/.*"), To.NOWHERE),
     **dict.fromkeys(("run.yaml", "provenance.json", "code.diff", "model.json", "result.json"), To.TRACKERS),

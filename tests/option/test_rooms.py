@@ -10,6 +10,12 @@ ALLOWED = {
     # programs and libraries, and multiprocessing's start method, that have an option's name
     "launchers/horovodrun.py": {"horovod", "import.horovod", "import.mpirun"},
     "launchers/mpirun.py": {"import.horovod"},
+    "launchers/foreign/__init__.py": {"horovod", "horovodrun", "import.inline", "mpirun"},
+    "launchers/foreign/conventions.py": {"horovodrun", "mpirun", "torchrun"},
+    "launchers/foreign/entry.py": {"ddp", "launcher.rendezvous"},
+    # samples of others
+    "runner/answers/audit/audit_run.py": {"foreign"},
+    "runner/answers/audit/due.py": {"foreign"},
     "launchers/warm_server.py": {"spawn"},
     "runner/commands/install_horovod/__init__.py": {"horovod", "import.horovod"},
     "runner/machine/apex_installation.py": {"apex"},

@@ -42,7 +42,7 @@ def refused_by_ranks(path: Path, **result: Any) -> RunFolder:
     for name in ("code/a.py", "logs/rank_0.log", "steps.csv", "host.csv", "provenance.json", "run.log"):
         (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_text("{}")
-    error = {"type": "ConfigurationError", "message": "no such class"}
+    error = {"type": "ConfigurationError", "kind": "ConfigurationError", "message": "no such class"}
     folder.write_json(folder.result, {"status": "failed", "steps": 0, "error": error, **result})
     return folder
 

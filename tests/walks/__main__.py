@@ -53,7 +53,7 @@ RECORDED = {
     "lines with dict[str, Any]": 153,
     "files": 715,
     "rooms in runner/": 24,
-    "our modules imported by --cfg job": 61,
+    "our modules imported by --cfg job": 62,
 }
 AIMS = {
     "start: stays": 40,

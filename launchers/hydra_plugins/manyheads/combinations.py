@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -19,6 +19,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from hydra_plugins.manyheads.job_launcher import Manyheads
 from manyheads.runner.errors import ConfigurationError, warn
+
+# By key, the overrides to choose one of; of keys that go together, by the first.
+Groups = dict[str, list[tuple[str, ...]]]
 
 
 @dataclass
@@ -40,8 +43,9 @@ class Combinations(Sweeper):
     """Runs a job for each combination of values; ``zip``: groups of keys whose values are taken together."""
 
     def __init__(self, max_batch_size: int | None, params: DictConfig | None = None, zip: Any = ()):
-        self._batch_size, self._params = max_batch_size, params or {}
-        names: list[Any] = OmegaConf.to_container(zip) if OmegaConf.is_config(zip) else list(zip)
+        self._batch_size = max_batch_size
+        self._params: dict[str, str] = {str(key): str(text) for key, text in (params or {}).items()}
+        names = cast(list[Any], OmegaConf.to_container(zip) if OmegaConf.is_config(zip) else list(zip))
         self._zipped: list[list[str]] = names if all(isinstance(name, list) for name in names) else [names]
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -88,8 +92,8 @@ class Combinations(Sweeper):
                     "hydra/sweeper=search choose them.",
                     key=key,
                 )
-        groups = {key: [(text,) for text in texts] for key, texts in values.items()}
-        together: dict[str, list[tuple[str, ...]]] = {}
+        groups: Groups = {key: [(text,) for text in texts] for key, texts in values.items()}
+        together: Groups = {}
         for keys in filter(None, self._zipped):
             columns = [groups.pop(_swept(key, values, groups)) for key in keys]
             if len({len(column) for column in columns}) > 1:
@@ -119,7 +123,7 @@ class Combinations(Sweeper):
             yield from (jobs[first : first + size] for first in range(0, len(jobs), size))
 
 
-def _swept(key: str, values: dict[str, list[str]], groups: dict[str, list[tuple[str, ...]]]) -> str:
+def _swept(key: str, values: dict[str, list[str]], groups: Groups) -> str:
     """The key of ``zip``. Raises ConfigurationError unless it is typed, once."""
     if key in groups:
         return key

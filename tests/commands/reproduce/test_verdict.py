@@ -184,6 +184,7 @@ def test_of_evaluations_the_metrics_count(val_loss, val_acc1, kind):
     past.config = {"trainer": {"evaluate_only": True}}
     for one, metrics in ((past, (0.5, 90.0)), (now, (val_loss, val_acc1))):
         one.result |= {"steps": 0, "metrics": {"val_loss": metrics[0], "val_acc1": metrics[1], "val_samples": 100}}
+        one.result |= {"scores": {"metrics": {"acc1": {"unit": "%"}}}}
     assert verdict(past, now).kind == kind
 
 

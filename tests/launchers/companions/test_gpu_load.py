@@ -87,8 +87,3 @@ def test_what_a_gpu_does_not_tell_stays_empty(tmp_path, driver, monkeypatch):
         monkeypatch.setattr(pynvml, name, refuse)
     row = record(tmp_path / "gpu.csv", [0])[0]
     assert (row["utilisation_percent"], row["power_w"], row["memory_used_mb"]) == ("", "", "512")
-
-
-def test_a_run_from_before_keeps_its_columns(tmp_path, driver):
-    (tmp_path / "gpu.csv").write_text(",".join(COLUMNS[:5]) + "\n")
-    assert all(tuple(row) == COLUMNS[:5] for row in record(tmp_path / "gpu.csv", [0]))
