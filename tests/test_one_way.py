@@ -35,7 +35,10 @@ WAYS = {
         {"runner/run/files.py", "runner/run/folder.py"},
         ("os.replace", "os.rename", "os.renames", "shutil.move"),
     ),
-    "YAML is read and written": ({"runner/run/yaml_text.py"}, ("yaml.",)),
+    "YAML is read and written, and texts are quoted in templates of YAML": (
+        {"runner/run/yaml_text.py", "runner/commands/manifest/engines.py"},
+        ("yaml.",),
+    ),
 }
 
 

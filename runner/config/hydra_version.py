@@ -22,7 +22,7 @@ _CREATED = (
 )
 _TARGET = re.compile(r"""_target_["']?\s*[:=]\s*["']?([\w.]+)""")
 # A config in Hydra's store that stands for another one of its name: 1.4 asks for it to be said.
-REPLACE: dict[str, Any] = {"replace": True} if _FROM_1_4 else {}
+REPLACE: Any = {"replace": True} if _FROM_1_4 else {}
 # OmegaConf 2.3 has a function of this name too, for resolvers of an earlier kind.
 register_resolver: Callable[..., None] = OmegaConf.register_resolver if _FROM_1_4 else OmegaConf.register_new_resolver
 
