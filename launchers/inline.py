@@ -4,7 +4,7 @@ import faulthandler
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
@@ -58,7 +58,7 @@ class Inline(Launcher):
         with (
             variables_set({**job.environment, **variables}),
             in_background(partial(self._watch, job), name="watchdog"),
-            stopping(job.heartbeat),
+            stopping(job.heartbeat, job.signals),
         ):
             if job.signals:
                 job.heartbeat.stop_signal = job.signals[0]
@@ -115,16 +115,18 @@ class OwnRank(Ranks):
 
 
 @contextmanager
-def stopping(heartbeat: Heartbeat) -> Iterator[None]:
+def stopping(heartbeat: Heartbeat, before: Sequence[int]) -> Iterator[None]:
     """Handle signals: the first asks the loop to stop after the step, the second ends the run at once.
 
-    Before the first step nothing can be lost, so then the first signal ends the run at once.
+    Before the first step nothing can be lost, so then the first signal ends the run at once. ``before``: signals that
+    this process has received already; the heartbeat may have one of another rank, which a launcher signals as well.
     """
+    received = [*before]
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        is_second = heartbeat.stop_signal != 0
+        received.append(signum)
         heartbeat.stop_signal = heartbeat.stop_signal or signum
-        if is_second or not heartbeat.beats():
+        if received[1:] or not heartbeat.beats():
             end_within(LAST_SECONDS)
             raise Interrupted(heartbeat.stop_signal)
 
