@@ -51,8 +51,8 @@ class Inline(Launcher):
         with file_rendezvous() as rendezvous:
             self.train(job, RankInfo(0, 0, 1), rendezvous)
 
-    def train(self, job: Job, place: RankInfo, variables: Mapping[str, str]) -> None:
-        """Be rank 0, in ``place``. ``variables``: by which the ranks meet. Raises as ``launch``."""
+    def train(self, job: Job, position: RankInfo, variables: Mapping[str, str]) -> None:
+        """Train as rank 0, at this ``position``. ``variables``: by which the ranks meet. Raises as ``launch``."""
         from manyheads.runner.loop.rank_main import run_rank
 
         with (
@@ -63,7 +63,7 @@ class Inline(Launcher):
             if job.signals:
                 job.heartbeat.stop_signal = job.signals[0]
             try:
-                run_rank(job.folder, **place._asdict(), apart=False)
+                run_rank(job.folder, **position._asdict(), apart=False)
             except (ConfigurationError, Interrupted):
                 raise
             except (Exception, SystemExit) as error:

@@ -79,11 +79,11 @@ class Foreign(Inline):
             return
         die_with_parent()
         world = lead.world
-        place = RankInfo(0, world.local_rank, world.size)
+        position = RankInfo(0, world.local_rank, world.size)
         here, variables = self._met(job, lead)
         reason: RunFailed | Interrupted | None = None
         try:
-            self.train(here, place, variables)
+            self.train(here, position, variables)
         except (RunFailed, Interrupted) as error:
             reason = error
         if not isinstance(reason, RunFailed) and here.heartbeat.beats():
@@ -130,15 +130,15 @@ class Foreign(Inline):
 
 
 def variables_of(world: World, order: Message) -> dict[str, str]:
-    """The variables by which a rank finds its place and the others."""
-    places = {"RANK": world.rank, "LOCAL_RANK": world.local_rank, "WORLD_SIZE": world.size}
-    found = {name: str(value) for name, value in {**places, "LOCAL_WORLD_SIZE": world.local_size}.items()}
-    found["MANYHEADS_MEETING"] = order["meeting"]
+    """The variables by which a rank finds its position and the others."""
+    numbers = {"RANK": world.rank, "LOCAL_RANK": world.local_rank, "WORLD_SIZE": world.size}
+    variables = {name: str(value) for name, value in {**numbers, "LOCAL_WORLD_SIZE": world.local_size}.items()}
+    variables["MANYHEADS_MEETING"] = order["meeting"]
     if world.is_spread and world.address is not None:
         towards = addresses.resolved("MASTER_ADDR", world.address)
         if name := addresses.interface_of(addresses.own_address(None, towards=towards)):
-            found["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", name)
-    return found
+            variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", name)
+    return variables
 
 
 def check_storage(folder: RunFolder, run: RunConfig | None, seen: list[Message]) -> None:
@@ -155,7 +155,7 @@ def check_storage(folder: RunFolder, run: RunConfig | None, seen: list[Message])
             "its last checkpoint, from which every rank resumes" if folder.last_checkpoint.exists() else "checkpoints"
         )
         raise ConfigurationError(
-            f"{names}, and so not {what}. Put it on storage that all machines share: hydra.run.dir.",
+            f"{names}, and thus not {what}. Put it on storage that all machines share: hydra.run.dir.",
             key="hydra.run.dir",
         )
     warn(

@@ -1,4 +1,4 @@
-"""How other launchers tell a process that it is one rank of several: their environment variables, one row for each.
+"""The environment variables by which launchers tell a process its rank: one row for each launcher.
 
 Sources: https://docs.pytorch.org/docs/stable/elastic/run.html (also what ``python -m torch.distributed.launch`` and
 ``accelerate launch`` set), https://docs.open-mpi.org/en/v4.1.x/, https://slurm.schedmd.com/srun.html,
@@ -121,12 +121,11 @@ def _convention(environment: Mapping[str, str]) -> Convention | None:
     """The launcher whose variables are complete, the innermost of several. Raises ConfigurationError."""
     if "TORCHELASTIC_RUN_ID" in environment and {"RANK", "WORLD_SIZE"} <= environment.keys():
         return TORCHRUN
-    complete = [each for each in CONVENTIONS if {each.rank, each.size} <= environment.keys()]
+    complete = [convention for convention in CONVENTIONS if {convention.rank, convention.size} <= environment.keys()]
     if complete:
         first, *others = complete
         for other in others:
-            given = [(_number(environment, each.rank), _number(environment, each.size)) for each in (first, other)]
-            if given[0] != given[1]:
+            if _rank_and_size(environment, first) != _rank_and_size(environment, other):
                 raise ConfigurationError(
                     f"{_shown(environment, first.rank, first.size)} contradict "
                     f"{_shown(environment, other.rank, other.size)}. Unset those that are left over."
@@ -136,22 +135,24 @@ def _convention(environment: Mapping[str, str]) -> Convention | None:
     return SRUN if is_step and {SRUN.rank, SRUN.size} <= environment.keys() else None
 
 
+def _rank_and_size(environment: Mapping[str, str], convention: Convention) -> tuple[int, int]:
+    """This process's rank, and the number of ranks. Raises ConfigurationError."""
+    return _number(environment, convention.rank), _number(environment, convention.size)
+
+
 def _check_rest(environment: Mapping[str, str]) -> None:
     """Say what is ignored, or refuse what names a rank without saying among how many."""
-    for each in CONVENTIONS:
-        if each.rank in environment and each.size not in environment:
-            partners = [name for name in (*each[3:5], *MEETING) if name in environment]
-            if environment[each.rank] != "0" or partners:
+    for convention in CONVENTIONS:
+        rank, size = convention.rank, convention.size
+        if rank in environment and size not in environment:
+            partners = [name for name in (*convention[3:5], *MEETING) if name in environment]
+            if environment[rank] != "0" or partners:
                 also = f" and {', '.join(partners)}" if partners else ""
-                raise ConfigurationError.at(
-                    each.rank,
-                    environment[each.rank],
-                    f"{also} name one of several processes, but {each.size} is not set. Set {each.size}, or unset "
-                    f"{each.rank}.",
-                )
-            warn(f"{each.rank}=0 is ignored, since {each.size} is not set: this is a run of its own")
-        elif each.size in environment and each.rank not in environment and environment[each.size] != "1":
-            warn(f"{each.size}={environment[each.size]} is ignored, since {each.rank} is not set")
+                how = f"{also} name one of several processes, but {size} is not set. Set {size}, or unset {rank}."
+                raise ConfigurationError.at(rank, environment[rank], how)
+            warn(f"{rank}=0 is ignored, since {size} is not set: this is a run of its own")
+        elif size in environment and rank not in environment and environment[size] != "1":
+            warn(f"{size}={environment[size]} is ignored, since {rank} is not set")
     if (nodes := environment.get("PET_NNODES", "1")) not in ("1", "1:1"):
         raise ConfigurationError(
             f"PET_NNODES={nodes}: this is one of several machines, on which torchrun must start the ranks. Type "

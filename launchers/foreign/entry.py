@@ -1,7 +1,7 @@
-"""What a command does in a process that a launcher has started as one rank of several.
+"""Runs a command in a process that a launcher has started as one rank of several.
 
 Rank 0 runs the command; every other rank waits for its run and becomes a rank of that. Commands that start ranks
-themselves are refused, and those that only read run as ever.
+themselves are refused, and those that only read run as usual.
 """
 
 import hashlib
@@ -36,7 +36,6 @@ from manyheads.runner.run.frozen import read_typed
 from manyheads.runner.run.heartbeat import PLACE, Heartbeat
 from manyheads.runner.run.run_folder import CHECKED, RunFolder, run_config
 
-START_SECONDS = 120.0  # as in conf/launcher/foreign.yaml
 # Commands that start ranks, or write what only one process may write.
 ALONE = frozenset(
     (
@@ -60,13 +59,11 @@ def enter(words: list[str], run: Run) -> Any:
     world = world_of(os.environ) if name in ("train", "resume", *ALONE) else None
     if world is None or _is_met_by_itself(words, world):
         return run(words)
-    seconds = next((float(word.partition("=")[2]) for word in words if SECONDS.fullmatch(word)), START_SECONDS)
+    typed = _typed(words).get("launcher.start_timeout", "")
+    seconds = float(typed if typed.isdecimal() else read_option("launcher", "foreign")["start_timeout"])
     if world.rank:
         _follow(world, words, seconds)
     return _lead(world, words, run, seconds)
-
-
-SECONDS = re.compile(r"launcher\.start_timeout=\d+")
 
 
 def _is_met_by_itself(words: Sequence[str], world: World) -> bool:
@@ -133,7 +130,7 @@ def _completed(words: list[str], lead: Lead) -> list[str]:
 
 
 def completing(words: Sequence[str], line: CommandLine, world: World) -> dict[str, object]:
-    """What completes a command to train: its ranks, and a strategy if none is chosen. ``line``: of ``words``.
+    """The overrides that add its ranks to a command to train, and a strategy if none is chosen. ``line``: of ``words``.
 
     Raises ConfigurationError for a command that contradicts these ranks.
     """
@@ -178,7 +175,7 @@ def _resumed(words: list[str], added: list[str], lead: Lead) -> list[str]:
     folder = RunFolder(kept or named or usual or "")
     if not (kept or named or usual) or not folder.config.exists():
         return [*words, *added, *([f"hydra.run.dir={usual}"] if usual and named is None and kept is None else [])]
-    before = {each for each in read_typed(folder.composed.with_name("overrides.yaml")) if each not in added}
+    before = {override for override in read_typed(folder.composed.with_name("overrides.yaml")) if override not in added}
     now = {word for word in words[1:] if "=" in word and not word.startswith(("hydra.", "trust=", "-"))}
     if before != now:
         raise ConfigurationError(
@@ -208,8 +205,8 @@ def _alone(words: Sequence[str], world: World, why: str, otherwise: str = "") ->
 
 def _typed(words: Sequence[str]) -> dict[str, str]:
     """The values of the overrides, by key; the last one counts."""
-    found = (word.lstrip("+").partition("=") for word in words if "=" in word and not word.startswith("-"))
-    return {key: value for key, _, value in found}
+    overrides = (word.lstrip("+").partition("=") for word in words if "=" in word and not word.startswith("-"))
+    return {key: value for key, _, value in overrides}
 
 
 def _follow(world: World, words: list[str], seconds: float) -> NoReturn:
@@ -240,7 +237,7 @@ def _outlast(word: Message) -> None:
 
 
 def _seen(order: Message) -> Message:
-    """What this machine has of the run: whether it sees rank 0's folder; ``why``: it cannot take part.
+    """Whether this machine ``shares`` rank 0's run folder; ``why``: the reason for which it cannot take part.
 
     A folder that it does not see is created here, for this machine's logs.
     """
@@ -274,8 +271,7 @@ def _become(world: World, order: Message) -> NoReturn:
 
 def _own_heartbeat(world: World) -> str:
     """Create this rank's heartbeat on a machine that does not share rank 0's; returns the value of PLACE."""
-    own = scratch.of_process()
-    place = own / f"rank-{world.rank - world.local_rank}"
-    Heartbeat.create(place / "heartbeat", ranks=world.size)
-    os.set_inheritable(scratch.kept(own), True)  # the folder lasts as long as this process
-    return str(own / "rank-")
+    folder = scratch.of_process()
+    Heartbeat.create(folder / f"rank-{world.rank - world.local_rank}" / "heartbeat", ranks=world.size)
+    os.set_inheritable(scratch.kept(folder), True)  # the folder lasts as long as this process
+    return str(folder / "rank-")

@@ -1,9 +1,9 @@
-"""How ranks that somebody else has started meet: each asks rank 0 for the run, and begins once all have seen it.
+"""The meeting of ranks that another launcher has started: each asks rank 0 for the run; they begin once all have it.
 
-Keys of the store: ``ask-<rank>``, what a rank says of itself, with a number of its own for each time it is started;
-``answer-<number>``, the run or why there is none; ``seen-<attempt>-<rank>``, what the rank finds of it on its machine;
-``go-<attempt>``, rank 0's word that all are there; ``left-<attempt>-<rank>``, that a rank ends without a run; and
-``folder``, the run's, for later attempts. So what an earlier attempt has left in the store misleads nobody.
+Keys of the store: ``ask-<rank>``, a rank's request, with a new number each time it is started; ``answer-<number>``, the
+run or why there is none; ``seen-<attempt>-<rank>``, whether that rank's machine has the run folder; ``go-<attempt>``,
+rank 0's word that all are there; ``left-<attempt>-<rank>``, that a rank ends without a run; and ``folder``, the run's,
+for later attempts. So what an earlier attempt has left in the store misleads nobody.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ REFUSAL_SECONDS = 30.0  # that the other ranks have to ask, and to be told that 
 
 @dataclass(frozen=True)
 class Ask:
-    """What a rank says of itself. ``words``: digest of its command line; ``machine``: tells machines apart."""
+    """A rank's request for the run. ``words``: digest of its command line; ``machine``: as ``machine()``."""
 
     rank: int
     size: int
@@ -55,7 +55,7 @@ class Ask:
 
 
 def machine() -> str:
-    """Tells this machine, or container, from others: processes with the same one can see each other."""
+    """An identifier of this machine, or container: processes with the same one can see each other."""
     parts = [socket.gethostname(), *([str(os.stat("/proc/self/ns/pid").st_ino)] if os.path.exists("/proc") else [])]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -131,21 +131,23 @@ class Lead:
 
     def _refuse_other(self, ask: Ask, before: Ask | None, others: list[Ask]) -> None:
         """Raises ConfigurationError for a rank that does not belong to this run, or is there twice."""
-        own = self.own
+        lead = self.own
         if before is not None:
             raise ConfigurationError(f"two processes say that they are rank {ask.rank}: {before} and {ask}.")
-        if ask.size != own.size:
+        if ask.size != lead.size:
             raise ConfigurationError(
-                f"{ask} says that there are {ask.size} ranks, and rank 0 that there are {own.size}. "
+                f"{ask} says that there are {ask.size} ranks, and rank 0 that there are {lead.size}. "
                 "Start all ranks by the same command."
             )
-        if ask.software != own.software:
-            raise ConfigurationError(f"{ask} has {ask.software}, and rank 0 {own.software}. Install the same versions.")
-        if ask.words != own.words:
+        if ask.software != lead.software:
+            raise ConfigurationError(
+                f"{ask} has {ask.software}, and rank 0 {lead.software}. Install the same versions."
+            )
+        if ask.words != lead.words:
             raise ConfigurationError(
                 f"{ask} was started with another command line than rank 0. Start all ranks by the same command."
             )
-        for other in (own, *others) if self.world.by == PLAIN.name else ():
+        for other in (lead, *others) if self.world.by == PLAIN.name else ():
             if (other.machine, other.local_rank) == (ask.machine, ask.local_rank):
                 raise ConfigurationError(
                     f"{other} and {ask} are both local rank {ask.local_rank} of their machine. "
@@ -201,6 +203,6 @@ def _message(text: str | None) -> Message | None:
 
 def _ask(text: str | None) -> Ask | None:
     content = _message(text) or {}
-    kinds = {each.name: each.type for each in fields(Ask)}
+    kinds = {part.name: part.type for part in fields(Ask)}
     wrong = content.keys() != kinds.keys() or any(type(content[name]) is not kind for name, kind in kinds.items())
     return None if wrong else Ask(**content)

@@ -1,7 +1,8 @@
 """The program beside a rank that reaches torch's store for it: the rank itself imports torch once it is set up for it.
 
-``python -m manyheads.launchers.foreign.rank <address> <port> <hosts: 0 or 1> <seconds>``. Each line of its input is a
-request, [key] or [key, value] in JSON, each line of its output the answer: the value, or null. It ends with its input.
+``python -m manyheads.launchers.foreign.rank <address> <port> <hosts: 0 or 1> <seconds>``. Each line of its
+input is a request, [key] or [key, value] in JSON, each line of its output the answer: the value, or null. It ends with
+its input.
 """
 
 import json
@@ -25,8 +26,8 @@ def main() -> None:
             key, *value = json.loads(line)
             if value:
                 store.set(key, value[0])
-            known = store.get(key).decode() if not value and store.check([key]) else None
-            print(json.dumps(known), flush=True)
+            text = store.get(key).decode() if not value and store.check([key]) else None
+            print(json.dumps(text), flush=True)
     except Exception as error:
         print(json.dumps({"error": str(error).splitlines()[0]}), flush=True)
 

@@ -1,4 +1,4 @@
-"""Where ranks that somebody else has started leave messages for each other: a store of torch's, or a private folder.
+"""The store through which the ranks of another launcher exchange messages: torch's TCPStore, or a private folder.
 
 Messages are text, of JSON; nothing in them is ever unpickled.
 """
@@ -23,7 +23,7 @@ from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.program import DISCARD, PIPE, Process, Program
 
 PREFIX = "manyheads"
-HELPER = "manyheads.launchers.foreign.rank"
+PROGRAM = "manyheads.launchers.foreign.rank"
 
 
 class RankStore(Protocol):
@@ -98,12 +98,12 @@ class TorchStore:
         return answer
 
     def _unreachable(self, why: str) -> ConfigurationError:
-        place = f"MASTER_ADDR={self._world.address} MASTER_PORT={self._world.port}"
+        endpoint = f"MASTER_ADDR={self._world.address} MASTER_PORT={self._world.port}"
         if "EADDRINUSE" in why or "address already in use" in why.lower():
             why = "another program listens on that port of this machine, perhaps a run that has not ended"
-            return ConfigurationError(f"{place}: {why}. Choose a free port, for all ranks.", key="MASTER_PORT")
+            return ConfigurationError(f"{endpoint}: {why}. Choose a free port, for all ranks.", key="MASTER_PORT")
         return ConfigurationError(
-            f"{place}: rank {self._world.rank} cannot reach the other ranks there: {why}. Rank 0 must run on that "
+            f"{endpoint}: rank {self._world.rank} cannot reach the other ranks there: {why}. Rank 0 must run on that "
             "machine, and the port must be open.",
             key="MASTER_ADDR",
         )
@@ -125,8 +125,8 @@ def store_of(world: World, *, seconds: float) -> Iterator[RankStore]:
             yield FolderStore(path)
         return
     hosts = world.rank == 0 and not world.is_kept
-    place = [world.address, str(world.port), str(int(hosts)), str(seconds)]
-    helper = Program([sys.executable, *as_module(HELPER), *place], {**os.environ, **common()})
+    arguments = [world.address, str(world.port), str(int(hosts)), str(seconds)]
+    helper = Program([sys.executable, *as_module(PROGRAM), *arguments], {**os.environ, **common()})
     process = helper.start(stdin=PIPE, stdout=PIPE, stderr=DISCARD)
     try:
         yield TorchStore(process, world, seconds)
