@@ -9,6 +9,7 @@ from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import new_folder
 from manyheads.runner.config.quoting import quoted
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.past_config import PastConfig
@@ -18,7 +19,6 @@ from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.refused_run import clear_refused
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.weights import chosen
-from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "measure a run's weights on its own data or on other data"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.commands import A_RUN, add_weights
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, ExitCode, complain, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.objects.address import is_address
 from manyheads.runner.run.progress import working
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
-from manyheads.runner.trust.trust_store import split_typed
 
 HELP = "export a run's model for other programs, and check the file"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from manyheads.runner.commands import A_RUN, add_weights
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import working
-from manyheads.runner.trust.trust_store import split_typed
 from manyheads.runner.wording import counted
 
 HELP = "write the predicted classes of image files into a table"

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.config.code_files import KIND, absolute
+from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, UnknownName, printable
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.option.locate import TARGET, Section
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.seal import is_own_place, project_of
-from manyheads.runner.trust.trust_store import conf_of
 from manyheads.runner.wording import nearest, similar, suggest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

@@ -10,9 +10,10 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.trust.authorize import trust_for
-from manyheads.runner.trust.trust_store import Trust, split_typed
+from manyheads.runner.trust.trust_store import Trust
 
 NO_RERUN = (
     "--experimental-rerun unpickles its file, which can run any code. Repeat a run from its folder: "

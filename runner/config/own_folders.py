@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF, NAMED, options
+from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, filled, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.run.seal import is_own_place
-from manyheads.runner.trust.trust_store import conf_of
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

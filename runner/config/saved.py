@@ -13,13 +13,13 @@ from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.hydra_version import REPLACE, composing_from_conf
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of, read
 from manyheads.runner.config.own_folders import with_own_folders
+from manyheads.runner.config.parse_config import parse_config
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.run_folder import RunFolder, without_format
-from manyheads.runner.trust.plain_content import parse_config
 
 NAME = "saved"
 

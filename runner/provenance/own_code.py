@@ -10,13 +10,13 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.invocation import ROOT
 from manyheads.runner.option.locate import Section, files_named, own_folders, packages_named, targets
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.provenance.git import blobs, edited, git
 from manyheads.runner.run import seal
-from manyheads.runner.trust.trust_store import conf_of
 
 
 def own_code(config: Section) -> dict[str, str]:

@@ -11,12 +11,13 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import RUN_DIR
 from manyheads.runner.config.lookup import Folders
 from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.copies import copies, overrides_of
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values
-from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 
 class Recomposed(NamedTuple):

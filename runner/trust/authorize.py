@@ -24,6 +24,7 @@ from omegaconf import OmegaConf
 from manyheads.runner.config.command_line import CommandLine, Source, choices, parsed
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.own_folders import packages
+from manyheads.runner.config.parse_config import parse_config
 from manyheads.runner.config.schema import check
 from manyheads.runner.config.secret_values import refuse_secrets
 from manyheads.runner.errors import ConfigurationError
@@ -34,7 +35,7 @@ from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder, run_config, without_format
 from manyheads.runner.trust.check_trust import complaint, plain, refuse_untrusted, shown
-from manyheads.runner.trust.plain_content import parse_config, refuse_content
+from manyheads.runner.trust.plain_content import refuse_content
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from manyheads.runner.config.lookup import NAMED
+from manyheads.runner.config.typed_packages import NAME
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import OPTION, TARGET, Section, targets
 from manyheads.runner.option.source_file import source_file
@@ -73,7 +74,7 @@ def complaint(refused: list[tuple[str, Any]], trust: Trust | None = None) -> str
     ]
     files = [(key, value) for key, value in refused if source_file(value)]
     needed = dict.fromkeys(_to_trust(key, value) for key, value in refused if (key, value) not in files)
-    names = ",".join(name for name in needed if trust_store.NAME.fullmatch(name))
+    names = ",".join(name for name in needed if NAME.fullmatch(name))
     ways = f" If you trust it, set trust=[{names}] on the command line, or trust: [{names}] in {_shown_file()}."
     typed = " ".join(f"{key}={shown(value)}" for key, value in files)
     return (

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
+from manyheads.runner.config.parse_config import parse_config
+from manyheads.runner.config.project import own_project
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.locate import OPTION, TARGET
 from manyheads.runner.run import seal
@@ -18,8 +20,8 @@ from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.check_trust import plain, untrusted
-from manyheads.runner.trust.plain_content import RESOLVER, leads_to_hydra, parse_config, resolvers
-from manyheads.runner.trust.trust_store import Trust, own_project
+from manyheads.runner.trust.plain_content import RESOLVER, leads_to_hydra, resolvers
+from manyheads.runner.trust.trust_store import Trust
 
 ROWS = 20  # of a terminal, that a screen takes
 WHERE, WHAT = 100, 300  # characters of a line

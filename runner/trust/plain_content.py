@@ -8,27 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run import yaml_text
 from manyheads.runner.trust.check_trust import shown
 
-BYTES = 50_000  # limit of a file; a run config has 4,000
 RESOLVER = re.compile(r"\$\{.*:", re.DOTALL)  # a resolver's name may be built from other keys
-
-
-def parse_config(content: bytes, path: Path) -> Any:
-    """Parse a config's content as Hydra would. Raises ConfigurationError if it is too large or not YAML."""
-    try:
-        if len(content) > BYTES:
-            raise ValueError(f"it has more than {BYTES} bytes")
-        text = content.decode()
-        yaml_text.parse(text)  # within its limits
-        return OmegaConf.to_container(OmegaConf.create(text))  # what Hydra reads: parsers differ
-    except Exception as error:  # YAML's constructors raise anything, RecursionError included
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigurationError(f"a config cannot be read: {shown(path)}: {reason}.") from None
 
 
 def refuse_content(path: Path, content: Any) -> None:

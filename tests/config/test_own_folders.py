@@ -7,9 +7,9 @@ import pytest
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF, options
 from manyheads.runner.config.own_folders import with_project
+from manyheads.runner.config.project import own_project
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
-from manyheads.runner.trust.trust_store import own_project
 from tests.conftest import ROOT
 
 NET = "_target_: torch.nn.Linear\nname: mine\nnum_classes: null\npretrained: null\nin_features: 4\n"

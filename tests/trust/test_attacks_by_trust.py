@@ -9,11 +9,11 @@ import yaml
 
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.resume_sweep import command_of, finish
+from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.trust_store import conf_of
 from tests.trust.foreign import assert_refused, given
 
 EVIL = {"_target_": "os.system", "name": "x", "command": "touch mark", "num_classes": None, "pretrained": None}

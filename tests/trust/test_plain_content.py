@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.runner.config.parse_config import BYTES, parse_config
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.trust.plain_content import BYTES, parse_config, refuse_content
+from manyheads.runner.trust.plain_content import refuse_content
 
 EVIL = "callbacks: {evil: {_target_: os.mkdir}}"
 HYDRA = {

@@ -6,13 +6,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from manyheads.runner.config.lookup import NAMED, options, read_option
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.trust import trust_store
 from manyheads.runner.trust.allowed_classes import is_harmless
 from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted, untrusted
-from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 from tests.conftest import ROOT, execute
 from tests.in_process import small
 

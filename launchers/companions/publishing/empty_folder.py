@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyheads.runner.config.lookup import own_sections
+from manyheads.runner.config.project import own_project
 from manyheads.runner.errors import printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.run import scratch
 from manyheads.runner.run.seal import is_own_place
-from manyheads.runner.trust.trust_store import own_project
 
 if TYPE_CHECKING:
     from manyheads.runner.logger.logger_option import LoggerOption

@@ -21,6 +21,7 @@ from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.config.quoting import readable
 from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
@@ -28,7 +29,7 @@ from manyheads.runner.provenance.own_code import own_code
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.plain_content import refuse_content
-from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 from manyheads.runner.answers.judge.rank.at_revision import AtRevision, CodeTask
 from manyheads.runner.answers.measure.rows import BASE
 from manyheads.runner.answers.measure.runs import ArmCode
+from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.locate import Section, files_named, packages_named
 from manyheads.runner.option.source_file import source_file
@@ -22,7 +23,6 @@ from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.trust_store import conf_of
 
 AT_REVISION = "manyheads.runner.answers.judge.rank.at_revision"
 

@@ -11,12 +11,12 @@ from manyheads.runner.answers.tune.space import Space
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.lookup import forget, options
+from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.files import make_folder, remove, write_whole
-from manyheads.runner.trust.trust_store import conf_of
 
 GROUP = "experiment"
 HEAD = "# @package _global_\n# Found by `manyheads tune`: "

@@ -13,8 +13,9 @@ from manyheads.runner.commands.doctor.answer import (
 from manyheads.runner.commands.doctor.examine import examine, explain
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.run.progress import working
-from manyheads.runner.trust.trust_store import Trust, split_typed, trusted_packages
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 HELP = "show which options run on this machine, and how to get the others"
 

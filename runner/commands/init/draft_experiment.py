@@ -9,11 +9,11 @@ from pathlib import Path
 from manyheads.runner.commands.init.repository import FoundClass, FoundOptimizer, Repository, explore
 from manyheads.runner.config.config_schema import SCHEMA, schema_of_files
 from manyheads.runner.config.lookup import options, read_option
+from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.progress import working
-from manyheads.runner.trust.trust_store import conf_of
 from manyheads.runner.wording import nearest
 
 Values = dict[str, object]

@@ -12,11 +12,11 @@ from typing import Annotated
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from manyheads.runner.config.config_schema import SCHEMA, schema_of_files
+from manyheads.runner.config.project import own_project
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.trust.trust_store import own_project
 
 HELP = "write a small project: a model, a data set, configs, a test"
 TEMPLATE = Path(__file__).resolve().parent / "template"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from manyheads.runner.commands.reproduce.recorded import Past, evaluated, pairs
 from manyheads.runner.config.quoting import quoted
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.machine import invocation
 from manyheads.runner.provenance.code_state import checkout
@@ -22,7 +23,6 @@ from manyheads.runner.records.rounding import STEADY_STEPS, ComparedValue
 from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.progress import each
 from manyheads.runner.trust.authorize import refuse_untrusted_run
-from manyheads.runner.trust.trust_store import split_typed
 
 
 @contextmanager

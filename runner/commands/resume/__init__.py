@@ -18,6 +18,7 @@ from manyheads.runner.checkpoint.fetch import fetch
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.resume.train_longer import continue_run
 from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.copies import import_copies
@@ -31,7 +32,6 @@ from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.objects.address import Address, is_address
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.authorize import refuse_untrusted_run
-from manyheads.runner.trust.trust_store import split_typed
 from manyheads.runner.wording import counted
 
 if TYPE_CHECKING:

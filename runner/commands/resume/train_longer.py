@@ -3,6 +3,7 @@
 from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.config.quoting import quoted
+from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.locate import Section
@@ -12,7 +13,6 @@ from manyheads.runner.records.rerun import Rerun, longer_command
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.trust_store import split_typed
 from manyheads.runner.wording import counted
 
 START = ("checkpoint.load=", "checkpoint.resume=")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from manyheads.runner.checkpoint.fetch import at_hand, with_weights
 from manyheads.runner.checkpoint.rank.fit import load_model
 from manyheads.runner.checkpoint.rank.load import load as load_checkpoint
+from manyheads.runner.config.typed_packages import names
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.build_model import bare_model
@@ -27,7 +28,6 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.weights import chosen
 from manyheads.runner.serve.rank.preprocess import Preprocess
 from manyheads.runner.trust.authorize import refuse_untrusted_run
-from manyheads.runner.trust.trust_store import names
 
 TOP = 5
 AT_ONCE = 64  # images in a batch
