@@ -1,7 +1,7 @@
 """Declarations of data options, and the base class of what provides their samples. Imports no torch."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,6 +40,12 @@ OBJECT = Rule(
     {"type": "object", "required": ["_target_"]},
     KeyKind.OBJECT,
 )
+SAMPLERS = {
+    "balanced": "manyheads.runner.data.rank.sampling.samplers.Balanced",
+    "weighted": "manyheads.runner.data.rank.sampling.samplers.Weighted",
+    "per_class": "manyheads.runner.data.rank.sampling.samplers.PerClass",
+    "by_length": "manyheads.runner.data.rank.sampling.samplers.ByLength",
+}
 DOWNLOAD = BOOLEAN.of_kind(KeyKind.PLACE)
 
 
@@ -96,6 +102,7 @@ class DataOption(Option):
         "order": choice("auto", "shuffle", "feistel", "blocks"),
         "order_block": whole(1),
         "order_window": whole(1),
+        "sampler": either(choice(*SAMPLERS), OBJECT),
         "on_corrupt": choice("error", "skip"),
         "fingerprint": choice("sizes", "contents", "none"),
         "val_fraction": number(above=0, below=1),
@@ -117,6 +124,7 @@ class DataOption(Option):
     order: str = "shuffle"
     order_block: int | None = None
     order_window: int | None = None
+    sampler: str | Mapping[str, Any] | None = None
     on_corrupt: str = "error"  # images in memory are never corrupt
     fingerprint: str = "none"  # for options that read no files
     val_fraction: float | None = None
@@ -174,6 +182,10 @@ class DataOption(Option):
                 f": data={self.name} is in memory, where neighbours are not read together. Set it to shuffle or "
                 "feistel.",
                 allowed=["auto", "shuffle", "feistel"],
+            )
+        if self.sampler is not None and self.order != "auto":
+            raise ConfigurationError.at(
+                "data.order", self.order, ": data.sampler decides the order. Set data.order=auto, or data.sampler=null."
             )
         if self.on_device:
             self._refuse_host()

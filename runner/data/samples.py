@@ -111,7 +111,9 @@ class Dataset(Protocol):
     are drawn once per sample, and change from epoch to epoch; if its ``uses_keys`` is false, there are no keys, (0,).
     One with ``image_size`` and ``resize(side)`` (None for the full size) supports progressive resizing. ``draws_from``:
     the generators that a sample may draw from, some of "torch", "random" and "numpy"; these are seeded for each sample,
-    all three if it has no such attribute.
+    all three if it has no such attribute. ``set_epoch(epoch)``, if it has one, is called before the first sample of a
+    training epoch, counted from 0, in each process that reads: it may redraw the samples, but not change their number.
+    ``targets``, ``weights`` and ``lengths``, with a number for each sample, are what data.sampler draws by.
 
     What it declares goes into the run's model.json, for later use of the trained model: ``classes``, their names;
     ``preprocess``, how an image becomes a sample (``run/model_description.py``); ``mean`` and ``std``, in 0..1, by

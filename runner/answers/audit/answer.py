@@ -46,6 +46,7 @@ class Audit(Answer):
     samples: Annotated[int, "how many samples these updates took"]
     size: Annotated[int, "number of training samples"]
     dropped: Annotated[int, "training samples that an epoch does not take, by data.drop_last or trainer.limit_train"]
+    is_drawn: Annotated[bool, "whether data.sampler chose the samples, so that an epoch may take one several times"]
     earlier: Annotated[str | None, "the checkpoint from which it continued, of the run that has the earlier records"]
     findings: list[Finding]
     skipped: Annotated[list[Skipped], "samples that could not be read; the next readable one was used instead"]
@@ -74,7 +75,9 @@ class Audit(Answer):
         lines += [f"... and {len(wrong) - SHOWN:,} more findings"] if len(wrong) > SHOWN else []
         if not wrong:
             dropped = f" ({self.dropped:,} are not due in an epoch)" if self.dropped else ""
-            lines.append(f"each epoch took each of its samples exactly once, of {self.size:,}{dropped}")
+            drawn = f"each update took the samples that data.sampler draws for it, of {self.size:,}"
+            once = f"each epoch took each of its samples exactly once, of {self.size:,}{dropped}"
+            lines.append(drawn if self.is_drawn else once)
         lines += [
             f"epoch {row.epoch}: sample {row.sample} was unreadable, the next one used: {row.path} ({row.reason})"
             for row in self.skipped[:SHOWN]

@@ -1,13 +1,13 @@
 """Recomputes which samples a run should have taken, and compares them with its records."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.answers.audit.answer import Audit, Finding, Overlap
-from manyheads.runner.answers.audit.due import Due, culprits
+from manyheads.runner.answers.audit.due import ORDERS, Due, RecordedOrder, culprits
 from manyheads.runner.answers.audit.records import (
     BitmapRow,
     SkippedUpdate,
@@ -18,6 +18,8 @@ from manyheads.runner.answers.audit.records import (
 )
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.data.keys import Multiset
+from manyheads.runner.data.order import Order
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.locate import Section
 from manyheads.runner.provenance.past_config import PastConfig
@@ -37,18 +39,25 @@ def audit(path: str, *, reads_data: bool = True) -> Audit:
     taken, seen = read_taken(folder)
     result = folder.read_result() or {}
     steps = result.get("steps") or 0 if result.get("status") in ("completed", "interrupted") else 0
-    findings = list(_compared(taken, seen, config, steps=steps))
+    is_drawn = config["data"].get("sampler") is not None
+    if is_drawn and not reads_data:
+        raise ConfigurationError(
+            "data.sampler draws from the data, so records alone don't show what was due. Leave out --records."
+        )
+    overlap, order = _read(path) if reads_data else (None, None)
+    plans = {size: Due(config, size, order) for size in sorted({row.size for row in taken})}
+    findings = list(_compared(taken, seen, config, plans, steps=steps))
     skipped = read_spikes(folder)
     if taken:
-        findings += _skipped_otherwise(skipped, Due(config, taken[-1].size))
-    overlap = _overlap(path) if reads_data else None
+        findings += _skipped_otherwise(skipped, plans[taken[-1].size])
     if overlap is not None and overlap.common:
         text = f"{overlap.common:,} validation samples are training samples"
         findings.append(Finding("overlap", None, None, None, text))
     if overlap is not None and overlap.tested:
         text = f"{overlap.tested:,} test samples are training or validation samples"
         findings.append(Finding("overlap", None, None, None, text))
-    return _answer(folder, config, taken, skipped, findings, overlap)
+    due = plans[taken[-1].size] if taken else None
+    return _answer(folder, config, taken, skipped, findings, overlap, due)
 
 
 def _answer(
@@ -58,9 +67,8 @@ def _answer(
     skipped: list[SkippedUpdate],
     findings: list[Finding],
     overlap: Overlap | None,
+    due: Due | None,
 ) -> Audit:
-    size = taken[-1].size if taken else 0
-    due = Due(config, size) if size else None
     ends = {row.last for row in taken}
     complete = [row.epoch for row in taken if due and row.first == (row.epoch - 1) * due.updates + 1]
     return Audit(
@@ -69,8 +77,9 @@ def _answer(
         last=taken[-1].last if taken else 0,
         epochs=sum(due is not None and epoch * due.updates in ends for epoch in complete),
         samples=sum(row.samples for row in taken),
-        size=size,
-        dropped=0 if due is None else size - len(np.unique(due.samples(1, 1, due.updates))),
+        size=0 if due is None else due.size,
+        dropped=0 if due is None or due.is_drawn else due.size - len(np.unique(due.samples(1, 1, due.updates))),
+        is_drawn=due is not None and due.is_drawn,
         earlier=config["checkpoint"]["resume"] if taken and taken[0].first > 1 else None,
         findings=findings,
         skipped=read_skipped(folder),
@@ -80,13 +89,12 @@ def _answer(
 
 
 def _compared(
-    taken: Sequence[TakenRow], seen: Sequence[BitmapRow], config: Section, *, steps: int
+    taken: Sequence[TakenRow], seen: Sequence[BitmapRow], config: Section, plans: Mapping[int, Due], *, steps: int
 ) -> Iterator[Finding]:
     """The findings about the rows. ``steps``: the number of updates that the run reports."""
     if not taken:
         return
     yield from _unrecorded(taken, config, steps)
-    plans = {size: Due(config, size) for size in sorted({row.size for row in taken})}
     by_epoch: dict[int, list[TakenRow]] = {}
     for row in taken:
         by_epoch.setdefault(row.epoch, []).append(row)
@@ -95,7 +103,8 @@ def _compared(
         if wrong:
             yield from culprits(wrong, [part for part in seen if part.epoch == epoch], plans[wrong[0].size])
         for due in plans.values():
-            yield from _not_once(epoch, due)
+            if not due.is_drawn:
+                yield from _not_once(epoch, due)
 
 
 def _is_due(row: TakenRow, due: Due) -> bool:
@@ -145,8 +154,11 @@ def _unrecorded(taken: Sequence[TakenRow], config: Section, steps: int) -> Itera
         yield Finding("unrecorded", taken[-1].epoch, taken[-1].last + 1, None, text)
 
 
-def _overlap(path: str) -> Overlap:
-    """The samples that splits share, counted by a separate process. Raises ConfigurationError, RunFailed."""
+def _read(path: str) -> tuple[Overlap, Order | None]:
+    """The samples that splits share, and data.sampler's order, None without one, read by a separate process.
+
+    Raises ConfigurationError, RunFailed.
+    """
     composed, folders, trust = PastConfig.authorized(path, []).composed(*ALONE)
     run = checked(composed, trust=trust, folders=folders)
     with scratch.folder() as scratch_folder:
@@ -154,4 +166,6 @@ def _overlap(path: str) -> Overlap:
         folder.write_config(run.written)
         with handled_by(interrupt), log_file(folder.log), working("reading the samples of all splits"):
             launch(prepare(folder, apart=True), main=RANK)
-        return Overlap(**(folder.read_result() or {})["overlap"])  # type: ignore[typeddict-item]
+        overlap = Overlap(**(folder.read_result() or {})["overlap"])  # type: ignore[typeddict-item]
+        orders = folder.path / ORDERS
+        return overlap, RecordedOrder(np.load(orders)) if orders.exists() else None

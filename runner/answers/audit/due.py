@@ -8,22 +8,39 @@ from manyheads.runner.answers.audit.answer import Finding
 from manyheads.runner.answers.audit.records import BitmapRow, TakenRow
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.keys import hashes
-from manyheads.runner.data.order import build_order
+from manyheads.runner.data.order import Order, build_order
 from manyheads.runner.option.locate import Section
 
 CHUNK = 2**20  # samples at a time
+ORDERS = "orders.npy"  # in the folder of the rank that reads the data
+
+
+class RecordedOrder(Order):
+    """An order that a rank has written down. samples: (epochs, N) int64."""
+
+    summary = ""
+
+    def __init__(self, samples: np.ndarray):
+        self._samples, self.size = samples, samples.shape[1]
+
+    def at(self, epoch: int, positions: np.ndarray) -> np.ndarray:
+        return self._samples[epoch, positions]
 
 
 class Due:
-    """The due samples of a run with ``size`` training samples. Epochs and updates are counted from 1."""
+    """The due samples of a run with ``size`` training samples. Epochs and updates are counted from 1.
 
-    def __init__(self, config: Section, size: int):
+    ``drawn_order``: that of data.sampler, None without one.
+    """
+
+    def __init__(self, config: Section, size: int, drawn_order: Order | None = None):
         data, trainer = config["data"], config["trainer"]
         block, window = data.get("order_block"), data.get("order_window")
         kind = data.get("order", "shuffle")
-        self.size, self.order = size, build_order(kind, size, seed=config["seed"], block=block, window=window)
+        usual = build_order(kind, size, seed=config["seed"], block=block, window=window)
+        self.size, self.order, self.is_drawn = size, drawn_order or usual, drawn_order is not None
         self.batches = GlobalBatches(
-            size,
+            self.order.size,
             batch_size=data["batch_size"],
             drop_last=data["drop_last"],
             limit=trainer["limit_train"],
@@ -71,6 +88,8 @@ MOST = 20  # samples that are named, for each kind of finding and part of an epo
 
 def culprits(wrong: Sequence[TakenRow], seen: Sequence[BitmapRow], due: Due) -> list[Finding]:
     """The findings in one epoch. ``wrong``: its rows whose samples are not the due ones; ``seen``: its bitmaps."""
+    if due.is_drawn:  # an epoch may take a sample several times, or never
+        return [_unnamed(row) for row in wrong]
     findings: list[Finding] = []
     left = list(wrong)
     for part in (bitmap for bitmap in seen if bitmap.size == due.size):

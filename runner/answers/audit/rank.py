@@ -1,8 +1,11 @@
-"""A rank that reads all splits of a run's data, and counts the samples that they have in common."""
+"""A rank that reads all splits of a run's data: the samples that they have in common, and those of data.sampler."""
 
 from typing import NoReturn
 
-from manyheads.runner.data.rank.build_data import build_data
+import numpy as np
+
+from manyheads.runner.answers.audit.due import ORDERS
+from manyheads.runner.data.rank.build_data import build_data, build_sampler
 from manyheads.runner.data.rank.digests import MOST_SAMPLES, overlap
 from manyheads.runner.data.rank.splits import build_split
 from manyheads.runner.loop import rank_main as worker
@@ -20,7 +23,7 @@ def main(path: str) -> NoReturn:
 def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heartbeat) -> None:
     """Write ``overlap`` to result.json: common samples, the size of each split, and how many were read at most.
 
-    The test split is read if the run uses it.
+    The test split is read if the run uses it. With data.sampler, ORDERS has each epoch's samples, (epochs, N) int64.
     """
     data = build_data(run.data)
     train, val = (build_split(data, split, run.data) for split in ("train", "val"))
@@ -28,4 +31,8 @@ def work(run: RunConfig, parallel: Parallel, folder: RunFolder, heartbeat: Heart
     if run.trainer.test:
         test = build_split(data, "test", run.data)
         counts |= {"test": len(test), "tested": overlap(test, train, val)}
+    if run.data.sampler is not None:
+        sampler = build_sampler(run.data, run.trainer, train, parallel, seed=run.seed)
+        epochs, positions = run.trainer.epochs_in(sampler.updates), np.arange(sampler.order.size)
+        np.save(folder.path / ORDERS, np.stack([sampler.order.at(epoch, positions) for epoch in range(epochs)]))
     folder.write_json(folder.result, {"status": "completed", "steps": 0, "overlap": counts})

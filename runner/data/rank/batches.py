@@ -68,7 +68,7 @@ class BatchDataset:
 
     ``replace_corrupt``: whether to replace unreadable samples by the next one, instead of skipping them; ``fill``: give
     a batch without readable samples one that does not count, instead of leaving it empty; ``resizes``: call the data
-    set's ``resize`` with the size in each request.
+    set's ``resize`` with the size in each request; ``redraws``: call its ``set_epoch``, if it has one, for each epoch.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class BatchDataset:
         replace_corrupt: bool,
         fill: bool = False,
         resizes: bool = False,
+        redraws: bool = False,
     ):
         self.dataset, self.seed, self.resizes = dataset, seed, resizes
         self.on_corrupt, self.replace_corrupt, self.fill = on_corrupt, replace_corrupt, fill
@@ -88,11 +89,15 @@ class BatchDataset:
         self.generators = getattr(dataset, "draws_from", GENERATORS)
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
         self.is_stacked = self.collate is default_collate
+        self._redraw, self._epoch = getattr(dataset, "set_epoch", None) if redraws else None, -1
 
     def __getitem__(self, request: BatchIndices) -> Batch | ConfigurationError:
         """The batch for a request; a configuration error is returned, since raising it in a loader would garble it."""
         if self.resizes:
             self.dataset.resize(request.side)  # type: ignore[attr-defined]
+        if self._redraw is not None and request.epoch != self._epoch:
+            self._redraw(request.epoch)
+            self._epoch = request.epoch
         keys = self._keys(request) if self.uses_keys else NO_KEYS
         if hasattr(self.dataset, "batch"):
             content = self.dataset.batch(request.indices, keys)

@@ -17,7 +17,7 @@ from manyheads.runner.data.rank.dataset_wrapper import DatasetWrapper
 from manyheads.runner.data.rank.digests import are_same
 from manyheads.runner.data.rank.input_transform import InputTransform
 from manyheads.runner.data.rank.loader import Loader
-from manyheads.runner.data.rank.mixing import build_mixing
+from manyheads.runner.data.rank.mixing import Mixing
 from manyheads.runner.data.rank.resizing import build_resizing
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.data.rank.splits import TRANSFORMS, build_split
@@ -31,7 +31,7 @@ from manyheads.runner.task.rank.task import Task
 # Keys of any option that are not arguments of its class.
 LOADING = (
     *("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint"),
-    *("order", "order_block", "order_window"),
+    *("order", "order_block", "order_window", "sampler"),
 )
 
 
@@ -78,31 +78,15 @@ def build_loaders(
     if option.on_device:
         for dataset in (train, *evaluated):
             dataset.to(parallel.device)  # type: ignore[attr-defined]
-    batches = GlobalBatches(
-        len(train),
-        batch_size=option.batch_size,
-        drop_last=option.drop_last,
-        limit=trainer.limit_train,
-        overfit=trainer.overfit,
-        repeats=trainer.aug_repeats,
-    )
-    if not batches.updates:
-        raise _too_few(len(train), option.batch_size)
-    share: dict[str, Any] = {"rank": parallel.data_rank, "world_size": parallel.data_size}
-    resizing = build_resizing(trainer, train, name=option.name, epochs=trainer.epochs_in(batches.updates))
-    order = TrainingSampler(
-        build_order(option.order, len(train), seed=seed, block=option.order_block, window=option.order_window),
-        batches,
-        accumulation=trainer.grad_accumulation,
-        mixing=build_mixing(trainer, seed=seed),
-        resizing=resizing,
-        **share,
-    )
+    sampler = build_sampler(option, trainer, train, parallel, seed=seed)
+    resizing = sampler.resizing
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
     how: dict[str, Any] = {"task": task, "input_transform": input_transform, "num_workers": option.num_workers}
-    loaders = [Loader(BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, **loading), order, **how)]
+    samples = BatchDataset(train, replace_corrupt=True, resizes=resizing is not None, redraws=True, **loading)
+    loaders = [Loader(samples, sampler, **how)]
     # Validation samples drawn from the training samples are in the same data set, which is resized.
     shared = resizing is not None and hasattr(evaluated[0], "resize")
+    share: dict[str, Any] = {"rank": parallel.data_rank, "world_size": parallel.data_size}
     share |= {"batch_size": option.batch_size, "fill": parallel.evaluates_together, "seed": option.split_seed}
     limit_test = trainer.limit_val if trainer.limit_test is None else trainer.limit_test
     for dataset, limit in zip(evaluated, (trainer.limit_val, limit_test), strict=False):
@@ -110,6 +94,48 @@ def build_loaders(
         samples = BatchDataset(dataset, replace_corrupt=False, fill=in_order.fill, resizes=shared, **loading)
         loaders.append(Loader(samples, in_order, **how))
     return Loaders(*loaders)
+
+
+def build_sampler(
+    option: DataOption, trainer: TrainerSection, train: Dataset, parallel: Parallel, *, seed: int
+) -> TrainingSampler:
+    """What chooses this rank's training samples. Raises ConfigurationError."""
+    if option.sampler is None:
+        size, block, window = len(train), option.order_block, option.order_window
+        order = build_order(option.order, size, seed=seed, block=block, window=window)
+    else:
+        build_drawn_order = load("manyheads.runner.data.rank.sampling.drawn_order.build_drawn_order")
+        order = build_drawn_order(option.sampler, train, batch_size=option.batch_size, seed=seed)
+    batches = GlobalBatches(
+        order.size,
+        batch_size=option.batch_size,
+        drop_last=option.drop_last,
+        limit=trainer.limit_train,
+        overfit=trainer.overfit,
+        repeats=trainer.aug_repeats,
+    )
+    if not batches.updates:
+        raise _too_few(order.size, option.batch_size)
+    mixes = trainer.mixup_alpha or trainer.cutmix_alpha
+    how = trainer.mixup_alpha, trainer.cutmix_alpha, trainer.mix_prob, trainer.mix_switch_prob
+    resizing = trainer.resize_from and build_resizing(
+        train,
+        name=option.name,
+        first=trainer.resize_from,
+        start=trainer.resize_start,
+        end=trainer.resize_end,
+        step=trainer.resize_step,
+        epochs=trainer.epochs_in(batches.updates),
+    )
+    return TrainingSampler(
+        order,
+        batches,
+        rank=parallel.data_rank,
+        world_size=parallel.data_size,
+        accumulation=trainer.grad_accumulation,
+        mixing=Mixing(*how, seed) if mixes else None,
+        resizing=resizing or None,
+    )
 
 
 def _too_few(samples: int, batch_size: int) -> ConfigurationError:

@@ -113,14 +113,6 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
     return rows, columns, 1 - pasted / (height * width)
 
 
-def build_mixing(trainer: TrainerSection, *, seed: int) -> Mixing | None:
-    """Build what the config's section ``trainer`` asks for; None if it mixes nothing."""
-    mixup, cutmix = trainer.mixup_alpha, trainer.cutmix_alpha
-    if not (mixup or cutmix):
-        return None
-    return Mixing(mixup, cutmix, trainer.mix_prob, trainer.mix_switch_prob, seed)
-
-
 def refuse_mixing(trainer: TrainerSection, task: Task) -> None:
     """Raises ConfigurationError if samples are to be mixed that have weights of their own."""
     mixup, cutmix = trainer.mixup_alpha, trainer.cutmix_alpha

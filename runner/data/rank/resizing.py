@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.sections import TrainerSection
 
 
 @dataclass(frozen=True)
@@ -34,15 +33,14 @@ class Resizing:
         return min(self.last, max(self.first, round(grown / self.step) * self.step))
 
 
-def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str, epochs: int) -> Resizing | None:
-    """Build what the config's section ``trainer`` asks for; None if images keep their size.
+def build_resizing(
+    dataset: Dataset, *, name: str, first: int, start: float, end: float, step: int, epochs: int
+) -> Resizing:
+    """Resizing from ``first`` pixels to the training samples' own size; the other values: as in ``Resizing``.
 
-    ``dataset``: the training samples; ``name``: of the data; ``epochs``: in which the run ends. Raises
-    ConfigurationError if the samples' size cannot be changed, or is already smaller.
+    ``dataset``: the training samples; ``name``: of the data. Raises ConfigurationError if the samples' size cannot be
+    changed, or is already smaller.
     """
-    first = trainer.resize_from
-    if first is None:
-        return None
     if not callable(getattr(dataset, "resize", None)):
         raise ConfigurationError.at(
             "trainer.resize_from",
@@ -57,4 +55,4 @@ def build_resizing(trainer: TrainerSection, dataset: Dataset, *, name: str, epoc
             first,
             f" is more than the {last} pixels of training images. Lower it, or set it to null.",
         )
-    return Resizing(first, last, trainer.resize_start, trainer.resize_end, trainer.resize_step, epochs)
+    return Resizing(first, last, start, end, step, epochs)

@@ -106,12 +106,14 @@ def _unaugmented(samples: Dataset) -> Dataset:
     Augmentation that is not random can't be seen, and is its samples' content.
     """
     view = getattr(samples, "unaugmented", None)
-    if view is None and not varies(samples):
+    redraws = hasattr(samples, "set_epoch")
+    if view is None and not redraws and not varies(samples):
         return samples
     if view is None:
+        how = "has set_epoch, which redraws them" if redraws else "two readings of a sample differ"
         raise ConfigurationError(
             f"{type(samples).__name__} augments its training samples, of which data.val_fraction and data.folds select "
-            "the ones for validation: two readings of a sample differ. Give the class a method unaugmented(), which "
+            f"the ones for validation: {how}. Give the class a method unaugmented(), which "
             "returns a data set of the same samples without augmentation, or leave augmentation to data.transform.",
             key="data.val_fraction",
         )

@@ -1,0 +1,1 @@
+"""Samplers that decide which training samples an epoch has, in which order: ``data.sampler``."""

@@ -1,0 +1,1 @@
+"""Tests of samplers that decide which training samples an epoch has."""
