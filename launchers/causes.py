@@ -33,9 +33,15 @@ def first_failure(job: Job, exit_codes: Mapping[int, int | None], silent: list[i
         if code and code > 0 and job.heartbeat.state(rank) == STARTING and (error := job.heartbeat.unreachable()):
             lost = Failure.of(error, rank=rank)  # the rank could not report it
             return replace(lost, exit_code=code, traceback="")
-        message = f"{_how(code)}; see {job.folder}/logs" if code is None else _how(code)
+        message = f"{_how(code)}; see {job.folder}/logs{_told(job)}" if code is None else _how(code)
         return Failure(Kind.PROCESS_DIED, rank=rank, exit_code=code, message=message)
     return None
+
+
+def _told(job: Job) -> str:
+    """Who else knows how a rank's process has ended: the launcher that the user has started."""
+    launcher = None if job.run is None else job.run.launcher
+    return "" if launcher is None or launcher.starter == launcher.name else f", and what {launcher.starter} has printed"
 
 
 def _how(code: int | None) -> str:

@@ -46,6 +46,7 @@ ALONE = frozenset(
 LAST_SECONDS = 3.0  # that rank 0 has to say why there is no run
 LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")  # which torch.distributed.launch adds to the command line
 SWEEPS = {"-m", "--multirun"}
+TRAIN_SEEN = "manyheads.launchers.foreign.follower"
 Run = Callable[[list[str]], Any]
 
 
@@ -220,7 +221,7 @@ def _follow(world: World, words: list[str], seconds: float) -> NoReturn:
             word = follower.confirm(order, **seen)
             code = int(word["code"])
         if "ends" not in word:
-            _become(world, order)
+            _become(world, order, TRAIN_SEEN if seen.get("shares") else TRAIN)
         _outlast(word)
     except ConfigurationError as error:
         complain(str(error))
@@ -254,8 +255,11 @@ def _seen(order: Message) -> Message:
     return {"shares": False}
 
 
-def _become(world: World, order: Message) -> NoReturn:
-    """Replace this process by the rank, which finds the environment that launcher=torchrun gives it."""
+def _become(world: World, order: Message, main: str) -> NoReturn:
+    """Replace this process by the rank, which finds the environment that launcher=torchrun gives it.
+
+    ``main``: the module whose main(folder) is the rank.
+    """
     folder, content = RunFolder(order["folder"]), order["config"].encode()
     run = RunConfig.of(run_config(content, folder.config))
     launcher = run.launcher.kind(name=run.launcher.name, **run.launcher.arguments())
@@ -266,7 +270,7 @@ def _become(world: World, order: Message) -> NoReturn:
     else:
         del variables[OURS]
         variables[PLACE] = _own_heartbeat(world)
-    os.execve(sys.executable, [sys.executable, *as_module(TRAIN), str(folder.path)], variables)
+    os.execve(sys.executable, [sys.executable, *as_module(main), str(folder.path)], variables)
 
 
 def _own_heartbeat(world: World) -> str:

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN
 from tests.launchers.conftest import freeze, rows
@@ -145,16 +145,35 @@ def test_a_refused_run_ends_all_ranks_and_leaves_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.tail
-def test_torchrun_restarts_the_run_in_its_folder(tmp_path: Path, usual: str) -> None:
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_dead_rank_ends_the_run_and_is_named(tmp_path: Path, dead: int) -> None:
+    agent = run(*TORCHRUN, str(RUN), *LONG, cwd=tmp_path)
+    wait_for_checkpoint(tmp_path, agent)
+    [folder] = map(RunFolder, runs_below(tmp_path))
+    os.kill(Heartbeat(folder.heartbeat).pid(dead), signal.SIGKILL)
+    code, output = ended(agent)
+    assert code == 1, output
+    result = folder.read_result() or {}
+    assert (result["status"], result["error"]["rank"], result["error"]["kind"]) == ("failed", dead, "ProcessDied")
+    assert "torchrun has printed" in result["error"]["message"]
+    assert "Signal 9 (SIGKILL)" in output
+    listed = ended(run(sys.executable, "-m", "manyheads.runner", "list", cwd=tmp_path))
+    assert "failed" in listed[1]
+
+
+@pytest.mark.tail
+@pytest.mark.parametrize("dead", [0, 1])
+def test_torchrun_restarts_the_run_in_its_folder_and_each_sample_is_taken_once(tmp_path: Path, dead: int) -> None:
     agent = run(*TORCHRUN, "--max-restarts", "3", str(RUN), *LONG, cwd=tmp_path)
     wait_for_checkpoint(tmp_path, agent)
-    [folder] = runs_below(tmp_path)
-    [rank] = [
-        each for each in psutil.Process(agent.pid).children(recursive=True) if "rank 1/2" in " ".join(each.cmdline())
-    ]
-    rank.kill()
+    [folder] = map(RunFolder, runs_below(tmp_path))
+    os.kill(Heartbeat(folder.heartbeat).pid(dead), signal.SIGKILL)
     code, output = ended(agent)
     assert code == 0, output
     assert "resuming from step" in output
-    assert runs_below(tmp_path) == [folder]
-    assert (RunFolder(folder).read_result() or {})["status"] == "completed"
+    assert runs_below(tmp_path) == [folder.path]
+    assert (folder.read_result() or {})["status"] == "completed"
+    audit = (sys.executable, "-m", "manyheads.runner", "audit", str(folder.path), "--records")
+    code, output = ended(run(*audit, cwd=tmp_path))
+    assert code == 0, output
+    assert "60 epochs" in output
