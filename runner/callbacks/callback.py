@@ -1,6 +1,7 @@
 """The base class of callbacks: user code called at fixed points of a run."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Describes a run to its callbacks. ``model``: the user's model during training; read it, but do not call it.
+    """Describes a run to its callbacks.
+
+    ``model``: the user's model during training; read it, but call it only within ``sampling``::
+
+        with run.sampling() as model:
+            images = model(noise)
+
+    There it is in evaluation mode, without gradients, in the run's precision, and torch's, Python's and NumPy's
+    generators start from ``seed``, which is 0 by default. After it all is as before: the run's weights are those of a
+    run without the callback. The weights are those of the moment: in ``on_evaluation``, the ones that were evaluated.
+    Where each rank has a part of the model (parallel=fsdp, tensor, pipeline), ``model`` takes one argument, the inputs
+    of a batch, and all ranks must call it equally often: the callback must have ``every_rank``.
 
     ``step``: number of updates made before this session, if the run was resumed. ``task``: defines what a batch means.
     ``gather``: returns the list of all ranks' values, in rank order, on every rank; values must be picklable, and the
@@ -31,6 +43,7 @@ class RunContext:
     gather: Callable[[Any], list[Any]] = lambda value: [value]
     picture: Callable[[str, bytes, int], None] = lambda name, png, step: None
     say: Callable[[str], None] = lambda line: None
+    sampling: Callable[..., AbstractContextManager[Any]] = nullcontext
 
 
 def file_name(name: str, split: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Self
 from manyheads.runner.callbacks.callback import Callback, RunContext
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.loop.observers.observer import Observer
+from manyheads.runner.loop.observers.sampling import sampling
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.update import Update, UpdateResult
@@ -25,11 +26,13 @@ class Callbacks(Observer):
         model, task = update.parallel.unwrap(update.model), update.scores.task
         picture, say = reporter.recorder.picture, reporter.display.say
         self._about = partial(self._about, model=model, task=task, picture=picture, say=say)
+        self._sampling = partial(sampling, update)
         return self
 
     def start(self, progress: Progress) -> None:
         for callback in self.callbacks:
-            callback.on_start(self._about(step=progress.step))
+            calling = partial(self._sampling, name=type(callback).__name__, every_rank=callback.every_rank)
+            callback.on_start(self._about(step=progress.step, sampling=calling))
 
     def updated(self, progress: Progress, batches: list[Batch], result: UpdateResult) -> None:
         for callback in self.callbacks:
