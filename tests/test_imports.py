@@ -11,6 +11,7 @@ import pytest
 from manyheads.runner.config.lookup import options, read_option
 from tests.conftest import ROOT, RUN
 from tests.data.conftest import save_photos
+from tests.data.table.rows import houses, save
 from tests.data.tar.conftest import samples, write_tar
 from tests.tail import tail
 
@@ -78,9 +79,13 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
     roots = {
         "text": str(tmp_path / "text.txt"),
         **dict.fromkeys(("tar", "tokens", "parquet"), str(tmp_path / "shards")),
+        "table": str(save(tmp_path / "houses.csv", houses())),
     }
+    given = {"table": {"target": "price", "encoding": None}}
     sections = [
-        {**read_option("data", name), "root": roots.get(name, photos)} for name in options("data") if name != "custom"
+        {**read_option("data", name), "root": roots.get(name, photos), **given.get(name, {})}
+        for name in options("data")
+        if name != "custom"
     ]
     code = (
         "import inspect, sys\n"

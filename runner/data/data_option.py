@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.data.partition import Partition
@@ -159,6 +160,10 @@ class DataOption(Option):
             "a single value), or choose another model, such as model=mlp."
         )
 
+    def task(self) -> str | None:
+        """The task that task=auto stands for; None if the data does not say. Raises ConfigurationError."""
+        return None
+
     def resolved_keys(self) -> Section:
         return {"root": self._absolute(self.root)} if self.root else {}
 
@@ -245,11 +250,17 @@ class Data:
 
     ``num_classes``: None if samples have no classes; ``mean`` and ``std``: per channel, for images in 0..1.
     ``without_classes``: the error for a model that needs their number; ``numbers_classes``: whether the option itself
-    numbers them, so that no label stands for something else.
+    numbers them, so that no label stands for something else. ``num_inputs``: numbers in a sample; ``categories``: how
+    many values each of the last of them has, if these are positions in lists. ``scale``: mean and standard deviation
+    of targets that are numbers, by which they are standardized for training. ``facts``: rows for the run's header.
     """
 
     num_classes: Any = None
     numbers_classes: bool = True
+    num_inputs: int | None = None
+    categories: Sequence[int] = ()
+    scale: tuple[float, float] | None = None
+    facts: Mapping[str, str] = MappingProxyType({})
     without_classes: str = "the data has no classes, and the model needs its number of outputs. Set model.num_classes."
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)

@@ -4,7 +4,7 @@ Neither this module nor the options' modules import torch, so the parent can che
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -82,10 +82,15 @@ class FileContents(ABC):
 
 @dataclass(frozen=True)
 class TableArrays:
-    """Rows of numbers and the values to predict. features: (N, F) float32; targets: (N,)."""
+    """Rows of numbers and the values to predict. features: (N, F) float32; targets: (N,).
+
+    ``classes``: class names, if the targets are classes; ``encoding``: how a row of a file becomes features, for JSON.
+    """
 
     features: "np.ndarray"
     targets: "np.ndarray"
+    classes: Sequence[str] | None = None
+    encoding: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

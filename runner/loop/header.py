@@ -40,6 +40,7 @@ def header(run: RunConfig, parallel: Parallel, prepared: Prepared, settings: Tra
         **about(run.name, run.tags, run.notes),
         "model": f"{run.model.title}, {counted(prepared.parameters, 'parameter')}",
         "data": f"{run.data.name}, {sizes}" + (f", {classes}" if classes else ""),
+        **prepared.data.facts,
         "parallel": f"{run.parallel.name}, {parallel.summary}, started by {run.launcher.starter}",
         "device": f"{device_name(parallel.device)}, {threads} per rank",
         "precision": f"{run.precision.name}, {precision.summary}",

@@ -52,7 +52,8 @@ class Description:
 
     ``shape`` and ``dtype``: of one sample as the data set returns it, if the model takes one tensor. ``mean``, ``std``:
     of each channel, for images in 0..1. ``image_size``: as the data declares it, for models that are built for one
-    size. ``outputs``: "logits" if the model returns one for each class. ``pretrained``: the initial weights.
+    size. ``outputs``: "logits" if the model returns one for each class. ``pretrained``: the initial weights. ``table``:
+    how a row of a file becomes a sample, and what the outputs mean (``data/table/encoding.py``).
     """
 
     num_classes: int | None = None
@@ -65,6 +66,7 @@ class Description:
     std: tuple[float, ...] | None = None
     outputs: str | None = None
     pretrained: str | None = None
+    table: Mapping[str, Any] | None = None
 
     @property
     def is_images(self) -> bool:
@@ -138,4 +140,5 @@ _RIGHT = {
     "std": lambda value: _are_numbers(value) and all(value),
     "outputs": lambda value: value == "logits",
     "pretrained": lambda value: isinstance(value, str),
+    "table": lambda value: isinstance(value, dict),
 }

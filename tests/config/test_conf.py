@@ -24,7 +24,7 @@ CODE = {  # parallel and precision have the class in a module of the rank side
 }
 MESHES = {"fsdp", "tensor", "pipeline", "mesh"}  # one class, of which each has some dimensions
 OURS = [(group, option) for group in CODE for option in options(group)]
-REQUIRED = {"data.root": "/somewhere", "_target_": "my_package.Thing"}
+REQUIRED = {"data.root": "/somewhere", "data.target": "price", "_target_": "my_package.Thing"}
 LOADING = {
     "batch_size",
     "num_workers",

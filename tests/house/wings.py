@@ -88,4 +88,15 @@ WINGS = {  # by name, what is deleted
         "tests/optimizer/test_fused.py",
     ],
     "model_parallel": [*MODEL_PARALLEL],
+    "table": [
+        *(
+            "runner/data/table",
+            "conf/data/table.yaml",
+            "tests/data/table",
+            "tests/task/test_auto.py",
+            "runner/task/auto.py",
+            "conf/task/auto.yaml",
+        ),
+        *(f"runner/serve/rank/{name}.py" for name in ("trained_table", "predict_rows")),
+    ],
 }

@@ -88,6 +88,7 @@ class Custom(Data):
         train = self._of("train")
         self.mean, self.std = (_declared(train, *statistic) for statistic in (("mean", 0.0), ("std", 1.0)))
         classes = getattr(train, "classes", None)
+        self.num_inputs = getattr(train, "num_inputs", None)
         self.num_classes = num_classes or getattr(train, "num_classes", None) or (classes and len(classes))
 
     def split(self, *, train: bool) -> Dataset:

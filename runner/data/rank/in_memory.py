@@ -133,6 +133,7 @@ class TableDataset:
 
     def __init__(self, table: TableArrays):
         self.features, self.targets = torch.from_numpy(table.features), torch.from_numpy(table.targets)
+        self.classes, self.encoding = table.classes, table.encoding
 
     def __len__(self) -> int:
         return len(self.features)

@@ -90,7 +90,7 @@ def _chosen(
         return replace(samples, images=samples.images[chosen], targets=samples.targets[chosen], augment=augment)
     if isinstance(samples, TableArrays):
         chosen = partition.indices(len(samples.features), train=train)
-        return TableArrays(samples.features[chosen], samples.targets[chosen])
+        return replace(samples, features=samples.features[chosen], targets=samples.targets[chosen])
     if isinstance(samples, TokenBlocks):
         raise ConfigurationError(
             "data.val_fraction, data.folds: blocks of text can't be selected at random for validation. Set them to "

@@ -118,6 +118,8 @@ def _made(option: ModelOption, data: Data, convert: Conversion, *, given: dict[s
             options[key] = value
     if "num_inputs" in accepts and options.get("num_inputs") is None:
         options["num_inputs"] = _features(data)
+    if "categories" in accepts:
+        options.setdefault("categories", data.categories)
     model = call("model", option.target, kind, **combined("model", options, given or {}))
     if not isinstance(model, nn.Module):
         raise ConfigurationError.at("model._target_", option.target, " is not a torch.nn.Module. Choose a model class.")
@@ -127,12 +129,13 @@ def _made(option: ModelOption, data: Data, convert: Conversion, *, given: dict[s
 
 def _features(data: Data) -> int:
     """Number of values in a sample."""
-    if (count := getattr(data, "num_inputs", None)) is not None:
-        return count
+    if data.num_inputs is not None:
+        return data.num_inputs
     if (side := getattr(data, "image_size", None)) is not None:
         return 3 * side**2
     raise ConfigurationError(
-        "model.num_inputs is not set, and the data set does not define it. Set it.", key="model.num_inputs"
+        "model.num_inputs is not set, and the data set has no num_inputs. Set it to the number of values in a sample.",
+        key="model.num_inputs",
     )
 
 

@@ -42,6 +42,7 @@ def describe(
         std=std,
         outputs=evaluation.task.outputs,
         pretrained=pretrained,
+        table=getattr(dataset, "encoding", None),
     )
 
 

@@ -87,6 +87,7 @@ def facts(trained: Trained, served: Served) -> dict[str, str]:
         "mean": about.mean,
         "std": about.std,
         "preprocess": about.to_json()["preprocess"],
+        **({} if about.table is None else {"table": about.table}),
         "weights": trained.which,
         "weights_sha256": weights_sha256(trained.model.state_dict()),
         "metrics": trained.metrics,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import load
 from manyheads.runner.serve.rank.trained import Trained
 
 EXAMPLES = 2  # samples that the model is traced with
@@ -49,6 +50,8 @@ class Served(nn.Module):
         normalizes = about.mean is not None and about.std is not None and about.is_images
         mean, std = (about.mean, about.std) if normalizes else ((0.0,), (1.0,))
         self.model, self.shape = trained.model.cpu(), shape
+        if about.table is not None and not weights_only:
+            self.model, self.shape = load("manyheads.runner.serve.rank.trained_table.from_values")(trained)
         self.range = [0, 1] if normalizes else None
         side = (-1, 1, 1) if about.is_images else (1,) * len(shape or ())
         self.register_buffer("input_mean", torch.tensor(mean, dtype=torch.float32).view(side))

@@ -28,10 +28,7 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
     could not be read: their rows are empty, and a warning names each. Raises ConfigurationError.
     """
     files = images_in(paths)
-    if not out.parent.is_dir():
-        raise ConfigurationError.at(
-            "--out", out, f": the folder {out.parent} does not exist. Create it, or name another file."
-        )
+    refuse_folder(out)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     trained.model.to(device)
@@ -52,6 +49,14 @@ def predict_files(trained: Trained, paths: Sequence[str], out: Path, *, device: 
         text.flush()
         text.detach()
     return len(files), unreadable
+
+
+def refuse_folder(out: Path) -> None:
+    """Raises ConfigurationError for a table in a folder that does not exist."""
+    if not out.parent.is_dir():
+        raise ConfigurationError.at(
+            "--out", out, f": the folder {out.parent} does not exist. Create it, or name another file."
+        )
 
 
 def images_in(paths: Sequence[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """``manyheads.load``: a run's trained model, ready to be used without its data."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +20,7 @@ from manyheads.runner.data.data_option import Data
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.option.locate import Section
+from manyheads.runner.option.locate import load as load_named
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.copies import copies
 from manyheads.runner.provenance.started_in import as_started
@@ -136,7 +138,10 @@ def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained
     result = folder.read_result() or {}
     metrics = (result.get("best") if which == "best" else result.get("metrics")) or {}
     classes = description.classes
-    return Trained(
+    kind = (
+        Trained if description.table is None else load_named("manyheads.runner.serve.rank.trained_table.TrainedTable")
+    )
+    return kind(
         model.eval(), Preprocess(description), classes, dict(frozen.written), metrics, description, folder.path, which
     )
 
@@ -154,6 +159,8 @@ class _Absent(Data):
 
     def __init__(self, description: Description):
         self.num_classes, self.image_size = description.num_classes, description.image_size
+        self.num_inputs = math.prod(description.shape) if description.shape and not description.is_images else None
+        self.categories = [len(column["values"]) + 1 for column in (description.table or {}).get("categories", ())]
 
 
 def _is_batch(images: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,9 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Metric
 from manyheads.runner.task.rank.targets import refuse_unlike, target_of, widened
 from manyheads.runner.task.rank.task import Task, logits_of, reduction_of
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.data_option import Data
 
 ROUNDED = 1e-13  # fraction of a sum of squares below which a variance is nothing but rounding
 
@@ -56,13 +59,17 @@ class Regression(Task):
     The mean over samples of each one's mean over its values. Both are compared in the wider of their dtypes, and in at
     least fp32; statistics are in fp64. ``shift``: the targets of the data's first sample, (values,), which is
     subtracted from all targets before they are squared, so that little is rounded away from their variance.
+
+    If the data has a ``scale``, the model's outputs are standardized by it: the loss has the gradient of that of
+    standardized targets, and the value of that of the targets themselves, in whose unit all metrics are.
     """
 
     version = 2  # 1: targets rounded to the outputs' dtype
     monitor = "mae"
 
-    def __init__(self, *, loss: nn.Module, reduction: str):
+    def __init__(self, *, loss: nn.Module, reduction: str, data: "Data | None" = None):
         super().__init__()
+        self.scale = None if data is None else data.scale
         self.criterion = loss
         self.reduction = reduction_of(loss) if reduction == "auto" else reduction
         self.shift = torch.zeros(1, dtype=torch.float64)
@@ -78,10 +85,15 @@ class Regression(Task):
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         values, targets = _alike(outputs, batch)
-        return self.criterion(values, targets)
+        if self.scale is None:
+            return self.criterion(values, targets)
+        dtype = widened(logits_of(outputs)).dtype
+        loss = self.criterion(values.to(dtype), ((targets - self.scale[0]) / self.scale[1]).to(dtype))
+        reported = self.criterion(*self.scored(outputs, batch)).to(loss.dtype)
+        return loss + (reported - loss).detach()
 
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
-        values, targets = (tensor.double().reshape(len(tensor), -1) for tensor in _alike(outputs, batch))
+        values, targets = (tensor.double().reshape(len(tensor), -1) for tensor in self.scored(outputs, batch))
         if targets.shape[1] != len(self.shift):
             raise ConfigurationError(
                 f"a batch has targets with {targets.shape[1]} values per sample, the first sample of the data has "
@@ -97,7 +109,8 @@ class Regression(Task):
         }
 
     def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
-        return _alike(outputs, batch)
+        values, targets = _alike(outputs, batch)
+        return (values if self.scale is None else values.detach() * self.scale[1] + self.scale[0]), targets
 
 
 def _alike(outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,80 @@
+"""What a table's columns are, what was filled, and what only the user can decide, as rows of the run's header."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyheads.runner.data.table.encoding import listed
+from manyheads.runner.data.table.findings import is_identifier, leaks, may_be_codes
+from manyheads.runner.data.table.kinds import CATEGORY, IGNORED, NUMBER, is_whole, setting
+from manyheads.runner.data.table.rows import DRAWN
+from manyheads.runner.errors import printable
+from manyheads.runner.wording import counted
+
+if TYPE_CHECKING:
+    from manyheads.runner.data.table.table import Table
+
+
+def facts_of(table: "Table") -> dict[str, str]:
+    """What is known of a table's columns: kinds, what was filled, and what only the user can decide."""
+    rows, encoding = table.rows, table.fitted
+    target = encoding.target
+    what = "a number" if target.classes is None else counted(len(target.classes), "class", "classes")
+    by_kind: dict[str, list[str]] = {}
+    for column in encoding.numbers:
+        by_kind.setdefault(column.kind.split()[0], []).append(column.name)
+    by_kind[CATEGORY] = [column.name for column in encoding.categories]
+    plural = {CATEGORY: "categories"}
+    lines = {"target": f"{printable(target.name)}, {what}"}
+    lines["columns"] = "; ".join(
+        f"{counted(len(names), kind, plural.get(kind))}: {listed(names)}" for kind, names in by_kind.items() if names
+    )
+    if ignored := [name for name, kind in table.kinds.items() if kind == IGNORED]:
+        lines["ignored"] = listed(ignored)
+    if table.encoding is not None:
+        return lines
+    holes = [(column.name, rows.columns[column.name].null_count / len(rows)) for column in encoding.numbers]
+    if gaps := [f"{name} ({share:.1%})" for name, share in holes if share]:
+        lines["missing"] = f"{listed(gaps)}: filled by the training rows' mean, and marked"
+    inferred = [name for name, kind in table.kinds.items() if name not in table.columns and kind in (NUMBER, CATEGORY)]
+    ids = [
+        name
+        for name in inferred
+        if is_identifier(
+            name, rows.columns[name], is_number=table.kinds[name] == NUMBER, is_whole=is_whole(rows.columns[name])
+        )
+    ]
+    if ids:
+        lines["ids"] = f"{listed(ids)}: nearly all values differ; to leave it out: {setting(ids[0], IGNORED)}"
+    trains = table.masks[0]
+    leaking = leaks(encoding, encoding.raw(rows)[trains], np.asarray(target.values(rows))[trains])
+    if leaking:
+        lines["leaks"] = (
+            f"{listed(leaking)}: predicts the target alone; to leave it out: {setting(leaking[0], IGNORED)}"
+        )
+    numbers = [name for name in inferred if table.kinds[name] == NUMBER and name not in ids]
+    if codes := [name for name in numbers if is_whole(rows.columns[name]) and may_be_codes(rows.columns[name])]:
+        lines["codes"] = (
+            f"{listed(codes)}: few whole numbers, taken as numbers; if codes: {setting(codes[0], CATEGORY)}"
+        )
+    if table.target not in table.columns and target.classes and is_whole(rows.columns[target.name]):
+        lines["target"] += f": few whole numbers, taken as classes; if numbers: {setting(target.name, NUMBER)}"
+    if table.partition is not None:
+        lines["split"] = _divided(table)
+    if unknown := encoding.unknown(rows.filtered(table.masks[1]) if table.partition else table.of_split("val")):
+        lines["unseen"] = f"{'; '.join(unknown[:3])}: seen less than twice in training"
+    return lines
+
+
+def _divided(table: "Table") -> str:
+    """How the rows to validate on were taken."""
+    by = ""
+    if table.group is not None:
+        by = f", no {printable(table.group)} in both"
+    elif table.time is not None:
+        by = f", later by {printable(table.time)} than all training rows"
+    if table.folds is not None:
+        return f"fold {table.fold} of {table.folds}{by} (data.fold)"
+    fraction = DRAWN if table.val_fraction is None else table.val_fraction
+    how = "the last" if table.time is not None else "a random"
+    return f"{how} {fraction:.0%} of the rows{by} (data.val_fraction)"

@@ -1,0 +1,281 @@
+"""The files of a table: which of them belong to which split, and their columns as texts."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyheads.runner.data.left_out import LeftOut
+from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.wording import nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow
+
+PARQUET = (".parquet", ".pq")
+SUFFIXES = (".csv", ".tsv", ".txt", *(f"{suffix}.gz" for suffix in (".csv", ".tsv", ".txt")), *PARQUET)
+SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+DELIMITERS = (",", ";", "\t", "|")
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?")
+HEAD = 2**16  # bytes in which the names of the columns are looked for
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """How files are read: ``delimiter``, "auto" to look; ``decimal`` point; ``missing``: further texts for no value."""
+
+    delimiter: str
+    decimal: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TextColumns:
+    """Columns by name, as texts without spaces around them, null where there is no value.
+
+    ``are_text``: those that a file itself declares as text, whatever they look like; ``files``: with their rows;
+    ``kept``: the positions in the files of these rows, None for all.
+    """
+
+    columns: "Mapping[str, pyarrow.ChunkedArray]"
+    are_text: frozenset[str]
+    files: tuple[tuple[Path, int], ...]
+    kept: "np.ndarray | None" = None
+
+    def __len__(self) -> int:
+        return sum(rows for _, rows in self.files) if self.kept is None else len(self.kept)
+
+    def filtered(self, keeps: "np.ndarray") -> "TextColumns":
+        """The rows for which ``keeps``, (N,) bool, is true."""
+        import numpy as np
+        import pyarrow
+
+        kept = np.flatnonzero(keeps) if self.kept is None else self.kept[keeps]
+        mask = pyarrow.array(keeps)
+        return replace(self, columns={name: column.filter(mask) for name, column in self.columns.items()}, kept=kept)
+
+    def row(self, number: int) -> str:
+        """A row, counted from 0 over all files, in words."""
+        number = number if self.kept is None else int(self.kept[number])
+        for path, rows in self.files:
+            if number < rows:
+                return f"row {number + 1:,} of {printable(path.name)}"
+            number -= rows
+        raise IndexError(number)
+
+
+def files_of(root: str | Sequence[str]) -> dict[str, list[Path]]:
+    """The files of each split that has any: train, val and test. Raises ConfigurationError.
+
+    A file belongs to the split that its name, or a folder's below the root, has as a word; to train without one.
+    """
+    if isinstance(root, str) and not Path(root).is_dir():
+        return {"train": [_existing(root)]}
+    given = [root] if isinstance(root, str) else root
+    named = [(file, name) for place in given for file, name in _below(_existing(place))]
+    if not named:
+        raise ConfigurationError.at("data.root", root, f": there is no table in it. Allowed: {', '.join(SUFFIXES)}.")
+    splits: dict[str | None, list[Path]] = {}
+    for file, name in named:
+        splits.setdefault(_split_of(name), []).append(file)
+    others = splits.pop(None, [])
+    if "train" in splits:
+        LeftOut.of(file.name for file in others).warn("table", ", since other files have train in their names.")
+        others = []
+    train = splits.pop("train", others)
+    if not train:
+        listed = ", ".join(sorted(name for _, name in named))
+        raise ConfigurationError.at(
+            "data.root", root, f": none of {listed} is for training. Name one train{named[0][0].suffix}."
+        )
+    return {"train": train, **{split: splits[split] for split in ("val", "test") if split in splits}}
+
+
+def _existing(place: str) -> Path:
+    if not Path(place).exists():
+        raise ConfigurationError.at(
+            "data.root", place, " does not exist. Set it to a file, a list of files, or a folder."
+        )
+    return Path(place)
+
+
+def _below(place: Path) -> Iterator[tuple[Path, str]]:
+    """The tables in a folder with their names below it; a file itself."""
+    if not place.is_dir():
+        yield place, place.name
+        return
+    for file in sorted(place.rglob("*")):
+        name = file.relative_to(place).as_posix()
+        if name.lower().endswith(SUFFIXES) and not re.search(r"(^|/)\.", name) and file.is_file():
+            yield file, name
+
+
+def _split_of(name: str) -> str | None:
+    words = re.split(r"[^a-z]+", name.lower())
+    return next((SPLITS[word] for word in words if word in SPLITS), None)
+
+
+def read(files: Sequence[Path], how: TableFormat, *, only: str | None = None) -> TextColumns:
+    """The rows of these files, one after another, with the columns of the first. ``only``: the one that is read.
+
+    Raises ConfigurationError for files that cannot be read, have no rows, or have other columns.
+    """
+    import pyarrow
+
+    parts, are_text = list[dict[str, Any]](), set[str]()
+    for file in files:
+        with opened(file, boundary(file.parent)) as handle, open(handle, "rb", closefd=False) as source:
+            is_parquet = file.name.lower().endswith(PARQUET)
+            columns, texts = (_parquet if is_parquet else _csv)(file, source, how, only)
+        are_text |= texts
+        if parts and (differing := sorted({*columns} ^ {*parts[0]})):
+            raise ConfigurationError.at(
+                "data.root",
+                file,
+                f" and {files[0]} differ in their columns: {printable(', '.join(differing))}. Give "
+                "all files the same ones.",
+            )
+        if not columns or not len(next(iter(columns.values()))):
+            raise ConfigurationError.at("data.root", file, " has no rows. Set it to a file with some.")
+        parts.append(columns)
+    names = parts[0] if only is None else [only]
+    joined = {name: pyarrow.chunked_array([_cleaned(part[name], how) for part in parts]) for name in names}
+    rows = tuple((file, len(next(iter(part.values())))) for file, part in zip(files, parts, strict=True))
+    return TextColumns(joined, frozenset(are_text), rows)
+
+
+def of_rows(rows: Sequence[Mapping[str, Any]], how: TableFormat) -> TextColumns:
+    """Rows that are no file, each a value by column."""
+    import pyarrow
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    given = {name: [None if (value := row.get(name)) is None else str(value) for row in rows] for name in names}
+    columns = {name: _cleaned(pyarrow.array(values, pyarrow.string()), how) for name, values in given.items()}
+    joined = {name: pyarrow.chunked_array([column]) for name, column in columns.items()}
+    return TextColumns(joined, frozenset(), ((Path("the given rows"), len(rows)),))
+
+
+def refuse_lacking(columns: Sequence[str], name: str, key: str) -> None:
+    """Raises ConfigurationError for a column that the files lack."""
+    if name not in columns:
+        raise ConfigurationError.at(
+            key,
+            name,
+            f": there is no such column.{nearest(name, columns)} The columns are {printable(', '.join(columns))}.",
+        )
+
+
+def _cleaned(column: "pyarrow.Array", how: TableFormat) -> "pyarrow.Array":
+    """The texts without spaces around them, numbers with a point; null for those that mean that there is no value."""
+    import pyarrow
+    from pyarrow import compute
+
+    empty = pyarrow.array([*MISSING, *how.missing])
+    trimmed = compute.utf8_trim_whitespace(column)
+    if how.decimal == ",":
+        trimmed = compute.replace_substring_regex(trimmed, r"^(-?\d*),(\d+)$", r"\1.\2")
+    return compute.if_else(compute.is_in(trimmed, empty), pyarrow.scalar(None, pyarrow.string()), trimmed)
+
+
+def _parquet(file: Path, source: Any, how: TableFormat, only: str | None) -> tuple[dict[str, Any], set[str]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(source)
+        _refuse_repeated(file, table.column_names)
+        if only is not None:
+            refuse_lacking(table.column_names, only, "data.target")
+            table = table.select([only])
+        values = {field.name: table[field.name].combine_chunks() for field in table.schema}
+        types = pyarrow.types
+        texts = {
+            name
+            for name, column in values.items()
+            if types.is_string(_type(column)) or types.is_large_string(_type(column))
+        }
+        nested = next((name for name, column in values.items() if types.is_nested(_type(column))), None)
+        if nested is not None:
+            raise ConfigurationError.at(
+                "data.root", file, f": the column {nested} holds {values[nested].type}, not single values. Remove it."
+            )
+        return {name: column.cast(pyarrow.string()) for name, column in values.items()}, texts
+    except pyarrow.ArrowException as error:
+        raise _unreadable(file, error) from None
+
+
+def _type(column: "pyarrow.Array") -> "pyarrow.DataType":
+    return getattr(column.type, "value_type", column.type) if "dictionary" in str(column.type) else column.type
+
+
+def _csv(file: Path, source: Any, how: TableFormat, only: str | None) -> tuple[dict[str, Any], set[str]]:
+    import pyarrow
+    from pyarrow import csv as arrow
+
+    if file.suffix == ".gz":
+        source = io.BytesIO(pyarrow.CompressedInputStream(source, "gzip").read())
+    names, delimiter = _header(file, source.read(HEAD), how.delimiter)
+    source.seek(0)
+    _refuse_repeated(file, names)
+    wrong = list[str]()
+
+    def refuse(row: Any) -> str:
+        where = f"row {row.number - 1:,}" if row.number else "a row"
+        wrong.append(f"{where} has {row.actual_columns} values for {row.expected_columns} columns: {row.text[:40]}")
+        return "error"
+
+    if only is not None:
+        refuse_lacking(names, only, "data.target")
+    try:
+        table = arrow.read_csv(
+            source,
+            read_options=arrow.ReadOptions(use_threads=False, column_names=names, skip_rows=1),
+            parse_options=arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse),
+            convert_options=arrow.ConvertOptions(
+                column_types=dict.fromkeys(names, pyarrow.string()), include_columns=[only] if only else names
+            ),
+        )
+    except pyarrow.ArrowException as error:
+        raise _unreadable(file, wrong[0] if wrong else error, delimiter) from None
+    return {name: table[name].combine_chunks() for name in table.column_names}, set()
+
+
+def _header(file: Path, head: bytes, delimiter: str) -> tuple[list[str], str]:
+    """The columns' names in the first line, and the delimiter between them. Raises ConfigurationError."""
+    try:
+        line = next(iter(head.decode("utf-8-sig", errors="strict" if len(head) < HEAD else "ignore").splitlines()), "")
+    except UnicodeDecodeError as error:
+        raise _unreadable(file, error) from None
+    if not line.strip():
+        raise ConfigurationError.at("data.root", file, " is empty. Set it to a file with rows.")
+    candidates = ("\t",) if ".tsv" in file.suffixes and delimiter == "auto" else DELIMITERS
+    candidates = candidates if delimiter == "auto" else (delimiter,)
+    rows = {each: next(csv.reader([line], delimiter=each)) for each in candidates}
+    used = max(rows, key=lambda each: len(rows[each]))
+    names = [name.strip() or f"column_{number}" for number, name in enumerate(rows[used], 1)]
+    if len(names) == 1 and (other := next((each for each in (*DELIMITERS, " ") if each in line), None)):
+        raise ConfigurationError.at(
+            "data.delimiter",
+            delimiter,
+            f": {printable(file.name)} has a single column, {printable(line[:40])}. Set it to what separates the "
+            f"columns, such as data.delimiter='{other}'.".replace("\t", "\\t"),
+        )
+    return names, used
+
+
+def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
+    if repeated := next((name for number, name in enumerate(names) if name in names[:number]), None):
+        raise ConfigurationError.at(
+            "data.root", file, f" has two columns called {printable(repeated)}. Rename one of them."
+        )
+
+
+def _unreadable(file: Path, why: object, delimiter: str | None = None) -> ConfigurationError:
+    also = "" if delimiter is None else ", or data.delimiter if columns are not separated by " + repr(delimiter)
+    reason = printable(" ".join(str(why).split()))
+    return ConfigurationError.at("data.root", file, f" cannot be read: {reason}. Correct the file (UTF-8){also}.")

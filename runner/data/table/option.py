@@ -1,0 +1,121 @@
+"""Declarations of data=table."""
+
+import importlib.util
+import inspect
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from manyheads.runner.data.data_option import DataOption
+from manyheads.runner.data.table.files import TableFormat, files_of, read
+from manyheads.runner.data.table.kinds import CATEGORY, DATE, KINDS, NUMBER
+from manyheads.runner.data.table.table import Table, target_kind
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.kind import KeyKind
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.rules import AUTO, PATH, TEXT, Rule, choice, either, list_of, text
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.data_files import read_json
+from manyheads.runner.run.run_folder import RunFolder
+
+OF_TASK = {"regression": NUMBER, "classification": CATEGORY}
+MOST_IN_HALF = 256  # whole numbers up to here are exact in bfloat16
+OF_COLUMNS = Rule(
+    f"names of columns, each with one of {', '.join(KINDS)} or a date's format, such as 'date %d.%m.%Y'",
+    lambda v: isinstance(v, dict) and all(kind in KINDS or str(kind).startswith(f"{DATE} %") for kind in v.values()),
+    {"type": "object", "additionalProperties": {"type": "string"}},
+    KeyKind.TEXT,
+)
+
+
+class TableOption(DataOption):
+    """Reads the files before any rank starts, so that what does not fit is refused at once."""
+
+    most_workers = 0
+    rules: ClassVar = {
+        "root": either(PATH, list_of(PATH)),
+        "target": TEXT,
+        "columns": OF_COLUMNS,
+        "group": TEXT,
+        "time": TEXT,
+        "missing": list_of(TEXT),
+        "missing_target": choice("error", "skip"),
+        "delimiter": either(AUTO, text("a character", ".|\t")),
+        "decimal": choice(".", ","),
+        "encoding": either(AUTO, PATH),
+    }
+    root: str | list[str]  # type: ignore[assignment]
+    columns: dict[str, str]
+    missing: list[str]
+    delimiter: str
+    decimal: str
+    encoding: str | None
+
+    @property
+    def draws(self) -> bool:
+        return False  # it divides its rows itself, by what the training rows of a fold say
+
+    def unavailable(self) -> str | None:
+        if importlib.util.find_spec("pyarrow"):
+            return None
+        return "the package pyarrow is not installed: pip install 'manyheads[table]'"
+
+    def task(self) -> str:
+        column, kind = self.section["target"], self.columns.get(self.section["target"])
+        if kind is None:
+            reading = TableFormat(self.delimiter, self.decimal, tuple(self.missing))
+            kind = target_kind(read(files_of(self.root)["train"], reading, only=column), column, {})
+        return next(task for task, taken in OF_TASK.items() if (taken == NUMBER) == (kind == NUMBER))
+
+    def resolved_keys(self) -> Section:
+        if isinstance(self.root, list):
+            return {"root": [self._absolute(root) for root in self.root]}
+        return super().resolved_keys()
+
+    def resolved(self, run: RunConfig) -> RunConfig:
+        run = super().resolved(run)
+        keys: dict[str, Any] = {}
+        if self.encoding == "auto":
+            keys["encoding"] = _encoding_of(run.checkpoint.load)
+        column, wanted = self.section["target"], OF_TASK.get(run.task.name)
+        typed = self.columns.get(column)
+        if wanted is not None and typed is not None and (typed == NUMBER) != (wanted == NUMBER):
+            raise ConfigurationError.at(
+                f"data.columns.{column}",
+                typed,
+                f": task={run.task.name} needs a target that is a {wanted}. Set it to that, or leave task out.",
+            )
+        if wanted is not None:
+            keys["columns"] = {**self.columns, column: wanted}
+        return run.changed(data=keys)
+
+    def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
+        table = Table(**{key: self.section[key] for key in inspect.signature(Table).parameters})
+        table.split(train=True)
+        table.split(train=False)
+        if run.trainer.test:
+            table.test()
+        most = max(table.categories, default=0)
+        if most > MOST_IN_HALF and run.precision.half_weights(on_gpus=run.on_gpus) is not None:
+            raise ConfigurationError.at(
+                "precision",
+                run.precision.name,
+                f": a column has {most:,} categories, whose numbers half precision cannot tell apart. Set "
+                "precision=bf16 or amp, which keep inputs in single precision.",
+            )
+
+    def sources(self) -> dict[str, Path]:
+        roots = self.root if isinstance(self.root, list) else [self.root]
+        return {f"root_{number}" if number else "root": Path(root) for number, root in enumerate(roots)}
+
+
+def _encoding_of(weights: str | None) -> str | None:
+    """The model.json of the run that wrote a checkpoint, if that was trained on a table; else None."""
+    if weights is None:
+        return None
+    path = RunFolder(Path(weights).expanduser().absolute().parent.parent).description
+    with suppress(OSError, ConfigurationError):
+        if read_json(path).get("table") is not None:
+            return str(path)
+    return None

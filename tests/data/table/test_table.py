@@ -1,0 +1,201 @@
+"""data=table: rows by what the training rows of a fold say."""
+
+import json
+
+import numpy as np
+import pytest
+
+import manyheads
+from manyheads.launchers.launch import launch, prepare
+from manyheads.runner.data.rank.build_data import build_data
+from manyheads.runner.data.table.encoding import encoding_of
+from tests.data.table.rows import NAMES, houses, save
+from tests.in_process import small, train, typed
+from tests.launchers.conftest import freeze
+from tests.tail import tail
+
+pytestmark = pytest.mark.needs("pyarrow")
+PRICE = NAMES.index("price")
+FOUR = ("data.columns.house=ignore", "model.width=16", "trainer.epochs=4", "optimizer.lr=0.01")
+
+
+def build(root, *overrides: str):
+    target = [] if any(o.startswith("data.target") for o in overrides) else ["data.target=price"]
+    return build_data(typed("data=table", f"data.root={root}", *target, *overrides).data)
+
+
+def test_kinds_are_inferred_and_can_be_set(table):
+    data = build(table)
+    assert data.kinds == {
+        **dict.fromkeys(("area", "rooms"), "number"),
+        **dict.fromkeys(("house", "city"), "category"),
+        "garden": "boolean",
+        "sold": "date",
+    }
+    assert build(table, "data.columns.rooms=category", "data.columns.house=ignore").categories == (8, 6)
+    text = " ".join(f"{key}: {value}" for key, value in data.facts.items())
+    for said in (
+        *("target: price, a number", "2 numbers: area, rooms", "2 categories: house, city", "1 date: sold"),
+        *("area (11.5%): filled by", "house: nearly all values differ", "data.columns.house=ignore"),
+        *("rooms: few whole numbers, taken as numbers", "a random 20% of the rows"),
+    ):
+        assert said in text
+
+
+def test_the_task_follows_from_the_target_unless_typed(table):
+    run = typed("data=table", f"data.root={table}", "data.target=price")
+    assert (run.task.name, run.model.name, run.optimizer.name) == ("regression", "mlp", "adamw")
+    assert run.loss["_target_"] == "torch.nn.MSELoss"
+    rooms = ("data=table", f"data.root={table}", "data.target=rooms")
+    assert typed(*rooms).task.name == "classification"
+    assert typed(*rooms, "task=regression").task.name == "regression"
+    assert typed(*rooms, "data.columns.rooms=number").task.name == "regression"
+    assert typed(*rooms, "model=custom", "model._target_=torch.nn.LazyLinear", "+model.out_features=6").model.name
+
+
+@pytest.mark.parametrize("fold", [0, 2])
+def test_only_the_training_rows_of_a_fold_say_how_numbers_are_scaled_and_filled(table, fold):
+    data = build(table, "data.folds=4", f"data.fold={fold}")
+    train, val = data.split(train=True), data.split(train=False)
+    assert (len(train.features), len(val.features)) == (150, 50)
+    area = np.array([float(row[1] or "nan") for row in houses()])[data.masks[0]]
+    column = data.fitted.numbers[0]
+    assert (column.mean, column.std) == (pytest.approx(np.nanmean(area)), pytest.approx(np.nanstd(area)))
+    missing = np.isnan(area)
+    assert np.allclose(
+        train.features[:, 0], np.where(missing, 0, (area - np.nanmean(area)) / np.nanstd(area)), atol=1e-6
+    )
+    assert np.array_equal(train.features[:, len(data.fitted.numbers)], missing)
+    prices = np.array([float(row[PRICE]) for row in houses()])
+    assert np.array_equal(np.sort(np.concatenate([train.targets, val.targets])), np.sort(prices))
+    assert data.scale == (pytest.approx(train.targets.mean()), pytest.approx(train.targets.std()))
+
+
+def test_rows_of_a_group_stay_together_and_the_last_ones_by_time_validate(tmp_path):
+    rows = [[*row, str(number % 17)] for number, row in enumerate(houses())]
+    root = save(tmp_path / "houses.csv", rows, [*NAMES, "street"])
+    streets = np.array([row[-1] for row in rows])
+    for keys in (["data.val_fraction=0.3"], ["data.folds=4", "data.fold=1"]):
+        trains, validates = build(root, "data.group=street", *keys).masks
+        assert not {*streets[trains]} & {*streets[validates]}
+        assert 0.2 < validates.mean() < 0.36
+    sold = np.array([row[5] for row in rows])
+    for keys in (["data.val_fraction=0.3"], ["data.folds=4", "data.fold=1"], ["data.folds=4", "data.fold=3"]):
+        trains, validates = build(root, "data.time=sold", *keys).masks
+        assert max(sold[trains]) < min(sold[validates])
+        assert validates.sum() >= 40
+
+
+def test_columns_that_give_the_target_away_are_named(tmp_path):
+    rows = [[*row, f"{float(row[PRICE]) / 7.5:.0f}"] for row in houses()]
+    root = save(tmp_path / "houses.csv", rows, [*NAMES, "tax"])
+    assert build(root).facts["leaks"].startswith("tax: predicts the target alone")
+    assert "leaks" not in build(root, "data.columns.tax=ignore").facts
+    rows = [[*row, {"Bern": "x", "Oslo": "y"}.get(row[3], "z" + row[3][:1])] for row in houses() if row[3]]
+    root = save(tmp_path / "cities.csv", rows, [*NAMES, "code"])
+    assert build(root, "data.target=city").facts["leaks"].startswith("code: ")
+
+
+@pytest.mark.parametrize("form", ["tsv", "semicolon", "parquet", "gz"])
+def test_all_formats_hold_the_same_samples(tmp_path, table, form):
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    other, given = tmp_path / "other.tsv", []
+    if form == "tsv":
+        save(other, houses(), delimiter="\t")
+    elif form == "semicolon":
+        rows = [[value.replace(".", ",") for value in row] for row in houses()]
+        other, given = save(tmp_path / "other.csv", rows, delimiter=";"), ["data.decimal=','"]
+    elif form == "gz":
+        import gzip
+
+        other = tmp_path / "other.csv.gz"
+        other.write_bytes(gzip.compress(table.read_bytes()))
+    else:
+        other = tmp_path / "other.parquet"
+        typed_columns = pyarrow.csv.read_csv(table)
+        assert [str(field.type) for field in typed_columns.schema][1:3] == ["double", "int64"]
+        pyarrow.parquet.write_table(typed_columns, other)
+    one, another = build(table), build(other, *given)
+    for is_train in (True, False):
+        assert np.array_equal(one.split(train=is_train).features, another.split(train=is_train).features)
+        assert np.array_equal(one.split(train=is_train).targets, another.split(train=is_train).targets)
+
+
+def test_files_are_divided_by_their_names(tmp_path):
+    rows = houses()
+    files = {name: save(tmp_path / "all" / f"{name}.csv", rows[at]) for name, at in PARTS.items()}
+    sizes = {
+        (str(tmp_path / "all"),): (100, 60, 40),
+        (str(tmp_path / "all"), "data.val_fraction=0.2"): (80, 20, 60),
+        (f"[{files['train_a']},{files['train_b']}]",): (80, 20, None),
+    }
+    for (root, *overrides), expected in sizes.items():
+        data = build(root, *overrides)
+        test = len(data.test().targets) if expected[2] else None
+        assert (len(data.split(train=True).targets), len(data.split(train=False).targets), test) == expected
+
+
+PARTS = {"train_a": slice(0, 60), "train_b": slice(60, 100), "val": slice(100, 160), "test": slice(160, 200)}
+
+
+def test_the_loss_and_metrics_are_in_the_unit_of_the_target(tmp_path, table):
+    """The weights are those of a standardized target; what is reported is that of the target itself."""
+    import torch
+    from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+
+    run = train(tmp_path / "run", small("data=table", f"data.root={table}", "data.target=price", *FOUR))
+    data = build(table, "data.columns.house=ignore")
+    val, (mean, std) = data.split(train=False), data.scale
+    with torch.no_grad():
+        outputs = run.update.model.eval()(torch.from_numpy(val.features)).squeeze(1).double() * std + mean
+    measured = run.folder.read_result()["metrics"]
+    assert measured["val_loss"] == pytest.approx(mean_squared_error(val.targets, outputs), rel=1e-5)
+    assert measured["val_mae"] == pytest.approx(mean_absolute_error(val.targets, outputs), rel=1e-5)
+    assert measured["val_r2"] == pytest.approx(r2_score(val.targets, outputs), rel=1e-5)
+    assert measured["val_r2"] > 0.5
+    trained = manyheads.load(run.folder.path, which="last")
+    again = trained.predict([dict(zip(NAMES, row, strict=True)) for row in houses()])
+    assert np.allclose(np.array(again)[data.masks[1]], outputs, rtol=1e-5)
+    description = json.loads(run.folder.description.read_text())
+    assert encoding_of(description["table"]) == data.fitted
+
+
+def test_a_trained_model_predicts_a_new_file(tmp_path, table, command):
+    names = ("data=table", f"data.root={table}", "data.target=city", "data.missing_target=skip")
+    run = train(tmp_path / "run", small(*names, *FOUR))
+    rows = houses(12, seed=5)
+    rows[3][1] = ""
+    save(
+        tmp_path / "new.csv",
+        [[row[1], row[0], *row[2:3], *row[4:]] for row in rows],
+        ["area", "house", "rooms", *NAMES[4:]],
+    )
+    done = command("predict", run.folder.path, "new.csv", "--out", "found.csv")
+    assert (done.code, "found.csv: 12 rows" in done.out) == (0, True)
+    lines = (tmp_path / "found.csv").read_text().splitlines()
+    assert lines[0] == "row,class,probability,class_2,probability_2,class_3,probability_3,class_4,probability_4"
+    assert (len(lines), lines[1].split(",")[1] in ("Bern", "Oslo", "Rome", "Lima")) == (13, True)
+    save(tmp_path / "new.csv", rows)
+    assert command("predict", run.folder.path, "new.csv").code == 0
+    assert (tmp_path / "predictions.csv").read_text().splitlines()[0].endswith(",probability_4,city")
+    save(tmp_path / "bad.csv", [row[1:] for row in rows], ["size", *NAMES[2:]])
+    assert "bad.csv has no column area" in command("predict", run.folder.path, "bad.csv").err
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("parallel=ddp", "data.num_workers=1"),
+        *map(tail, [("parallel=fsdp",), ("parallel=zero1",), ("parallel=dp",), ("trainer.grad_accumulation=2",)]),
+    ],
+    ids=" ".join,
+)
+def test_ranks_and_loader_processes_change_nothing(tmp_path, table, given):
+    names = ("data=table", f"data.root={table}", "data.target=price", "data.batch_size=16", *FOUR)
+    alone = train(tmp_path / "alone", small(*names)).folder.read_result()["metrics"]
+    other = launch(prepare(freeze(tmp_path / "other", *names, *given)))["metrics"]
+    for column in ("val_loss", "val_mae", "val_r2"):
+        assert alone[column] == pytest.approx(other[column], rel=1e-4)
