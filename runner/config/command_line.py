@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from hydra._internal.utils import get_args_parser  # the only way to know which arguments are overrides
 
-from manyheads.runner.config.lookup import CONF, NAMED, Folders, known_keys, options, package_folder
+from manyheads.runner.config.lookup import CONF, NAMED, Folders, known_keys, options, package_folder, read_option
 from manyheads.runner.config.quoting import quoted, readable
 from manyheads.runner.errors import ConfigurationError, UnknownName
 from manyheads.runner.option.declared import GROUPS
@@ -59,7 +59,7 @@ class CommandLine:
         typed = {id(word) for word in (*flags.overrides, *rest)}
         if rest:
             words.sort(key=lambda word: id(word) in typed)
-        arguments = [readable(str(word)) if id(word) in typed else str(word) for word in words]
+        arguments = [_added(readable(str(word))) if id(word) in typed else str(word) for word in words]
         flags.overrides = [argument for word, argument in zip(words, arguments, strict=True) if id(word) in typed]
         for override in flags.overrides:
             _refuse_left_out(override)
@@ -165,6 +165,15 @@ def _no_such_flag(flag: str, after: str = "") -> UnknownName:
     )
     how = f"Keys are set without dashes: {keys[0]}={value}" if keys else "--help lists them."
     return UnknownName(f"{flag}: there is no such flag. {how}", key=flag.partition("=")[0])
+
+
+def _added(override: str) -> str:
+    """The override, which adds its key if an option leaves that mapping empty: ``data.columns.price=number``."""
+    group, *keys = override.partition("=")[0].split(".")
+    if len(keys) < 2 or group not in GROUPS:
+        return override
+    takes = any(read_option(group, option).get(keys[0]) == {} for option in options(group))
+    return f"++{override}" if takes else override
 
 
 def _refuse_left_out(override: str) -> None:

@@ -82,8 +82,6 @@ class Compositions:
         if asked not in self._composed:
             self._composed[asked] = pickle.dumps(self._compose(loader, name, list(options), **how))
         config: DictConfig = pickle.loads(self._composed[asked])
-        for word in values:
-            _open(config, word.key_or_group)
         loader._apply_overrides_to_config(values, config)
         return _with_what_was_typed(config, typed)
 
@@ -105,13 +103,6 @@ class RememberingLoader(ConfigLoaderImpl):
 
     def _load_configuration_impl(self, config_name: str | None, overrides: list[str], **how: Any) -> DictConfig:  # type: ignore[override]
         return self._compositions.compose(self, config_name, overrides, **how)
-
-
-def _open(config: DictConfig, key: str) -> None:
-    """Let a mapping that its option leaves empty take any key: ``data.columns.price=number`` needs no plus sign."""
-    mapping = OmegaConf.select(config, key.rpartition(".")[0]) if "." in key else None
-    if isinstance(mapping, DictConfig) and not mapping:
-        OmegaConf.set_struct(mapping, False)
 
 
 def _text(override: Override) -> str:

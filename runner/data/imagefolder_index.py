@@ -27,17 +27,17 @@ HEADER = struct.Struct("=32sIQQQQ")
 State = list[os.stat_result]
 
 
-def list_images(folder: Path, classes: Sequence[str]) -> ImageListing:
+def list_images(folder: Path, classes: Sequence[str], root: Path | None = None) -> ImageListing:
     """The image files of these class folders: from the cache if the folders are unchanged, else by reading them.
 
-    Raises ConfigurationError for a link that points outside the folder that holds all splits.
+    Raises ConfigurationError for a link that points outside ``root``, the folder that holds all splits.
     """
     folders = [folder / name for name in classes]
     now, state = time.time_ns(), [os.stat(path) for path in folders]  # before they are read
     file, key = _file(folder), _key(folder, classes, state)
     if file is not None and (index := _read(file, key, folder)) is not None:
         return index
-    listing = scan(folders, root=folder.parent)
+    listing = scan(folders, root=root or folder.parent)
     inner = [os.stat(folder / name) for name in listing.inner]
     is_worth_it = len(listing) >= max(FEWEST_FILES, FEWEST_IN_A_CLASS * (len(classes) + len(inner)))
     if file is not None and is_worth_it and _is_settled(state + inner, now) and not _is_fuse(state + inner):

@@ -81,3 +81,14 @@ def test_a_folder_of_any_name_is_found_among_the_overrides():
         assert named_folder(["seed=1", f"hydra.run.dir={name}"]) == Path(name)
         assert named_folder([f"hydra.run.dir={quoted(name)}"]) == Path(name)
     assert named_folder(["seed=1"]) is None
+
+
+def test_a_key_of_a_mapping_that_an_option_leaves_empty_is_added():
+    typed = (
+        "data.columns.price=number",
+        "task.metrics.f=max",
+        "trainer.epochs=2",
+        "+data.columns.x=ignore",
+        "model=mlp",
+    )
+    assert CommandLine(typed).overrides == ("++data.columns.price=number", "++task.metrics.f=max", *typed[2:])

@@ -9,11 +9,13 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from manyheads.runner.data.imagefolder import ImageFolder
+from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.rank.rng import seed_sample
+from manyheads.runner.data.rank.splits import build_split
 from manyheads.runner.data.samples import CorruptSample
 from manyheads.runner.errors import ConfigurationError
 from tests.data.conftest import SIDE
-from tests.in_process import build_dataset, config, small, train
+from tests.in_process import build_dataset, config, small, train, typed
 
 
 def check(root: Path) -> None:
@@ -171,3 +173,49 @@ def test_training_and_evaluation_may_have_sizes_of_their_own(photos):
     with Image.open(val.paths[0]) as file:
         classic = v2.Compose([v2.Resize(50), v2.CenterCrop(48), v2.PILToTensor()])(file.convert("RGB"))
     assert (val[0][0].int() - classic.int()).abs().double().mean() <= 2
+
+
+def test_classes_without_train_are_divided_by_a_fraction(own_photos):
+    root = own_photos / "train"
+    data = ("data=imagefolder", f"data.root={root}", f"data.image_size={SIDE}")
+    run = typed(*data, "data.val_fraction=0.2")
+    built = build_data(run.data)
+    sizes = [len(build_split(built, split, run.data)) for split in ("train", "val")]
+    assert (built.classes, sizes) == (["cat", "coffee", "person"], [12, 3])
+    with pytest.raises(ConfigurationError, match=r"data\.val_fraction=.* no train/, so set data\.val_fraction"):
+        typed(*data)
+    with pytest.raises(ConfigurationError, match=r"no photos for a test"):
+        typed(*data, "data.val_fraction=0.2", "trainer.test=true")
+
+
+def test_a_csv_file_may_say_the_classes(own_photos, tmp_path):
+    (own_photos / "train" / "cat" / "0.jpg").rename(own_photos / "train" / "cat" / "x.jpg")
+    names = sorted(path.relative_to(own_photos).as_posix() for path in own_photos.glob("train/*/*.jpg"))
+    Image.open(own_photos / names[0]).save(own_photos / "one.gif")
+    rows = [f"{name},{'animal' if 'cat' in name else 'other'}" for name in [*names, "one.gif"]]
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(["file,label", *rows]))
+    data = ("data=imagefolder", f"data.root={own_photos}", f"data.labels={labels}", f"data.image_size={SIDE}")
+    run = typed(*data, "data.val_fraction=0.25")
+    built = build_data(run.data)
+    train, val = (build_split(built, split, run.data) for split in ("train", "val"))
+    assert (built.classes, len(train), len(val)) == (["animal", "other"], 12, 4)
+    assert {*val[0][0].shape} == {3, SIDE}
+    with pytest.raises(
+        ConfigurationError, match=r"no rows whose column split is val\. Add them, or set data\.val_frac"
+    ):
+        typed(*data)
+    labels.write_text(
+        "\n".join(["file,label,split", *(f"{row},{'val' if n % 3 else 'train'}" for n, row in enumerate(rows))])
+    )
+    built = build_data(typed(*data).data)
+    assert [len(build_dataset(built, train=is_train)) for is_train in (True, False)] == [6, 10]
+    for text, message in (
+        ("file,label\nnone.jpg,a", r"line 2 names none\.jpg, which does not exist"),
+        ("file,kind\na.jpg,a", r"has no column label or class"),
+        ("file,label", r"has no rows"),
+        ("file,label\none.gif,", r"line 2 lacks"),
+    ):
+        labels.write_text(text)
+        with pytest.raises(ConfigurationError, match=message):
+            typed(*data, "data.val_fraction=0.2")

@@ -16,7 +16,7 @@ from tests.tail import tail
 
 pytestmark = pytest.mark.needs("pyarrow")
 PRICE = NAMES.index("price")
-FOUR = ("data.columns.house=ignore", "model.width=16", "trainer.epochs=4", "optimizer.lr=0.01")
+FOUR = ("++data.columns.house=ignore", "model.width=16", "trainer.epochs=4", "optimizer.lr=0.01")
 
 
 def build(root, *overrides: str):
@@ -32,7 +32,7 @@ def test_kinds_are_inferred_and_can_be_set(table):
         "garden": "boolean",
         "sold": "date",
     }
-    assert build(table, "data.columns.rooms=category", "data.columns.house=ignore").categories == (8, 6)
+    assert build(table, "++data.columns.rooms=category", "++data.columns.house=ignore").categories == (8, 6)
     text = " ".join(f"{key}: {value}" for key, value in data.facts.items())
     for said in (
         *("target: price, a number", "2 numbers: area, rooms", "2 categories: house, city", "1 date: sold"),
@@ -49,7 +49,7 @@ def test_the_task_follows_from_the_target_unless_typed(table):
     rooms = ("data=table", f"data.root={table}", "data.target=rooms")
     assert typed(*rooms).task.name == "classification"
     assert typed(*rooms, "task=regression").task.name == "regression"
-    assert typed(*rooms, "data.columns.rooms=number").task.name == "regression"
+    assert typed(*rooms, "++data.columns.rooms=number").task.name == "regression"
     assert typed(*rooms, "model=custom", "model._target_=torch.nn.LazyLinear", "+model.out_features=6").model.name
 
 
@@ -90,7 +90,7 @@ def test_columns_that_give_the_target_away_are_named(tmp_path):
     rows = [[*row, f"{float(row[PRICE]) / 7.5:.0f}"] for row in houses()]
     root = save(tmp_path / "houses.csv", rows, [*NAMES, "tax"])
     assert build(root).facts["leaks"].startswith("tax: predicts the target alone")
-    assert "leaks" not in build(root, "data.columns.tax=ignore").facts
+    assert "leaks" not in build(root, "++data.columns.tax=ignore").facts
     rows = [[*row, {"Bern": "x", "Oslo": "y"}.get(row[3], "z" + row[3][:1])] for row in houses() if row[3]]
     root = save(tmp_path / "cities.csv", rows, [*NAMES, "code"])
     assert build(root, "data.target=city").facts["leaks"].startswith("code: ")
@@ -147,7 +147,7 @@ def test_the_loss_and_metrics_are_in_the_unit_of_the_target(tmp_path, table):
     from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
     run = train(tmp_path / "run", small("data=table", f"data.root={table}", "data.target=price", *FOUR))
-    data = build(table, "data.columns.house=ignore")
+    data = build(table, "++data.columns.house=ignore")
     val, (mean, std) = data.split(train=False), data.scale
     with torch.no_grad():
         outputs = run.update.model.eval()(torch.from_numpy(val.features)).squeeze(1).double() * std + mean
