@@ -100,7 +100,8 @@ class DataOption(Option):
         "batch_size": whole(1),
         "num_workers": either(whole(0), AUTO),
         "on_device": BOOLEAN,
-        "order": choice("auto", "shuffle", "feistel", "blocks"),
+        "order": choice("auto", "shuffle", "feistel", "blocks", "stream"),
+        "epoch_samples": whole(1),
         "order_block": whole(1),
         "order_window": whole(1),
         "sampler": either(choice(*SAMPLERS), OBJECT),
@@ -192,6 +193,8 @@ class DataOption(Option):
             raise ConfigurationError.at(
                 "data.order", self.order, ": data.sampler decides the order. Set data.order=auto, or data.sampler=null."
             )
+        if self.order == "stream":
+            self._refuse_numbers()
         if self.on_device:
             self._refuse_host()
         if self.shift is not None and self.image_size is not None and self.shift >= self.image_size:
@@ -214,6 +217,26 @@ class DataOption(Option):
             raise ConfigurationError(
                 f"data.{given} needs single samples in the host's memory. Set it to [], or set data.on_device=false.",
                 key=f"data.{given}",
+            )
+
+    def _refuse_numbers(self) -> None:
+        """Raises ConfigurationError for a stream of data that has none, and for settings that need numbered samples."""
+        if "epoch_samples" not in self.section:
+            others = ["auto", "shuffle", "feistel"] + ["blocks"] * (self.order_block is not None)
+            about = f": the samples of data={self.name} have numbers."
+            raise ConfigurationError.at("data.order", self.order, about, allowed=others)
+        if self.partition is not None:
+            raise ConfigurationError.at(
+                "data.order",
+                self.order,
+                ": validation samples can't be selected from a stream. Set data.val_fraction and data.folds to null, "
+                'and let the class give them for split="val".',
+            )
+        if self.on_corrupt == "skip":
+            raise ConfigurationError.at(
+                "data.on_corrupt",
+                self.on_corrupt,
+                ": a stream can't be continued after an error. Let the class skip what it can't read.",
             )
 
     def _absolute(self, root: str) -> str:

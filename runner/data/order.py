@@ -43,6 +43,18 @@ class Shuffle(Order):
         return self._order[positions]
 
 
+class InOrder(Order):
+    """The order in which a stream gives its samples."""
+
+    summary = "stream: samples as they come, which each rank reads completely"
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def at(self, epoch: int, positions: np.ndarray) -> np.ndarray:
+        return positions
+
+
 class Feistel(Order):
     """A permutation that is computed: no memory, and no time before an epoch, whatever the number of samples."""
 
@@ -124,6 +136,8 @@ def build_order(kind: str, size: int, *, seed: int, block: int | None, window: i
     """The order that data.order asks for. ``block``, ``window``: data.order_block and data.order_window, for blocks."""
     if kind == "auto":
         kind = "feistel" if size > LARGE else "shuffle"
+    if kind == "stream":
+        return InOrder(size)
     if kind == "blocks":
         assert block is not None
         assert window is not None

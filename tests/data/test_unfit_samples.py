@@ -56,6 +56,6 @@ def test_a_collate_fn_that_leaves_samples_out_is_refused(tmp_path):
 
 
 def test_a_stream_is_refused_in_a_sentence(tmp_path):
-    says = f"data._target_={HERE}.Stream gives an IterableDataset, whose samples have no numbers"
+    says = f"data._target_={HERE}.Stream gives an IterableDataset, whose samples have no numbers by which they could be"
     with pytest.raises(ConfigurationError, match=re.escape(says)):
         run(tmp_path, "Stream")

@@ -51,7 +51,9 @@ def build_data(option: DataOption) -> Data:
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
             splits = ("train", "val") if option.partition is None else ("train",)
-            data: Data = load("manyheads.runner.data.rank.custom.build_custom")(option.target, kind, splits, **options)
+            read = {"order": option.order, "multiple_of": option.batch_size if option.drop_last else 1}
+            build_custom = load("manyheads.runner.data.rank.custom.build_custom")
+            data: Data = build_custom(option.target, kind, splits, **read, **options)
         except FileNotFoundError as error:
             raise ConfigurationError(_missing(option.target, error)) from error
     else:
@@ -78,6 +80,9 @@ def build_loaders(
     if option.on_device:
         for dataset in (train, *evaluated):
             dataset.to(parallel.device)  # type: ignore[attr-defined]
+    for stream in (train, *evaluated) if option.order == "stream" else ():
+        if hasattr(stream, "begin"):
+            stream.begin(parallel, seed=seed, batch_size=option.batch_size)
     sampler = build_sampler(option, trainer, train, parallel, seed=seed)
     resizing = sampler.resizing
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}

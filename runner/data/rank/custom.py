@@ -10,6 +10,7 @@ from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.build_data import LOADING
 from manyheads.runner.data.rank.splits import TRANSFORMS
+from manyheads.runner.data.rank.stream import Stream
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import OPTION, TARGET, call, combined, refuse_unfit, signature
@@ -28,7 +29,6 @@ def refuse_without_split(target: str, build: Callable[..., Any]) -> None:
 def build_custom(target: str, build: Callable[..., Dataset], splits: Sequence[str], /, **options: Any) -> "Custom":
     """The data of the class ``build``, which ``target`` names. Raises ConfigurationError and FileNotFoundError."""
     data: Custom = call("data", target, Custom, build, splits, **options)
-    _refuse_stream(target, data.split(train=True))
     return data
 
 
@@ -37,7 +37,7 @@ def check_custom(option: DataOption) -> None:
     kind = option.kind
     if isinstance(kind, type) and issubclass(kind, Data):
         return
-    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS)
+    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS, "epoch_samples")
     arguments = {key: value for key, value in option.section.items() if key not in others}
     if option.root is not None and "root" in signature(kind).parameters:
         arguments["root"] = option.root
@@ -45,17 +45,9 @@ def check_custom(option: DataOption) -> None:
     refuse_unfit("data", option.target, kind, **combined("data", arguments, {"split": "train"}))
 
 
-def _refuse_stream(target: str, samples: Any) -> None:
-    """Raises ConfigurationError for samples that have no numbers."""
-    if isinstance(samples, IterableDataset) or not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__")):
-        kind = "an IterableDataset" if isinstance(samples, IterableDataset) else f"a {type(samples).__name__}"
-        raise ConfigurationError.at(
-            "data._target_",
-            target,
-            f" gives {kind}, whose samples have no numbers by which ranks divide, shuffle and resume them. Give the "
-            "class __len__ and __getitem__; files that are read in sequence can be data=tar, data=parquet or "
-            "data=tokens.",
-        )
+def is_stream(samples: Any) -> bool:
+    """Whether samples come one after another, and have no numbers."""
+    return isinstance(samples, IterableDataset) or not (hasattr(samples, "__getitem__") and hasattr(samples, "__len__"))
 
 
 class Custom(Data):
@@ -63,7 +55,8 @@ class Custom(Data):
 
     The option's further keys are passed to it. uint8 images are scaled to 0..1, and normalized by the ``mean`` and
     ``std`` that the training samples declare; float images are used unchanged. ``splits``: those to build at
-    once; others are built when they are used.
+    once; others are built when they are used. ``order``: data.order; with "stream", samples come one after another, and
+    an epoch has ``epoch_samples`` of them, or as many as are a multiple of ``multiple_of``.
     """
 
     numbers_classes = False
@@ -76,6 +69,9 @@ class Custom(Data):
         *,
         root: str | None,
         num_classes: int | None,
+        order: str = "auto",
+        multiple_of: int = 1,
+        epoch_samples: int | None = None,
         **options: Any,
     ):
         if root is not None and "root" in inspect.signature(build).parameters:
@@ -83,6 +79,7 @@ class Custom(Data):
         self._target = f"{build.__module__}.{build.__qualname__}"
         refuse_without_split(self._target, build)
         self._build, self._options, self._splits = build, options, dict[str, Dataset]()
+        self._is_read_in_order, self._epoch = order == "stream", (epoch_samples, multiple_of)
         for split in splits:
             self._of(split)
         train = self._of("train")
@@ -102,7 +99,7 @@ class Custom(Data):
         if split not in self._splits:
             options = combined("data", self._options, {"split": split})
             try:
-                self._splits[split] = call("data", self._target, self._build, **options)
+                self._splits[split] = self._read_in_order(call("data", self._target, self._build, **options), split)
             except ABSENT as error:
                 if split == "train" or isinstance(error, ConfigurationError):
                     raise
@@ -110,6 +107,28 @@ class Custom(Data):
                 says = f'{self._target} has no samples for split="{split}": {type(error).__name__}: {error}.'
                 raise ConfigurationError.at(key, value, f": {says} {HOW_TO_TEST}") from error
         return self._splits[split]
+
+    def _read_in_order(self, samples: Any, split: str) -> Dataset:
+        """The samples of a split, by number. Raises ConfigurationError for those without one if data.order needs it."""
+        if not is_stream(samples):
+            if self._is_read_in_order and split == "train":
+                raise ConfigurationError.at(
+                    "data.order", "stream", ": the training samples have numbers. Set it to auto to shuffle them."
+                )
+            return samples
+        if not self._is_read_in_order:
+            kind = "an IterableDataset" if isinstance(samples, IterableDataset) else f"a {type(samples).__name__}"
+            raise ConfigurationError.at(
+                "data._target_",
+                self._target,
+                f" gives {kind}, whose samples have no numbers by which they could be shuffled. Set data.order=stream "
+                "to take them as they come, or give the class __len__ and __getitem__.",
+            )
+        if not hasattr(samples, "__iter__"):
+            raise ConfigurationError.at("data._target_", self._target, " gives samples without __iter__.")
+        size, multiple_of = self._epoch
+        is_train = split == "train"
+        return Stream(samples, size=size, multiple_of=multiple_of, is_train=is_train, name=self._target)
 
 
 def _declared(dataset: Dataset, name: str, default: float) -> tuple[float, ...]:

@@ -87,7 +87,15 @@ def _bytes_of(dataset: Any, index: int, seed: int | None = None) -> bytes:
     if isinstance(dataset, FileContents):
         return dataset.content(index)
     seed_sample(index if seed is None else seed)  # random transforms are those of this sample, in every split
-    sample = dataset[index]
+    return _input_bytes(dataset[index])
+
+
+def sample_digest(sample: Any) -> bytes:
+    """A digest of a sample's input."""
+    return hashlib.sha256(_input_bytes(sample)).digest()[:16]
+
+
+def _input_bytes(sample: Any) -> bytes:
     inputs = sample[0] if isinstance(sample, (tuple, list)) and sample else sample
     parts: list[bytes] = []
     map_tensors(lambda tensor: parts.append(_tensor_bytes(tensor)), inputs)
