@@ -21,11 +21,10 @@ from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.loop.update import Clipping, Update, Wrapped
 from manyheads.runner.metrics.metric import build_metrics
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
-from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests
+from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests, frozen_norms
 from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 from manyheads.runner.parallel.rank.units import listed_units, recompute
 from manyheads.runner.precision.rank.precision import PrecisionPolicy
@@ -50,7 +49,10 @@ def assemble(
     wrapped, phases = wrap(run, parallel, precision, prepared.model, epochs=trainer.epochs_in(updates))
     added = build_metrics(run.metrics, task, run.model.num_classes or data.num_classes)
     settings = TrainSettings.of(trainer, updates)
-    ways = evaluations(trainer, parallel.unwrap(wrapped.model), prepared.loaders)
+    inner = parallel.unwrap(wrapped.model)
+    averages = not trainer.evaluate_only and (trainer.ema_decay is not None or trainer.swa_start is not None)
+    ways = evaluations(inner, prepared.loaders, averages=averages)
+    norms = frozen_norms(inner) if run.parameters.freeze_batchnorm else []
     length = {"updates_per_epoch": updates, "total_updates": settings.total_steps}
     update = Update(
         wrapped,
@@ -59,14 +61,16 @@ def assemble(
         parallel=parallel,
         precision=precision,
         clipping=Clipping(trainer.clip_norm, trainer.clip_value),
-        guards=[*build_guards(run, wrapped, parallel, phases), *guards],
+        guards=[*build_guards(trainer, parallel, norms=norms, phases=phases), *guards],
     )
     return update, settings
 
 
-def evaluations(trainer: TrainerSection, model: nn.Module, loaders: Loaders) -> dict[str, str]:
-    """How evaluations are made, by split, where another release or configuration would measure something else."""
-    averages = not trainer.evaluate_only and (trainer.ema_decay is not None or trainer.swa_start is not None)
+def evaluations(model: nn.Module, loaders: Loaders, *, averages: bool) -> dict[str, str]:
+    """How evaluations are made, by split, where another release or configuration would measure something else.
+
+    ``averages``: whether averages of the weights are evaluated.
+    """
     is_tied = averages and any(len(names) > 1 for names in names_of(model).values())
     ways = {
         split: [cast(EvaluationSampler, loader.sampler).subset, "averages of tied weights" if is_tied else ""]

@@ -1,5 +1,6 @@
 """Assembles a rank from the run config, and what records the run, in the one order that satisfies every backend."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,12 @@ from manyheads.runner.loop.build_observers import build_observers
 from manyheads.runner.loop.determinism import set_deterministic
 from manyheads.runner.loop.guards.build_guards import guards_of_record
 from manyheads.runner.loop.header import header
-from manyheads.runner.loop.monitor import Monitor, readers_of
+from manyheads.runner.loop.monitor import Monitor
 from manyheads.runner.loop.observers.model_description import ModelDescription
 from manyheads.runner.loop.prepare import Prepared, closed_on_failure, prepare
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
-from manyheads.runner.loop.train_settings import TrainSettings
+from manyheads.runner.loop.train_settings import Ending, TrainSettings
 from manyheads.runner.loop.trainer import Trainer
 from manyheads.runner.loop.update import Update
 from manyheads.runner.loop.utilization import Utilization, utilization
@@ -70,7 +71,7 @@ def build(
     with closed_on_failure(prepared.precision):
         flops = utilization(prepared.model, prepared.task, loaders.train, parallel, prepared.precision)
         display = Both(Terminal(), log_display(folder.log)) if parallel.records else Display()
-        guards = guards_of_record(run, parallel, folder, display.say)
+        guards = guards_of_record(run.trainer, parallel, folder, display.say)
         update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
         callbacks = _callbacks(run, parallel, folder) if run.callbacks else []
         recorder = NullWriter()
@@ -85,8 +86,7 @@ def build(
     description = [ModelDescription(folder, describes)] if parallel.records else []
     attached = [callback.attached(update, reporter) for callback in callbacks]
     observers = [*build_observers(run.trainer, update, loaders, reporter), *description, *attached]
-    readers = readers_of(run, update.schedule)
-    monitor = Monitor(update.scores, update.schedule, settings.ending, readers=readers, say=display.say)
+    monitor = build_monitor(run, update, settings.ending, say=display.say)
     return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
 
 
@@ -109,12 +109,25 @@ def build_unrecorded(
     loaders = prepared.loaders
     with closed_on_failure(prepared.precision):
         display = Display()
-        guards = guards_of_record(run, parallel, folder, display.say)
+        guards = guards_of_record(run.trainer, parallel, folder, display.say)
         update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
         reporter = _reporter(NullWriter(), display, update, settings)
     observers = build_observers(run.trainer, update, loaders, reporter)
-    monitor = Monitor(update.scores, update.schedule, settings.ending, readers=readers_of(run, update.schedule))
+    monitor = build_monitor(run, update, settings.ending, say=display.say)
     return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
+
+
+def build_monitor(run: RunConfig, update: Update, ending: Ending, *, say: Callable[[str], None]) -> Monitor:
+    """What passes the monitored number on, with what acts on it in this run, as it was set."""
+    trainer, checkpoint, schedule = run.trainer, run.checkpoint, update.schedule
+    acts = {
+        f"checkpoint.monitor={checkpoint.monitor}": checkpoint.monitor != "auto",
+        f"trainer.patience={trainer.patience}": trainer.patience is not None,
+        f"scheduler={run.scheduler.name}": schedule.reads_monitor,
+        "trainer.test=true": trainer.test and trainer.evaluate_every != 0 and checkpoint.every not in (0, "0"),
+    }
+    readers = [reader for reader, does in acts.items() if does]
+    return Monitor(update.scores, schedule, ending, readers=readers, say=say)
 
 
 def _reporter(

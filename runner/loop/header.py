@@ -12,14 +12,13 @@ from manyheads.runner.data.order import quality
 from manyheads.runner.data.rank.loader import Loader
 from manyheads.runner.data.rank.sampler import EvaluationSampler, TrainingSampler
 from manyheads.runner.errors import ConfigurationError, printable_text
-from manyheads.runner.loop.no_effect import no_effect
+from manyheads.runner.loop.no_effect import no_effect, of_other_data
 from manyheads.runner.loop.prepare import Prepared
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.machine.hardware import EMULATED, bfloat16
 from manyheads.runner.model.rank.build_model import Built
 from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.wording import counted
 
@@ -36,6 +35,11 @@ def header(run: RunConfig, parallel: Parallel, prepared: Prepared, settings: Tra
     interval = run.scheduler.section.get("interval")  # of torch's classes, which do not say it
     scheduler = run.scheduler.name + (f", stepped once per {interval} (scheduler.interval)" if interval else "")
     trains = not trainer.evaluate_only
+    limits = {"max_steps": trainer.max_steps, "stop_after": trainer.stop_after}
+    idle = {}
+    if trains:
+        other = of_other_data(run.data.section, loaders)
+        idle = no_effect(trainer, run.checkpoint, run.scheduler, idle_data=other, settings=settings, loaders=loaders)
     return {
         **about(run.name, run.tags, run.notes),
         "model": f"{run.model.title}, {counted(prepared.parameters, 'parameter')}",
@@ -47,9 +51,9 @@ def header(run: RunConfig, parallel: Parallel, prepared: Prepared, settings: Tra
         "batch": division(batch_size, trainer.grad_accumulation, parallel),
         "optimizer": f"{run.optimizer.name}, {run.optimizer.lr_in_words(batch_size)}; scheduler {scheduler}",
         **unfused(built.model, run.optimizer.section.get("fused")),
-        **({"length": length(settings, train.updates, trainer)} if trains else {}),
+        **({"length": length(settings, train.updates, **limits)} if trains else {}),
         **(averaging(trainer.ema_decay, trainer.swa_start) if trains else {}),
-        **(no_effect(run, settings, loaders) if trains else {}),
+        **idle,
         **unused_speedups(run, convolves=convolves(built.model)),
         **emulated(run.precision.autocast(on_gpus=run.on_gpus), trainer.device),
         **(ordering(train, batch_size) if trains else {}),
@@ -75,11 +79,11 @@ def division(batch_size: int, accumulation: int, parallel: Parallel) -> str:
     return f"{batch_size} = {of} x {batch_size // (shares * accumulation)} samples x {micro_batches}"
 
 
-def length(settings: TrainSettings, updates: int, trainer: TrainerSection) -> str:
-    """How long the run will be, and which key says so. ``updates``: of an epoch."""
-    total, stop_after = settings.total_steps, trainer.stop_after
-    set_too = {key: limit for key in ("max_steps", "stop_after") if (limit := getattr(trainer, key)) is not None}
-    unreached = "".join(f"; trainer.{key}={limit} is not reached" for key, limit in set_too.items() if limit > total)
+def length(settings: TrainSettings, updates: int, *, max_steps: int | None, stop_after: int | None) -> str:
+    """How long the run will be, and which key of trainer says so. ``updates``: of an epoch."""
+    total, limits = settings.total_steps, {"max_steps": max_steps, "stop_after": stop_after}
+    late = {key: limit for key, limit in limits.items() if limit is not None and limit > total}
+    unreached = "".join(f"; trainer.{key}={limit} is not reached" for key, limit in late.items())
     if stop_after is not None and stop_after < total:
         return f"{counted(stop_after, 'update')} of {total:,} (trainer.stop_after)"
     if settings.limit == "max_steps":

@@ -6,23 +6,10 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import Ending
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.json_types import Numbers, ScoresJson
 from manyheads.runner.run.score_versions import unlike, version_of
 from manyheads.runner.scheduler.rank.schedules import Schedule
 from manyheads.runner.wording import listed
-
-
-def readers_of(run: RunConfig, schedule: Schedule) -> list[str]:
-    """What acts on the monitored number in this run, as it was set; empty if nothing does."""
-    trainer, checkpoint = run.trainer, run.checkpoint
-    acts = {
-        f"checkpoint.monitor={checkpoint.monitor}": checkpoint.monitor != "auto",
-        f"trainer.patience={trainer.patience}": trainer.patience is not None,
-        f"scheduler={run.scheduler.name}": schedule.reads_monitor,
-        "trainer.test=true": trainer.test and trainer.evaluate_every != 0 and checkpoint.every not in (0, "0"),
-    }
-    return [reader for reader, does in acts.items() if does]
 
 
 class Monitor:

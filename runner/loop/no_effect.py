@@ -1,7 +1,7 @@
 """Finds keys that were set without effect: of features that are off, and intervals that the run does not reach."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY
@@ -10,9 +10,9 @@ from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.in_memory import TokenDataset
 from manyheads.runner.errors import as_typed
 from manyheads.runner.loop.train_settings import TrainSettings
-from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.sections import CheckpointSection, TrainerSection
+from manyheads.runner.scheduler.scheduler_option import SchedulerOption
 
-SECTIONS = ("trainer", "checkpoint")
 OF_IMAGES, OF_TEXT = ("image_size", "train_image_size", "val_resize"), ("block_size", "tokenizer")
 OF_EPOCH, OF_RUN = ("log_every", "limit_train", "overfit"), ("ema_every", "sam_every", "verify_every")
 # Keys that act only if one of others is set: the others, then these, each after its section.
@@ -34,11 +34,23 @@ NEEDS = (
 )
 
 
-def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict[str, str]:
-    """The header's rows about keys that were set and have no effect, or are not reached; empty without any."""
+def no_effect(
+    trainer: TrainerSection,
+    checkpoint: CheckpointSection,
+    scheduler: SchedulerOption,
+    *,
+    idle_data: Sequence[str] = (),
+    settings: TrainSettings,
+    loaders: Loaders,
+) -> dict[str, str]:
+    """The header's rows about keys that were set and have no effect, or are not reached; empty without any.
+
+    ``idle_data``: those of the data, as ``of_other_data`` returns them.
+    """
+    sections = {"trainer": trainer, "checkpoint": checkpoint}
     written = read(CONF / "config.yaml")
-    usual = {f"{section}.{name}": value for section in SECTIONS for name, value in written[section].items()}
-    values = {key: getattr(getattr(run, key.partition(".")[0]), key.partition(".")[2]) for key in usual}
+    usual = {f"{section}.{name}": value for section in sections for name, value in written[section].items()}
+    values = {key: getattr(sections[key.partition(".")[0]], key.partition(".")[2]) for key in usual}
     given = {key: value for key, value in values.items() if value != usual[key]}
     idle = [
         f"{as_typed(f'{section}.{name}', given[f'{section}.{name}'])}, without {' or '.join(others)}"
@@ -46,11 +58,10 @@ def no_effect(run: RunConfig, settings: TrainSettings, loaders: Loaders) -> dict
         for name in names
         if f"{section}.{name}" in given and all(values[other] in (None, 0, "0") for other in others)
     ]
-    idle += of_other_data(run.data.section, loaders)
-    is_own = not run.scheduler.target.startswith("manyheads.")  # whose keys may mean something else
-    given |= {f"scheduler.{k}": v for k, v in run.scheduler.section.items() if k.startswith("warmup_") or not is_own}
+    is_own = not scheduler.target.startswith("manyheads.")  # whose keys may mean something else
+    given |= {f"scheduler.{k}": v for k, v in scheduler.section.items() if k.startswith("warmup_") or not is_own}
     late = [f"{as_typed(key, given[key])} ({limit})" for key, limit in _unreached(given, settings, loaders)]
-    rows = {"no effect": "; ".join(idle), "unreached": "; ".join(late)}
+    rows = {"no effect": "; ".join([*idle, *idle_data]), "unreached": "; ".join(late)}
     return {name: text for name, text in rows.items() if text}
 
 

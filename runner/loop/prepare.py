@@ -107,5 +107,5 @@ def build_task_and_loaders(run: RunConfig, parallel: Parallel, data: Data, dtype
     sees = task.sees if type(task).see_first is not Task.see_first else 0
     if sees and (seen := loaders.train.spread(sees)) is not None:
         task.see_first(seen)
-    refuse_mixing(trainer, task)
+    refuse_mixing(task, mixup=trainer.mixup_alpha, cutmix=trainer.cutmix_alpha)
     return task, loaders

@@ -8,8 +8,9 @@ import torch
 
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.loop.build import build_monitor
 from manyheads.runner.loop.meter import Sums
-from manyheads.runner.loop.monitor import Monitor, readers_of
+from manyheads.runner.loop.monitor import Monitor
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.train_settings import Ending
@@ -143,10 +144,18 @@ def test_another_monitor_has_other_records():
 def test_readers():
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     common = {"updates_per_epoch": 1, "total_updates": 9}
-    assert readers_of(typed(), Constant(optimizer, **common)) == []
+
+    def readers(run, schedule):
+        update = SimpleNamespace(scores=Scores(Judged()), schedule=schedule)
+        return build_monitor(run, update, Ending(), say=print).readers
+
+    assert readers(typed(), Constant(optimizer, **common)) == []
     run = typed("trainer.patience=2", "checkpoint.monitor=val_loss")
-    found = readers_of(run, Listening(optimizer, **common))
-    assert found == ["checkpoint.monitor=val_loss", "trainer.patience=2", "scheduler=cosine"]
+    assert readers(run, Listening(optimizer, **common)) == [
+        "checkpoint.monitor=val_loss",
+        "trainer.patience=2",
+        "scheduler=cosine",
+    ]
 
 
 def test_a_run_is_refused_at_its_first_evaluation(tmp_path):

@@ -65,7 +65,8 @@ def said(*overrides):
     run = typed("trainer.epochs=2", *overrides)
     loader = SimpleNamespace(updates=UPDATES)
     loaders = SimpleNamespace(train=loader, val=SimpleNamespace(updates=BATCHES))
-    return no_effect(run, TrainSettings.of(run.trainer, UPDATES), loaders)
+    settings = TrainSettings.of(run.trainer, UPDATES)
+    return no_effect(run.trainer, run.checkpoint, run.scheduler, settings=settings, loaders=loaders)
 
 
 @pytest.mark.parametrize(

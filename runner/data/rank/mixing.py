@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.sections import TrainerSection
 from manyheads.runner.task.rank.task import Task
 
 _SALT = 0x6D6978  # separates these draws from the order of an epoch
@@ -113,9 +112,11 @@ def box(mix: Mix, height: int, width: int) -> tuple[slice, slice, float]:
     return rows, columns, 1 - pasted / (height * width)
 
 
-def refuse_mixing(trainer: TrainerSection, task: Task) -> None:
-    """Raises ConfigurationError if samples are to be mixed that have weights of their own."""
-    mixup, cutmix = trainer.mixup_alpha, trainer.cutmix_alpha
+def refuse_mixing(task: Task, *, mixup: float, cutmix: float) -> None:
+    """Raises ConfigurationError if samples are to be mixed that have weights of their own.
+
+    ``mixup``, ``cutmix``: trainer.mixup_alpha and trainer.cutmix_alpha.
+    """
     if (mixup or cutmix) and not task.counts_samples:
         raise ConfigurationError(
             "trainer.mixup_alpha, trainer.cutmix_alpha: the loss ignores or weights classes, so a mixed sample "
