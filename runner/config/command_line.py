@@ -169,8 +169,9 @@ def _no_such_flag(flag: str, after: str = "") -> UnknownName:
 
 def _added(override: str) -> str:
     """The override, which adds its key if an option leaves that mapping empty: ``data.columns.price=number``."""
-    group, *keys = override.partition("=")[0].split(".")
-    if len(keys) < 2 or group not in GROUPS:
+    key, _, value = override.partition("=")
+    group, *keys = key.split(".")
+    if group not in GROUPS or len(keys) < (1 if value.startswith("{") else 2):
         return override
     takes = any(read_option(group, option).get(keys[0]) == {} for option in options(group))
     return f"++{override}" if takes else override

@@ -39,6 +39,8 @@ def build_observers(trainer: TrainerSection, update: Update, loaders: Loaders, r
         observers.append(ema(update, decay=decay, every=trainer.ema_every, warmup=trainer.ema_warmup))
     elif start is not None and not trainer.evaluate_only:
         observers.append(load(f"{OBSERVERS}.average.SWA")(update, start=start))
+    if (encoding := getattr(loaders.train.batches.dataset, "encoding", None)) is not None:
+        observers.append(load(f"{OBSERVERS}.encoding_record.EncodingRecord")(encoding))
     observers.append(Breakdown.of(update))
     if parallel.world_size > 1:  # no other waits for a single rank
         observers.append(load(f"{OBSERVERS}.rank_times.RankTimes").of(parallel, reporter.display.say))

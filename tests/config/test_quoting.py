@@ -92,3 +92,4 @@ def test_a_key_of_a_mapping_that_an_option_leaves_empty_is_added():
         "model=mlp",
     )
     assert CommandLine(typed).overrides == ("++data.columns.price=number", "++task.metrics.f=max", *typed[2:])
+    assert CommandLine(("data.columns={a b: ignore}",)).overrides == ("++data.columns={a b: ignore}",)

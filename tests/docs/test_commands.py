@@ -6,6 +6,7 @@ import shlex
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from manyheads.runner.config.command_line import CommandLine
 from tests.conftest import ROOT
 from tests.docs.console import Console, difference, pages, skipped
 from tests.in_process import composed
@@ -33,7 +34,7 @@ def test_commands_that_are_not_run_compose(name):
     for command in skipped(ROOT / name):
         words = shlex.split(command, comments=True)
         if words[:2] in (["manyheads", "train"], ["manyheads", "estimate"], ["manyheads", "parity"]):
-            composed(*overrides(words[2:]))
+            composed(*CommandLine(tuple(overrides(words[2:]))).overrides)
 
 
 def overrides(words: list[str]) -> list[str]:

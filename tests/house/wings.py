@@ -94,6 +94,7 @@ WINGS = {  # by name, what is deleted
             "conf/data/table.yaml",
             "tests/data/table",
             "tests/task/test_auto.py",
+            "runner/loop/observers/encoding_record.py",
             "runner/task/auto.py",
             "conf/task/auto.yaml",
         ),

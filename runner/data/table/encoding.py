@@ -1,5 +1,6 @@
 """How rows become inputs, and what outputs mean, by what the training rows say: plain values, for JSON."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -182,7 +183,8 @@ class Encoding:
         return sentences
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))  # lists, as they are read again
+        return content
 
 
 def encoding_of(content: Any) -> Encoding | None:

@@ -9,6 +9,7 @@ import manyheads
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.table.encoding import encoding_of
+from manyheads.runner.errors import ConfigurationError
 from tests.data.table.rows import NAMES, houses, save
 from tests.in_process import small, train, typed
 from tests.launchers.conftest import freeze
@@ -183,6 +184,19 @@ def test_a_trained_model_predicts_a_new_file(tmp_path, table, command):
     assert (tmp_path / "predictions.csv").read_text().splitlines()[0].endswith(",probability_4,city")
     save(tmp_path / "bad.csv", [row[1:] for row in rows], ["size", *NAMES[2:]])
     assert "bad.csv has no column area" in command("predict", run.folder.path, "bad.csv").err
+
+
+def test_a_run_is_resumed_on_the_same_rows_alone(tmp_path, table):
+    names = ("data=table", f"data.root={table}", "data.target=price", *FOUR)
+    whole = train(tmp_path / "whole", small(*names)).folder.read_result()["weights_sha256"]
+    train(tmp_path / "run", small(*names, "trainer.stop_after=20"))
+    again = ("checkpoint.resume=" + str(tmp_path / "run" / "checkpoints" / "last.pt"),)
+    assert train(tmp_path / "again", small(*names, *again)).folder.read_result()["weights_sha256"] == whole
+    save(table, houses(seed=3))
+    with pytest.raises(ConfigurationError, match=r"data\.root: its rows encode the numbers, target otherwise"):
+        train(tmp_path / "other", small(*names, *again))
+    given = f"data.encoding={tmp_path / 'run' / 'model.json'}"
+    assert train(tmp_path / "other", small(*names, *again, given)).folder.read_result()
 
 
 @pytest.mark.parametrize(
