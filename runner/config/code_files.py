@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, TARGET, own_folders
+from manyheads.runner.option.locate import own_folders
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.wording import nearest
 
@@ -21,19 +21,14 @@ KIND = "custom"  # the option of a group that takes any class
 _RELATIVE = re.compile(rf"(?!/)[^\0]*[^/\0]{NAMED}")
 
 
-def absolute(value: Any, projects: Sequence[Path], key: str = "") -> Any:
-    """A config's value in which each file that a ``_target_`` names relative to a project has its absolute path.
+def absolute(key: str, target: Any, *, projects: Sequence[Path]) -> Any:
+    """What a key names, with the absolute path of a file that is named relative to a project; anything else unchanged.
 
     Raises ConfigurationError if several of the projects have the file. A file that none has is expected in the first.
     """
-    if isinstance(value, list):
-        return [absolute(item, projects, f"{key}.{index}") for index, item in enumerate(value)]
-    if isinstance(value, dict):
-        return {name: absolute(item, projects, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
-    is_target = key.rpartition(".")[2] in (TARGET, OPTION) and isinstance(value, str)
-    if not (is_target and projects and _RELATIVE.fullmatch(value)):
-        return value
-    typed, _, name = str(value).rpartition(":")
+    if not (isinstance(target, str) and projects and _RELATIVE.fullmatch(target)):
+        return target
+    typed, _, name = target.rpartition(":")
     paths = list(dict.fromkeys(os.path.normpath(project / Path(typed).expanduser()) for project in projects))
     files = [path for path in paths if os.path.isfile(path)] or paths[:1]
     if len(files) > 1:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from manyheads.runner.config.code_files import KIND, absolute
 from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, UnknownName, printable
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.option.locate import TARGET, Section
+from manyheads.runner.option.locate import TARGET, Section, with_targets
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.seal import is_own_place, project_of
 from manyheads.runner.wording import nearest, similar, suggest
@@ -96,7 +96,7 @@ def read_option(group: str, name: str, folders: Folders = OWN, *, above: tuple[s
     bases = [read_option(group, base, folders, above=above) for base in content.get("defaults") or [] if base in names]
     keys = content.get(group, {key: value for key, value in content.items() if key != "defaults"})
     if folder != CONF:
-        keys = absolute(keys, [project_of(folder)])
+        keys = with_targets(keys, partial(absolute, projects=[project_of(folder)]))
     return {key: value for base in (*bases, keys) for key, value in base.items()}
 
 

@@ -2,7 +2,8 @@
 
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -27,10 +28,10 @@ from manyheads.runner.config.lookup import (
     unknown_key,
 )
 from manyheads.runner.config.run_rules import EPOCHS, RULES, rules_of
-from manyheads.runner.config.secret_values import leaves, refuse_secrets
+from manyheads.runner.config.secret_values import refuse_secrets
 from manyheads.runner.errors import ConfigurationError, UnknownName, not_allowed
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.locate import OPTION, Section, targets
+from manyheads.runner.option.locate import OPTION, Section, leaves, targets, with_targets
 from manyheads.runner.option.rules import Rule, rule_for
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.run import yaml_text
@@ -47,7 +48,8 @@ def check(composed: DictConfig, folders: Folders = OWN) -> Section:
     ``_option_`` name.
     """
     config = _resolved(composed)
-    config = absolute(config, [project_of(folder) for folder in folders if folder != CONF])
+    projects = [project_of(folder) for folder in folders if folder != CONF]
+    config = with_targets(config, partial(absolute, projects=projects))
     check_files([*targets(config)])
     base = read(CONF / "config.yaml")
     _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED, *ABOUT])
@@ -111,7 +113,7 @@ def _resolved(composed: DictConfig) -> Section:
         node: Any = composed._get_node(key)
         if key != "hydra":
             config[str(key)] = OmegaConf.to_container(node) if OmegaConf.is_config(node) else node._value()
-    texts = dict(_texts(config))
+    texts = {key: value for key, value in leaves(config) if isinstance(value, str)}
     for key, text in texts.items():
         if _VOLATILE.search(text):
             raise ConfigurationError.at(
@@ -139,15 +141,6 @@ def _settled_epochs(trainer: Any) -> Any:
     if (default := re.fullmatch(EPOCHS, str(epochs))) is None:
         return epochs
     return int(default[1]) if trainer.get("max_steps") is None else None
-
-
-def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """The texts in a config with their dotted keys."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, (dict, list)):
-        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(item, f"{key}.{name}".lstrip("."))
 
 
 def _missing_or(error: OmegaConfBaseException) -> str:

@@ -1,7 +1,7 @@
 """Keys and passwords do not belong in a run config, which run folders, ledgers, pages and trackers show."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
@@ -25,12 +25,3 @@ def refuse_secrets(values: Iterable[tuple[str, Any]]) -> None:
                 f'read os.environ["{variable}"] in the class that needs it.',
                 key=key,
             )
-
-
-def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The values in a config that are not mappings or lists, with their dotted keys."""
-    if isinstance(value, (dict, list)):
-        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(item, f"{key}.{name}".lstrip("."))
-    else:
-        yield key, value

@@ -5,7 +5,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pkgutil import iter_modules
 from typing import Any
@@ -28,6 +28,24 @@ def targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         if name in (TARGET, OPTION) and item is not None and item != "???":
             yield inner, item
         yield from targets(item, inner)
+
+
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The values in a config that are not mappings or lists, with their dotted keys."""
+    if isinstance(value, (dict, list)):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, f"{key}.{name}".lstrip("."))
+    else:
+        yield key, value
+
+
+def with_targets(value: Any, changed: Callable[[str, Any], Any], key: str = "") -> Any:
+    """A config's value with ``changed(key, target)`` in place of each ``_target_`` and ``_option_``, wherever it is."""
+    if isinstance(value, list):
+        return [with_targets(item, changed, f"{key}.{index}") for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return {name: with_targets(item, changed, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
+    return changed(key, value) if key.rpartition(".")[2] in (TARGET, OPTION) else value
 
 
 def packages_named(config: Section) -> set[str]:

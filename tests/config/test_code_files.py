@@ -1,6 +1,7 @@
 """Classes in files, named in a project's configs."""
 
 import shutil
+from functools import partial
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import read
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import with_targets
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import project_of
@@ -175,11 +177,13 @@ class TestProjects:
             (tmp_path / name).mkdir()
             (tmp_path / name / "net.py").touch()
         config = {"model": {"_target_": "net.py:Net"}}
-        assert absolute(config, [tmp_path / "a"]) == {"model": {"_target_": f"{tmp_path}/a/net.py:Net"}}
+        assert with_targets(config, partial(absolute, projects=[tmp_path / "a"])) == {
+            "model": {"_target_": f"{tmp_path}/a/net.py:Net"}
+        }
         with pytest.raises(ConfigurationError, match=r"^model._target_=net.py:Net could be .*a/net.py or .*b/net.py"):
-            absolute(config, [tmp_path / "a", tmp_path / "b"])
+            absolute("model._target_", "net.py:Net", projects=[tmp_path / "a", tmp_path / "b"])
 
     @pytest.mark.parametrize("value", ["/a/net.py:Net", "my_package.Net", "net.py", "net.py:", ".py:Net"])
     def test_anything_else_is_unchanged(self, tmp_path, value):
-        assert absolute({"_target_": value}, [tmp_path]) == {"_target_": value}
-        assert absolute({"root": "net.py:Net"}, [tmp_path]) == {"root": "net.py:Net"}
+        assert absolute("_target_", value, projects=[tmp_path]) == value
+        assert with_targets({"root": "net.py:Net"}, partial(absolute, projects=[tmp_path])) == {"root": "net.py:Net"}

@@ -34,7 +34,7 @@ FOLLOWED = {
 }
 # Nothing gets worse: test_walks.py holds each measure at or below this. Write down what has improved.
 RECORDED = {
-    "build: stays": 45,
+    "build: stays": 44,
     "build: rooms": 12,
     "build: climbs": 0,
     "start: stays": 73,
@@ -46,11 +46,11 @@ RECORDED = {
     "launch: stays": 4,
     "launch: rooms": 1,
     "launch: climbs": 0,
-    "rank: stays": 51,
+    "rank: stays": 50,
     "rank: rooms": 13,
     "rank: climbs": 0,
-    "files from run.py to the first update": 25,
-    "lines of these files": 3658,
+    "files from run.py to the first update": 23,
+    "lines of these files": 3539,
     "lines with dict[str, Any]": 153,
     "files": 715,
     "rooms in runner/": 24,
