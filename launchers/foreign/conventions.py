@@ -7,9 +7,12 @@ https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/pytorch/.
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import psutil
 
 from manyheads.runner.errors import ConfigurationError, warn
 
@@ -86,7 +89,7 @@ class World:
 
 
 def world_of(environment: Mapping[str, str]) -> World | None:
-    """The ranks that this environment describes; None if it describes none, or a single one.
+    """The ranks that this environment describes, which may be a single one; None if it describes none.
 
     Raises ConfigurationError for one that contradicts itself, or from which something is missing.
     """
@@ -100,7 +103,7 @@ def world_of(environment: Mapping[str, str]) -> World | None:
     if rank >= size:
         raise _wrong(environment, convention.rank, f"{convention.size}={size} ends at rank {size - 1}")
     if size == 1:
-        return None
+        return World(convention.name, rank, size, 0, 1, name=_single_name(environment))
     local_rank, local_size = _local(convention, environment, rank, size)
     address, port = _meeting(convention, environment, is_spread=local_size < size)
     return World(
@@ -230,6 +233,14 @@ def _job_name(environment: Mapping[str, str]) -> str | None:
     if run == "none" or re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", run):
         return None
     return f"torchrun-{re.sub(r'[^A-Za-z0-9_.-]', '_', run)}"
+
+
+def _single_name(environment: Mapping[str, str]) -> str | None:
+    """The same for the only rank: of torchrun's agent, if it restarts its rank; srun may have started a shell."""
+    if "TORCHELASTIC_RUN_ID" not in environment or environment.get("TORCHELASTIC_MAX_RESTARTS", "0") == "0":
+        return None
+    agent = psutil.Process(os.getppid())
+    return time.strftime(f"%Y-%m-%d/%H-%M-%S-{agent.pid}", time.localtime(agent.create_time()))
 
 
 def _number(environment: Mapping[str, str], name: str, *, least: int = 0) -> int:

@@ -60,6 +60,8 @@ def enter(words: list[str], run: Run) -> Any:
     world = world_of(os.environ) if name in ("train", "resume", *ALONE) else None
     if world is None or _is_met_by_itself(words, world):
         return run(words)
+    if world.size == 1:
+        return run(_restarted(words, world))
     typed = _typed(words).get("launcher.start_timeout", "")
     seconds = float(typed if typed.isdecimal() else read_option("launcher", "foreign")["start_timeout"])
     if world.rank:
@@ -121,13 +123,29 @@ def _completed(words: list[str], lead: Lead) -> list[str]:
         return words
     if SWEEPS & {*words}:
         raise _alone(words, world, "a sweep starts the ranks of its jobs itself")
-    line = with_own_folders(CommandLine(tuple(word for word in words[1:] if word != "--json")))
+    line = _line(words)
     added = completing(words, line, world)
-    flags = line.flags
-    if flags.cfg or flags.info or flags.help or flags.hydra_help:
+    if _only_prints(line):
         return words
     others = [word for word in words if word.partition("=")[0] not in added]
-    return _resumed(others, [f"{key}={value}" for key, value in added.items()], lead)
+    kept = lead.earlier_folder()
+    return _resumed(others, world, kept=kept, added=[f"{key}={value}" for key, value in added.items()])
+
+
+def _restarted(words: list[str], world: World) -> list[str]:
+    """The command of a launcher's only rank: as typed, or one that resumes what an earlier start of it has begun."""
+    if words[:1] != ["train"] or SWEEPS & {*words} or _only_prints(_line(words)):
+        return words
+    return _resumed(words, world)
+
+
+def _line(words: Sequence[str]) -> CommandLine:
+    return with_own_folders(CommandLine(tuple(word for word in words[1:] if word != "--json")))
+
+
+def _only_prints(line: CommandLine) -> bool:
+    flags = line.flags
+    return bool(flags.cfg or flags.info or flags.help or flags.hydra_help)
 
 
 def completing(words: Sequence[str], line: CommandLine, world: World) -> dict[str, object]:
@@ -164,15 +182,14 @@ def _chooses_strategy(line: CommandLine, typed: Mapping[str, str]) -> bool:
     return any("/parallel:" in file.read_text() for file in files if file.is_file())
 
 
-def _resumed(words: list[str], added: list[str], lead: Lead) -> list[str]:
+def _resumed(words: list[str], world: World, *, kept: str | None = None, added: Sequence[str] = ()) -> list[str]:
     """The command to train, or to resume what an earlier start of this job has begun in the same folder.
 
-    Raises ConfigurationError if the folder holds a run of another command.
+    ``kept``: the folder that the launcher's store names; ``added``: overrides. Raises ConfigurationError if the folder
+    holds a run of another command.
     """
-    world, typed = lead.world, _typed(words)
-    named = typed.get("hydra.run.dir")
+    named = _typed(words).get("hydra.run.dir")
     usual = None if world.name is None else f"outputs/{world.name}"
-    kept = lead.earlier_folder()
     folder = RunFolder(kept or named or usual or "")
     if not (kept or named or usual) or not folder.config.exists():
         return [*words, *added, *([f"hydra.run.dir={usual}"] if usual and named is None and kept is None else [])]

@@ -55,6 +55,12 @@ def shown(world: World | None) -> tuple[Any, ...] | None:
         ),
         pytest.param(HOROVOD, ("horovodrun", 1, 2, 1, 2), id="horovodrun"),
         pytest.param({**STEP, **MASTER}, ("srun", 2, 3, 0, 1), id="srun"),
+        pytest.param({"RANK": "0", "WORLD_SIZE": "1"}, ("RANK and WORLD_SIZE", 0, 1, 0, 1), id="one rank"),
+        pytest.param(
+            {**OMPI, "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"},
+            ("mpirun", 0, 1, 0, 1),
+            id="mpirun -np 1",
+        ),
         pytest.param({**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2),1", **MASTER}, ("srun", 2, 3, 0, 1), id="srun, x2"),
     ],
 )
@@ -82,8 +88,6 @@ def test_each_convention_is_looked_for() -> None:
         ({}, ""),
         ({"RANK": "0"}, "RANK=0 is ignored, since WORLD_SIZE is not set"),
         ({"WORLD_SIZE": "4"}, "WORLD_SIZE=4 is ignored, since RANK is not set"),
-        ({"RANK": "0", "WORLD_SIZE": "1"}, ""),
-        ({**OMPI, "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}, ""),
         ({**STEP, "SLURM_STEP_ID": "4294967290"}, ""),  # salloc's interactive step
         ({key: value for key, value in STEP.items() if key != "SLURM_STEP_ID"}, ""),  # a batch script
         ({**PLAIN, **MASTER, "MANYHEADS_PARENT": "1"}, ""),  # started by a rank of ours

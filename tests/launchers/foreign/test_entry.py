@@ -1,6 +1,8 @@
 """What ranks say to each other before there is a run; rank 0 and another one in this process."""
 
 import json
+import os
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -200,14 +202,53 @@ def test_a_run_is_resumed_by_its_own_ranks(store: FolderStore, tmp_path: Path, s
     assert said in str(caught.value)
 
 
+ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1"}
+TORCHRUN = {**ONE_RANK, "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_MAX_RESTARTS": "3"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "expected"),
+    [
+        (ONE_RANK, ["train", "seed=1", "hydra.run.dir=run"], ["resume", "run"]),
+        (ONE_RANK, ["train", "seed=1", "hydra.run.dir=run", "trust=[a]"], ["resume", "run", "trust=[a]"]),
+        (ONE_RANK, ["train", "seed=1", "hydra.run.dir=new"], None),
+        (ONE_RANK, ["train", "seed=1"], None),
+        (ONE_RANK, ["train", "-m", "seed=1", "hydra.run.dir=run"], None),
+        (ONE_RANK, ["train", "seed=1", "hydra.run.dir=run", "--cfg", "job"], None),
+        (ONE_RANK, ["judge", "run"], None),
+        ({}, ["train", "seed=1", "hydra.run.dir=run"], None),
+        (TORCHRUN, ["train", "seed=1"], ["train", "seed=1", "hydra.run.dir=outputs/DAY/TIME-AGENT"]),
+        (TORCHRUN, ["train", "seed=1", "hydra.run.dir=run"], ["resume", "run"]),
+    ],
+)
+def test_the_only_rank_of_a_launcher_resumes_what_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: list[str], expected: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "environ", environment)
+    _write_run(Path("run"), ["seed=1"])
+    entered = entry.enter(words, lambda given: given)
+    assert [re.sub(r"[\d-]{10}/[\d-]{8}-\d+", "DAY/TIME-AGENT", word) for word in entered] == (expected or words)
+
+
+def test_the_only_rank_of_a_launcher_resumes_no_other_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", ONE_RANK)
+    _write_run(tmp_path, ["seed=1"])
+    with pytest.raises(ConfigurationError, match="holds a run of another command line: seed=1 seed=2"):
+        entry.enter(["train", "seed=2", f"hydra.run.dir={tmp_path}"], lambda given: given)
+
+
+def _write_run(folder: Path, overrides: list[str]) -> None:
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra/overrides.yaml").write_text("".join(f"- {word}\n" for word in overrides))
+    (folder / "run.yaml").touch()
+
+
 def test_only_the_same_command_resumes_a_folder(store: FolderStore, tmp_path: Path) -> None:
     typed = ["train", "model=mlp", f"hydra.run.dir={tmp_path}"]
     completed = entry._completed(typed, lead(store))
     assert completed[0] == "train"
-    (tmp_path / ".hydra").mkdir()
-    recorded = [word for word in completed[1:] if not word.startswith("hydra.")]
-    (tmp_path / ".hydra/overrides.yaml").write_text("".join(f"- {word}\n" for word in recorded))
-    (tmp_path / "run.yaml").touch()
+    _write_run(tmp_path, [word for word in completed[1:] if not word.startswith("hydra.")])
     assert entry._completed(typed, lead(store)) == ["resume", str(tmp_path)]
     with pytest.raises(ConfigurationError, match="holds a run of another command line: seed=2"):
         entry._completed([*typed, "seed=2"], lead(store))
