@@ -180,6 +180,10 @@ class LauncherOption(Option):
         """How many of this machine's GPUs a run with ``count`` ranks per machine uses."""
         return count
 
+    def device_number(self, local_rank: int, *, gpus: int) -> int:
+        """The number of the GPU that a rank computes on, among the ``gpus`` that its process sees."""
+        return local_rank
+
     def ahead(self, *, in_sweep: bool) -> Ahead | None:
         """What can start before the config is composed if this launcher was typed; None if nothing can."""
         return None
@@ -190,7 +194,7 @@ class LauncherOption(Option):
             return
         from manyheads.runner.machine.numa import near  # few runs need it
 
-        gpu = hardware.gpu_index(local_rank) if on_gpus else None
+        gpu = hardware.gpu_index(self.device_number(local_rank, gpus=len(hardware.gpu_ids()))) if on_gpus else None
         if cores := near(local_rank=local_rank, ranks=self.nproc_per_node, gpu=gpu):
             os.sched_setaffinity(0, cores)
 

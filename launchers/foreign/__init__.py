@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from manyheads.launchers.causes import error_of, first_failure
 from manyheads.launchers.environment import environment
 from manyheads.launchers.foreign.conventions import World
-from manyheads.launchers.foreign.meeting import Lead, Message
+from manyheads.launchers.foreign.meeting import Ask, Lead, Message
 from manyheads.launchers.inline import Inline
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.launcher_option import LauncherOption
@@ -55,6 +55,9 @@ class ForeignOption(LauncherOption):
 
     def resolved_keys(self) -> Section:
         return {"world_size": self.ranks}
+
+    def device_number(self, local_rank: int, *, gpus: int) -> int:
+        return 0 if gpus == 1 else local_rank  # each rank is shown a GPU of its own, as by srun --gpus-per-task=1
 
     @property
     def horovod_controller(self) -> str | None:
@@ -120,6 +123,8 @@ class Foreign(Inline):
         try:
             asks, seen = lead.publish(order, job.signals)
             check_storage(folder, job.run, seen)
+            if job.run is not None and job.run.on_gpus:
+                check_devices([lead.own, *asks])
         finally:
             remove(token)
         lead.go()
@@ -162,6 +167,19 @@ def check_storage(folder: RunFolder, run: RunConfig | None, seen: list[Message])
         f"{names} of rank 0's machine: the logs of the ranks there stay there, and the run cannot be resumed. "
         "hydra.run.dir can name storage that all machines share."
     )
+
+
+def check_devices(asks: list[Ask]) -> None:
+    """Raises ConfigurationError if ranks on the same machine see only the same GPU."""
+    first: dict[tuple[str, str], Ask] = {}
+    for ask in asks:
+        other = first.setdefault((ask.machine, ask.gpu), ask)
+        if ask.gpu and other is not ask:
+            raise ConfigurationError(
+                f"{other} and {ask} see the same GPU, {ask.gpu}, and no other. Start one rank for each GPU, or set "
+                "trainer.device=cpu.",
+                key="trainer.device",
+            )
 
 
 def await_others(job: Job) -> None:

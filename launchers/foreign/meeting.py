@@ -23,6 +23,7 @@ from manyheads import __version__
 from manyheads.launchers.foreign.conventions import PLAIN, World
 from manyheads.launchers.foreign.stores import RankStore, pause
 from manyheads.runner.errors import ConfigurationError, Interrupted
+from manyheads.runner.machine import hardware
 
 Message = Mapping[str, Any]
 REFUSAL_SECONDS = 30.0  # that the other ranks have to ask, and to be told that there is no run
@@ -30,7 +31,10 @@ REFUSAL_SECONDS = 30.0  # that the other ranks have to ask, and to be told that 
 
 @dataclass(frozen=True)
 class Ask:
-    """A rank's request for the run. ``words``: digest of its command line; ``machine``: as ``machine()``."""
+    """A rank's request for the run. ``words``: digest of its command line; ``machine``: as ``machine()``.
+
+    ``gpu``: the identifier of the only GPU that it sees; empty if it sees several, or none.
+    """
 
     rank: int
     size: int
@@ -41,6 +45,7 @@ class Ask:
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
     number: str = field(default_factory=lambda: secrets.token_hex(8))
+    gpu: str = field(default_factory=lambda: "".join(ids) if len(ids := hardware.gpu_ids()) == 1 else "")
 
     @classmethod
     def of(cls, world: World, words: Sequence[str]) -> "Ask":

@@ -127,7 +127,7 @@ def _with_ranks(run: RunConfig) -> RunConfig:
         raise ConfigurationError.at(
             "launcher.nproc_per_node", count, f": {cause} runs in one process. Set it to 1 or auto, or {remedy}."
         )
-    if gpus and count > gpus and slots is None:
+    if gpus and run.launcher.device_number(count - 1, gpus=gpus) >= gpus and slots is None:
         raise ConfigurationError.at(
             "launcher.nproc_per_node",
             count,

@@ -46,13 +46,13 @@ def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Para
         detect_anomaly=trainer.detect_anomaly,
         deterministic=trainer.deterministic,
     )
-    if device == "cuda" and torch.cuda.device_count() <= local_rank:
-        raise ConfigurationError.at(
-            "trainer.device",
-            "cuda",
-            f": torch {torch.__version__} finds {torch.cuda.device_count()} GPUs, and rank "
-            f"{rank} needs number {local_rank}. Set launcher.nproc_per_node to fewer, or trainer.device=cpu.",
-        )
+    if device == "cuda":
+        gpus = torch.cuda.device_count()
+        device = f"cuda:{(number := run.launcher.device_number(local_rank, gpus=gpus))}"
+        if gpus <= number:
+            how = f": torch {torch.__version__} finds {gpus} GPUs, and rank {rank} needs number {number}. Set "
+            how += "launcher.nproc_per_node to fewer, or trainer.device=cpu."
+            raise ConfigurationError.at("trainer.device", "cuda", how)
     position = {"rank": rank, "local_rank": local_rank, "world_size": world_size, "device_type": device}
     parallel: Parallel = run.parallel.instantiate(**position)
     parallel.join()

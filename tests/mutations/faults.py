@@ -272,4 +272,12 @@ FAULTS = (
         replacement="os.path.relpath(folder)",
         tests=("tests/run/test_ledger.py::test_a_job_s_folder_is_named_from_the_sweep_s_through_links_too",),
     ),
+    Fault(
+        name="ranks with another command line take part",
+        promise="that do not belong together, are refused",
+        file="launchers/foreign/meeting.py",
+        original="if ask.words != lead.words:",
+        replacement="if False:",
+        tests=("tests/launchers/foreign/test_entry.py::test_ranks_that_do_not_belong_together_are_refused",),
+    ),
 )

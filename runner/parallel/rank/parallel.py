@@ -26,7 +26,8 @@ GradientKind = Literal["complex", "sparse"]  # those that not everything can com
 class Parallel:
     """One rank's view of all ranks. The loop calls these hooks whatever the backend; all ranks call them in step.
 
-    ``device_type``: "cpu" or "cuda". The attributes are what a strategy sets, in its class or constructor.
+    ``device_type``: "cpu", "cuda:0" and so on; "cuda" is that of number ``local_rank``. The attributes are what a
+    strategy sets, in its class or constructor.
 
     ``records``: whether this rank writes the run's files. ``total_ranks``: the number of ranks in the run, more than
     ``world_size`` if it has replicas that may come and go. ``devices``: those that this rank computes on. ``layout``:

@@ -176,7 +176,7 @@ class Replicas(ProcessGroup):
                 "parallel=single.",
                 key="parallel",
             )
-        ids = [self.local_rank] if self.device.type == "cuda" else None
+        ids = [self.device] if self.device.type == "cuda" else None
         broadcasts = reads_buffers(model) if self.broadcast_buffers == "auto" else self.broadcast_buffers
         options = self.options if broadcasts else {**self.options, **NO_BROADCAST}
         return nn.parallel.DistributedDataParallel(model, device_ids=ids, **options)

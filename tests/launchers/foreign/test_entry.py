@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from manyheads.launchers.foreign import check_storage, entry
+from manyheads.launchers.foreign import check_devices, check_storage, entry
 from manyheads.launchers.foreign.conventions import World
 from manyheads.launchers.foreign.meeting import Ask, Follower, Lead
 from manyheads.launchers.foreign.stores import FolderStore
 from manyheads.runner.errors import ConfigurationError, Interrupted
+from manyheads.runner.loop import build
+from manyheads.runner.machine.hardware import elsewhere
+from manyheads.runner.parallel.rank.ddp import DistributedDataParallel
 from manyheads.runner.run.run_folder import RunFolder
+from tests.in_process import typed
 
 WORLD = World("torchrun", 0, 2, 0, 2)
 OTHER = replace(WORLD, rank=1, local_rank=1)
@@ -183,6 +188,29 @@ def test_a_machine_that_does_not_share_the_folder(tmp_path: Path, capsys: pytest
         check_storage(folder, None, [{"host": "b", "shares": False}])
 
 
+def test_each_rank_computes_on_the_only_gpu_that_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by srun --gpus-per-task=1, where every task sees one GPU, number 0."""
+    ranks = ("parallel=ddp", "launcher.nproc_per_node=2", "trainer.device=cuda")
+    with elsewhere(gpus=1, cores=4):
+        foreign = typed(*ranks, "launcher=foreign", "launcher.world_size=2", "launcher.started_by=srun")
+        with pytest.raises(ConfigurationError, match="there are more ranks than GPUs"):
+            typed(*ranks, "launcher=spawn")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(DistributedDataParallel, "join", lambda self: None)
+    assert build.join(foreign, rank=1, local_rank=1, world_size=2).device == torch.device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert build.join(foreign, rank=1, local_rank=1, world_size=2).device == torch.device("cuda:1")
+
+
+def test_ranks_that_see_the_same_gpu_alone_are_refused() -> None:
+    first, second = (replace(Ask.of(world, WORDS), gpu="GPU-a") for world in (WORLD, OTHER))
+    check_devices([first, replace(second, gpu="GPU-b")])
+    check_devices([first, replace(second, machine="another")])
+    check_devices([replace(first, gpu=""), replace(second, gpu="")])
+    with pytest.raises(ConfigurationError, match="rank 0 .* and rank 1 .* see the same GPU, GPU-a"):
+        check_devices([first, second])
+
+
 @pytest.mark.parametrize(
     ("section", "said"),
     [
@@ -236,6 +264,19 @@ def test_the_only_rank_of_a_launcher_resumes_no_other_run(tmp_path: Path, monkey
     _write_run(tmp_path, ["seed=1"])
     with pytest.raises(ConfigurationError, match="holds a run of another command line: seed=1 seed=2"):
         entry.enter(["train", "seed=2", f"hydra.run.dir={tmp_path}"], lambda given: given)
+
+
+def test_a_job_of_the_same_name_resumes_its_run(
+    store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    leader = lead(store, replace(WORLD, name="torchrun-mine"))
+    completed = entry._completed(["train", "seed=1"], leader)
+    assert completed[-1] == "hydra.run.dir=outputs/torchrun-mine"
+    _write_run(Path("outputs/torchrun-mine"), [word for word in completed[1:] if not word.startswith("hydra.")])
+    assert entry._completed(["train", "seed=1"], leader) == ["resume", "outputs/torchrun-mine"]
+    with pytest.raises(ConfigurationError, match="holds a run of another command line: seed=1 seed=2"):
+        entry._completed(["train", "seed=2"], leader)
 
 
 def _write_run(folder: Path, overrides: list[str]) -> None:
