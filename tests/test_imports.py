@@ -11,7 +11,6 @@ import pytest
 from manyheads.runner.config.lookup import options, read_option
 from tests.conftest import ROOT, RUN
 from tests.data.conftest import save_photos
-from tests.data.table.rows import houses, save
 from tests.data.tar.conftest import samples, write_tar
 from tests.tail import tail
 
@@ -71,6 +70,7 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
 
     photos = str(save_photos(tmp_path))
     (tmp_path / "text.txt").write_text("some words " * 2000)
+    (tmp_path / "houses.csv").write_text("area,price\n" + "".join(f"{area},{3 * area}\n" for area in range(99)))
     for split in ("train", "val"):
         write_tar(tmp_path / "shards" / f"{split}.tar", samples(0, 99))
         (tmp_path / "shards" / f"{split}.bin").write_bytes(b"\1\0" * 1000)
@@ -79,7 +79,7 @@ def test_a_data_option_says_which_samples_without_torch(tmp_path):
     roots = {
         "text": str(tmp_path / "text.txt"),
         **dict.fromkeys(("tar", "tokens", "parquet"), str(tmp_path / "shards")),
-        "table": str(save(tmp_path / "houses.csv", houses())),
+        "table": str(tmp_path / "houses.csv"),
     }
     given = {"table": {"target": "price", "encoding": None}}
     sections = [
