@@ -24,7 +24,6 @@ from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, Interru
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.authorize import refuse_untrusted_run
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
     from manyheads.launchers.launcher_option import Ahead
@@ -72,7 +71,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
     ``ahead``: what was started for the ranks before the config was composed.
     """
     gc.enable()  # ``take`` has disabled it
-    from manyheads.launchers.launch import Start, launch, prepare  # not needed to print a config or the help
+    from manyheads.launchers.launch import Start, launch  # not needed to print a config or the help
     from manyheads.runner.config.freeze import checked
     from manyheads.runner.records.run_result import result_if_any
 
@@ -85,8 +84,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
             run.launcher.join(run.digests())
             return None
         if _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
-            refuse_untrusted_run(folder, () if origin.trust is None else origin.trust.packages)
-            plan = prepare(folder, apart=True)
+            plan = Start.of(origin.admitted(folder), apart=True).planned(folder)
         else:
             check_experiment(hydras.overrides.task, folders)
             folder.refuse_second_run()

@@ -62,10 +62,10 @@ class JobBatch:
     ):
         self._is_search, self._pruning = pruning is not None, pruning or NoPruning()
         self._context, self._task, self._config, self._options = context, task, config, options
-        self._trust = Origin.of(task).trust
+        self._origin = Origin.of(task)
         self._basic = config.hydra.sweeper._target_ == BASIC_SWEEPER
         self._ledger = Ledger(Path(str(config.hydra.sweep.dir)))
-        Origin.of(task).answers.append(partial(answer_if_any, self._ledger.sweep))
+        self._origin.answers.append(partial(answer_if_any, self._ledger.sweep))
         self._jobs: dict[tuple[int, int], PlannedJob] = {}
         self._returns: dict[tuple[int, int], JobReturn] = {}
 
@@ -116,7 +116,7 @@ class JobBatch:
     def _compose(self, overrides: Sequence[Sequence[str]], first: int) -> list[PlannedJob]:
         loader = self._context.config_loader
         assert isinstance(loader, RememberingLoader)
-        composed = compose(loader, self._config, overrides, first, self._options, self._trust)
+        composed = compose(loader, self._config, overrides, first, self._options, self._origin)
         count = len(overrides) * self._options.repeat
         planned = list(progress.each(composed, f"composing {counted(count, 'job')}", total=count))
         if not self._basic and (self._options.dry_run or self._options.exclude):
@@ -136,7 +136,7 @@ class JobBatch:
         placed = are_placed([job.config for job in planned if not job.excluded])
         slots = 1 if placed else self._slots(planned)
         with on_cores(shares_of_cores(slots)[0]):
-            checked = (decided(job, self._options, self._trust) for job in planned)
+            checked = (decided(job, self._options, self._origin) for job in planned)
             planned = list(progress.each(checked, f"checking {counted(len(planned), 'job')}", total=len(planned)))
         if self._basic:
             refuse_wrong_values(planned)
@@ -149,7 +149,7 @@ class JobBatch:
             if job.entry.folder not in folders and not job.entry.folder.startswith(".."):
                 job.folder.remove_plan()  # of an earlier process that was killed
         noted = progress.each(planned, f"writing {counted(len(planned), 'job')}")
-        planned = [saved(job, is_own=self._trust is None) for job in noted]  # others' are checked only in part yet
+        planned = [saved(job, is_own=self._origin.trust is None) for job in noted]  # others' are checked in part
         self._ledger.add(*(job.entry for job in planned))
         return planned
 

@@ -16,6 +16,7 @@ from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.hydra_errors import check_experiment
 from manyheads.runner.config.hydra_files import guard_logs, save_composed, without_links
 from manyheads.runner.config.lookup import searched
+from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.errors import ConfigurationError, Unavailable, WrongValue, report
 from manyheads.runner.option.run_config import RunConfig
@@ -23,8 +24,6 @@ from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.run import seal
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check_trust import plain, refuse_untrusted
-from manyheads.runner.trust.trust_store import Trust
 
 MOST_BYTES = 255  # of a file's name, on all common disks
 
@@ -50,7 +49,7 @@ def compose(
     batch: Sequence[Sequence[str]],
     first: int,
     options: Options,
-    trust: Trust | None,
+    origin: Origin,
 ) -> Iterator[PlannedJob]:
     """Compose one entry for each repeat of each job, without writing anything.
 
@@ -61,8 +60,7 @@ def compose(
         overrides = [readable(override) for override in chosen]
         for repeat in range(1, options.repeat + 1):
             composed = loader.load_job(config, overrides)
-            if trust is not None:
-                refuse_untrusted(plain(composed), trust)
+            origin.admit(composed)
             if repeat > 1 and options.repeat_seed == "vary" and "seed" in composed:
                 composed = loader.load_job(config, [*overrides, f"seed={composed.seed + repeat - 1}"])
             folder = _place(composed, job, repeat)
@@ -105,18 +103,15 @@ def _place(composed: DictConfig, job: int, repeat: int) -> RunFolder:
     return RunFolder(path)
 
 
-def decided(planned: PlannedJob, options: Options, trust: Trust | None) -> PlannedJob:
-    """The job with its run config, or with the reason why it cannot run; other configs are left unchanged.
-
-    ``trust``: what the user trusts of its config; None for the user's own.
-    """
+def decided(planned: PlannedJob, options: Options, origin: Origin) -> PlannedJob:
+    """The job with its run config, or with the reason why it cannot run; other configs are left unchanged."""
     if planned.excluded or not is_run_config(planned.config):
         return planned
     entry = planned.entry
     try:
         folders = searched(planned.config.hydra.runtime.config_sources)
         check_experiment(planned.config.hydra.overrides.task, folders)
-        run = checked(planned.config, trust=trust, timeout=options.timeout, folders=folders)
+        run = checked(planned.config, trust=origin.trust, timeout=options.timeout, folders=folders)
     except Unavailable as reason:
         return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:

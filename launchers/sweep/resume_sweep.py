@@ -26,7 +26,7 @@ from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.authorize import config_of_job, refuse_untrusted_jobs, refuse_untrusted_run
+from manyheads.runner.trust.admit import admit_job, admit_jobs, admit_run
 
 DONE = ("completed", "pruned")
 
@@ -61,7 +61,7 @@ def resume(sweep: Path, packages: Sequence[str] = ()) -> None:
             )
             console.outcome(ledger)
             return
-        refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
+        admit_jobs(ledger.sweep, [entry.folder for entry in entries], packages)
         find_where_started(*(RunFolder(ledger.sweep / entry.folder) for entry in jobs))
         import_copies(*(RunFolder(ledger.sweep / entry.folder) for entry in entries))
         slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, entries, packages)))
@@ -85,7 +85,7 @@ def finish(ledger: Ledger, entries: list[Entry], pruning: NoPruning) -> None:
         return
     with ledger.locked():
         options = Options.of(ledger.options())
-        refuse_untrusted_jobs(ledger.sweep, [entry.folder for entry in begun])
+        admit_jobs(ledger.sweep, [entry.folder for entry in begun])
         slots = jobs_at_once(options.jobs, list(_configs(ledger.sweep, begun)))
         start = partial(resume_job, ledger=ledger, options=options)
         try:
@@ -101,10 +101,10 @@ def resume_job(entry: Entry, ledger: Ledger, options: Options, packages: Sequenc
         return result.get("objective")
     with log_file(folder.log):
         if not folder.config.exists():  # it was refused; what it lacked may be available now
-            config, trust = config_of_job(folder, ledger.sweep, packages)
+            config, trust = admit_job(folder, ledger.sweep, packages)
             refuse_open_place(config)  # it has no copies
             freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
-        refuse_untrusted_run(folder, packages)  # again: the folder may have changed meanwhile
+        admit_run(folder, packages)  # again: the folder may have changed meanwhile
         return launch(prepare(folder, apart=True))["objective"]
 
 
@@ -112,4 +112,4 @@ def _configs(sweep: Path, entries: list[Entry], packages: Sequence[str] = ()) ->
     """The configs of jobs whose folders still exist; the others fail when their turn comes."""
     for entry in entries:
         with suppress(ConfigurationError):
-            yield OmegaConf.create(config_of_job(RunFolder(sweep / entry.folder), sweep, packages)[0])
+            yield OmegaConf.create(admit_job(RunFolder(sweep / entry.folder), sweep, packages)[0])

@@ -6,7 +6,6 @@ from typing import Any
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.commands import A_RUN, add_weights
-from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.fresh_folder import new_folder
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.config.typed_packages import split_typed
@@ -43,13 +42,14 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
 
     Raises ConfigurationError if the folder is not a run or is not trusted, RunFailed and Interrupted.
     """
-    past = PastConfig.authorized(path, overrides)
+    past = PastConfig.admitted(RunFolder(path), overrides)
     which, weights = chosen(past.folder, which)
-    composed, folders, trust = past.composed(*_start(past.config, weights))
+    run = past.checked(*_start(past.config, weights))
     typed = split_typed(overrides)[1]
     folder = RunFolder(new_folder(typed))
     try:
-        freeze(folder, composed, trust=trust, folders=folders)
+        folder.refuse_second_run()
+        folder.write_config(run.written)
         print(f"evaluating the {which} weights of {past.folder}", flush=True)
         with log_file(folder.log), keeping("evaluate", "the weights are unchanged"):
             launch(prepare(folder), composed_from=str(past.folder.config))

@@ -20,11 +20,9 @@ from manyheads.runner.answers.parity.parity_plan import (
     plan,
 )
 from manyheads.runner.config.command_line import CommandLine
-from manyheads.runner.config.freeze import freeze
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError, RunFailed, not_allowed
 from manyheads.runner.machine.process import blocked_signals, handled_by, interrupt
-from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.files import fresh_folder
 from manyheads.runner.run.progress import working
@@ -57,18 +55,15 @@ def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -
     if not (steps.isdecimal() and int(steps) >= 1):
         raise not_allowed("--steps", steps, "an integer of at least 1")
     line, origin = resolve_origin(CommandLine.of(overrides, config_dir))
-    folders = line.folders
-    planned = plan(list(line.overrides), folders[1:], origin.trust)
+    planned = plan(line, origin)
     first = planned[0].strategy
-    here = [one for one in planned if not one.reason]
-    if len(here) == 1:
+    frozen = {one.strategy: one.run for one in planned if one.run is not None}
+    if len(frozen) == 1:
         reasons = "; ".join(one.reason.rstrip(".") for one in planned if one.reason)
         raise ConfigurationError(f"{WHICH}: there is nothing to compare with {first}: {reasons}.", key=WHICH)
     path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")).resolve()
-    frozen = {
-        one.strategy: freeze(RunFolder(path / one.strategy), one.config, trust=origin.trust, folders=folders)
-        for one in here
-    }
+    for strategy, run in frozen.items():
+        RunFolder(path / strategy).write_config(run.written)
     task = ParityTask(
         steps=int(steps),
         tolerance=frozen[first].precision.tolerance,
@@ -85,15 +80,15 @@ def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -
             outcomes = [noise] if noise.differs else []
             for one in planned[1:]:
                 work.advance(one.strategy)
-                outcomes.append(_outcome(one, path, frozen.get(one.strategy), others))
+                outcomes.append(_outcome(one, path, others))
         finally:
             with blocked_signals():
                 shutil.rmtree(StepFiles.of(baseline).folder, ignore_errors=True)
     return Parity.of(outcomes, findings, task, path, first)
 
 
-def _outcome(planned: PlannedSide, path: Path, run: RunConfig | None, task: ParityTask) -> ParityOutcome:
-    if run is None:
+def _outcome(planned: PlannedSide, path: Path, task: ParityTask) -> ParityOutcome:
+    if (run := planned.run) is None:
         return ParityOutcome(planned.strategy, NOT_HERE, error=planned.reason)
     folder = RunFolder(path / planned.strategy)
     try:

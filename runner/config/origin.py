@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial, update_wrapper
+from functools import cached_property, partial, update_wrapper
 from typing import Any
+
+from omegaconf import DictConfig
 
 from manyheads.runner.config import saved
 from manyheads.runner.config.command_line import CommandLine
@@ -12,8 +14,12 @@ from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.trust.authorize import trust_for
-from manyheads.runner.trust.trust_store import Trust
+from manyheads.runner.option.locate import Section
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.trust.admit import admit_line, admit_run
+from manyheads.runner.trust.check_trust import complaint, plain, refuse_untrusted, untrusted
+from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 NO_RERUN = (
     "--experimental-rerun unpickles its file, which can run any code. Repeat a run from its folder: "
@@ -25,13 +31,35 @@ NO_RERUN = (
 class Origin:
     """The origin of runs. ``trust``: what the user trusts of the configs, None for the user's own.
 
+    ``packages``: those that the user typed as trusted.
+
     ``composed_from``: the saved config, if any. ``answers``: of the run, or of the sweep, that this process has
     started, the first one's; each returns None if there is none. It is the only field that changes.
     """
 
     trust: Trust | None = None
     composed_from: str | None = None
+    packages: tuple[str, ...] = ()
     answers: list[Callable[[], Any]] = field(default_factory=list, compare=False)
+
+    def admit(self, composed: DictConfig) -> None:
+        """Raises ConfigurationError for a composed config that the user does not trust."""
+        if self.trust is not None:
+            refuse_untrusted(plain(composed), self.trust)
+
+    def admitted(self, folder: RunFolder) -> RunConfig:
+        """The config of a job that was frozen before, and has been on disk since. Raises as ``admit_run``."""
+        return RunConfig.of(admit_run(folder, () if self.trust is None else self.trust.packages))
+
+    def why_not(self, config: Section) -> str | None:
+        """Why parts of a config may not be imported; None if they may."""
+        refused = [] if self.trust is None else untrusted(config, self.trust)
+        return complaint(refused).rstrip(".") if refused else None
+
+    @cached_property
+    def trusts(self) -> Callable[[str], bool]:
+        """Whether the user trusts a name explicitly, as is needed for what nobody chose."""
+        return Trust(trusted_packages(self.packages)).covers
 
     def bind(self, task: Callable[..., Any], **others: Any) -> Callable[..., Any]:
         """The task function with this as its argument ``origin``, and others, since Hydra passes only the config."""
@@ -61,8 +89,8 @@ def resolve_origin(line: CommandLine) -> tuple[CommandLine, Origin]:
     packages, others = split_typed(line.overrides)
     line, typed = offer_files(line.without(set(line.overrides) - set(others)))
     saved_config = saved.read_saved(line.primary) if line.flags.config_path is not None else None
-    trust = trust_for(line, packages, saved_config, typed)
+    trust = admit_line(line, packages, saved_config, typed)
     if saved_config is None:
-        return line, Origin(trust)
+        return line, Origin(trust, packages=tuple(packages))
     saved.register_options(saved_config.config, chosen=line.chosen)
-    return line.composing(CONF, saved.NAME), Origin(trust, composed_from=str(line.primary))
+    return line.composing(CONF, saved.NAME), Origin(trust, str(line.primary), tuple(packages))

@@ -1,34 +1,29 @@
-"""The config of a past run with changes, composed again: for commands that evaluate, explain or repeat the run."""
+"""Configs that were recorded, by anyone, and may run here: unchanged, or with changes, composed again."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from omegaconf import DictConfig
+from pathlib import Path
+from typing import Any
 
 from manyheads.runner.config import saved
 from manyheads.runner.config.command_line import CommandLine
+from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR
-from manyheads.runner.config.lookup import Folders
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.config.typed_packages import split_typed
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.locate import Section
-from manyheads.runner.provenance.copies import copies, overrides_of
+from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.provenance.copies import copies, import_copies, overrides_of
+from manyheads.runner.provenance.kept_files import changed_files, kept
+from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.authorize import refuse_untrusted_run, typed_values
-from manyheads.runner.trust.trust_store import Trust, trusted_packages
-
-
-class Recomposed(NamedTuple):
-    """Arguments of ``freeze`` and ``checked``: the composed config, and the folders that were searched for options.
-
-    ``trust``: what the user trusts of it; None for a run of the user's own.
-    """
-
-    config: DictConfig
-    folders: Folders
-    trust: Trust | None
+from manyheads.runner.trust.admit import admit_declarations, admit_run, trusting
+from manyheads.runner.trust.plain_content import refuse_content
+from manyheads.runner.trust.trust_store import Trust
 
 
 @dataclass(frozen=True)
@@ -48,14 +43,12 @@ class PastConfig:
     replaced: list[str]
 
     @classmethod
-    def authorized(cls, path: str, overrides: Sequence[str]) -> "PastConfig":
-        """The config of a run that may be loaded here. Raises ConfigurationError if it is not a run, or not trusted."""
-        folder = RunFolder(path)
-        folder.pin_config()  # fails if there is no run
-        config = folder.read_config()
-        packages, typed = split_typed(overrides)
-        refuse_untrusted_run(folder, packages, [key for key, _ in typed_values(typed)])
-        return cls.of(folder, config, overrides)
+    def admitted(cls, folder: RunFolder, overrides: Sequence[str]) -> "PastConfig":
+        """The config of a run that may be loaded here.
+
+        Raises ConfigurationError if it is not a run, or not trusted, and as ``of``.
+        """
+        return cls.of(folder, admit_run(folder, *split_typed(overrides)), overrides)
 
     @classmethod
     def of(cls, folder: RunFolder, config: Section, overrides: Sequence[str]) -> "PastConfig":
@@ -74,14 +67,62 @@ class PastConfig:
         """The user's trust in the config with the overrides ``first``; None for an own run."""
         if self.folder.is_own():
             return None
-        typed = (*self.files, *typed_values([*first, *self.line.overrides]))
-        return Trust(trusted_packages(self.packages), typed, self.folder.path)
+        typed = [*first, *self.line.overrides]
+        return trusting(typed, self.packages, self.files, folder=self.folder.path)
 
-    def composed(self, *first: str) -> Recomposed:
-        """The config with the overrides ``first``, over which those that were typed win.
+    def checked(self, *first: str) -> RunConfig:
+        """The config with the overrides ``first``, over which those that were typed win; checked for this machine.
 
-        Raises what Hydra raises, and ConfigurationError as ``saved.composed`` does.
+        Raises what Hydra raises, and ConfigurationError as ``saved.composed`` and ``freeze.checked`` do.
         """
         plain = [*first, *self.replaced, *self.line.overrides]
-        config, folders = saved.composed(self.config, plain, chosen=self.line.chosen)
-        return Recomposed(config, folders, self.trust(*first))
+        composed, folders = saved.composed(self.config, plain, chosen=self.line.chosen)
+        return checked(composed, trust=self.trust(*first), folders=folders)
+
+
+def admitted(folder: RunFolder, packages: Iterable[str] = ()) -> RunConfig:
+    """The config of a run that may be loaded or resumed here. Raises as ``admit_run``."""
+    return RunConfig.of(admit_run(folder, packages))
+
+
+def resumed(folder: RunFolder, packages: Iterable[str] = ()) -> Section:
+    """The config of a run that is resumed in its own folder, from now on by the code that it was started with.
+
+    Prints which of its files have changed since. Raises as ``admit_run`` and ``import_copies``.
+    """
+    config = admit_run(folder, packages)
+    find_where_started(folder)
+    import_copies(folder)
+    for file in changed_files(folder, config).values():
+        if file.in_use() == file.path:
+            copy = kept(folder, file.path)
+            print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
+    return config
+
+
+def sent(config: Section, path: Path, overrides: Sequence[str], *, is_own: bool) -> RunConfig:
+    """A complete config that a file at ``path`` holds, with overrides. ``is_own``: whether the user recorded it.
+
+    Raises ConfigurationError if it is incomplete, wrong or not trusted.
+    """
+    if (missing := saved.missing_section(config)) is not None:
+        raise ConfigurationError(f"{path} holds a config without {missing}.")
+    packages, typed = split_typed(overrides)
+    line, files = offer_files(CommandLine(tuple(typed)))
+    trust = None if is_own else trusting(line.overrides, packages, files)
+    if not is_own:
+        refuse_content(path, config)
+    composed, folders = saved.composed(config, line.overrides, chosen=line.chosen)
+    return checked(composed, trust=trust, folders=folders)
+
+
+def recorded_signature(config: Section, folder: RunFolder | None = None) -> str:
+    """The signature of a run config that anyone may have recorded. ``folder``: of its run; None if it has none.
+
+    Raises ConfigurationError for option classes that are not trusted, since computing it imports them.
+    """
+    if folder is None or not folder.is_own():
+        admit_declarations(config, None if folder is None else folder.path)
+    if missing := [group for group in GROUPS if not isinstance(config.get(group), dict)]:
+        raise ConfigurationError(f"it holds a config without {missing[0]}.")
+    return signature(config)

@@ -228,12 +228,12 @@ class TestOfASearch:
 
 def test_a_job_is_swapped_after_it_was_checked(here, config, evil):
     """What is frozen is what was read."""
-    from manyheads.runner.trust.authorize import config_of_job
+    from manyheads.runner.trust.admit import admit_job
 
     folder = sweep_of(here / "sweep", **{"0": config})
-    found, trust = config_of_job(RunFolder(folder / "0"), folder)
+    found, trust = admit_job(RunFolder(folder / "0"), folder)
     given(folder / "0" / ".hydra", evil, name="config.yaml")
     assert found["model"] == config["model"]
     assert trust is not None
     with pytest.raises(ConfigurationError, match=r"os\.system"):
-        config_of_job(RunFolder(folder / "0"), folder)
+        admit_job(RunFolder(folder / "0"), folder)

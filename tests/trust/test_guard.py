@@ -100,6 +100,8 @@ ALLOWED = {
         "runner/commands/install_horovod/__init__.py": 8,
     },
     "a folder that this process has created for itself, or for the ranks of its own run": {
+        "runner/answers/audit/audit_run.py": 1,
+        "runner/answers/audit/rank.py": 1,
         "runner/run/scratch.py": 8,
         "runner/run/answer.py": 1,
         "runner/respond.py": 1,
@@ -155,7 +157,7 @@ ALLOWED = {
 DECIDING = {"runner/trust", "runner/run/seal.py"}
 MAY_ASK = {
     "runner/trust/allowed_keys.py": "which folder on the way to a path exists, so that its owner decides",
-    "runner/trust/authorize.py": "which message to show; whether jobs hold a run, which is read, and refused, alone",
+    "runner/trust/admit.py": "which message to show; whether jobs hold a run, which is read, and refused, alone",
     "runner/trust/look.py": "whether it is a sweep, whose ledger is then read through the guard",
 }
 

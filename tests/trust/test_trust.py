@@ -10,8 +10,8 @@ from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.trust import trust_store
+from manyheads.runner.trust.admit import typed_values
 from manyheads.runner.trust.allowed_classes import is_harmless
-from manyheads.runner.trust.authorize import typed_values
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted, untrusted
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 from tests.conftest import ROOT, execute

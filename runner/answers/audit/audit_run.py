@@ -16,7 +16,6 @@ from manyheads.runner.answers.audit.records import (
     read_spikes,
     read_taken,
 )
-from manyheads.runner.config.freeze import checked
 from manyheads.runner.data.keys import Multiset
 from manyheads.runner.data.order import Order
 from manyheads.runner.errors import ConfigurationError
@@ -159,8 +158,7 @@ def _read(path: str) -> tuple[Overlap, Order | None]:
 
     Raises ConfigurationError, RunFailed.
     """
-    composed, folders, trust = PastConfig.authorized(path, []).composed(*ALONE)
-    run = checked(composed, trust=trust, folders=folders)
+    run = PastConfig.admitted(RunFolder(path), []).checked(*ALONE)
     with scratch.folder() as scratch_folder:
         folder = RunFolder(scratch_folder / "run")
         folder.write_config(run.written)

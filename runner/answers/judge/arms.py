@@ -13,23 +13,17 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.arm_configs import ArmConfigs
-from manyheads.runner.config import saved
 from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
-from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.config.quoting import readable
-from manyheads.runner.config.typed_files import offer_files
-from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.own_code import own_code
+from manyheads.runner.provenance.past_config import sent
 from manyheads.runner.provenance.provenance import signature
-from manyheads.runner.trust.authorize import typed_values
-from manyheads.runner.trust.plain_content import refuse_content
-from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 
 @dataclass(frozen=True)
@@ -86,23 +80,11 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
 
 
 def recorded_arms(question: Question, overrides: Sequence[str], path: Path, *, is_own: bool) -> Arms:
-    """The arms of a recorded question with ``overrides`` applied, checked and authorized like any saved configs.
+    """The arms of a recorded question with ``overrides`` applied, checked and admitted like any saved configs.
 
-    ``path``: the judgement's file, for messages. ``is_own``: whether the user recorded it. Raises ConfigurationError
-    if a config is incomplete, wrong or not trusted.
+    ``path``: the judgement's file, for messages. ``is_own``: whether the user recorded it. Raises as ``sent``.
     """
-    packages, typed = split_typed(overrides)
-    line, files = offer_files(CommandLine(tuple(typed)))
-    trust = None if is_own else Trust(trusted_packages(packages), (*files, *typed_values(line.overrides)))
-    runs = []
-    for config in (question.base, question.changed):
-        if (missing := saved.missing_section(config)) is not None:
-            raise ConfigurationError(f"{path} holds a config without {missing}.")
-        if not is_own:
-            refuse_content(path, config)
-        composed, folders = saved.composed(config, line.overrides, chosen=line.chosen)
-        runs.append(checked(composed, trust=trust, folders=folders))
-    return Arms(*runs)
+    return Arms(*(sent(config, path, overrides, is_own=is_own) for config in (question.base, question.changed)))
 
 
 def _words(change: str) -> list[str]:

@@ -9,7 +9,6 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
-from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.run_config import RunConfig
@@ -63,8 +62,8 @@ def _composed(overrides: Sequence[str], config_dir: str | None) -> Subject:
 
 
 def _recorded(path: str, overrides: Sequence[str]) -> Subject:
-    composed, folders, trust = PastConfig.authorized(path, overrides).composed("checkpoint.resume=null")
-    return Subject(checked(composed, trust=trust, folders=folders), None, None if overrides else Path(path))
+    run = PastConfig.admitted(RunFolder(path), overrides).checked("checkpoint.resume=null")
+    return Subject(run, None, None if overrides else Path(path))
 
 
 def measured(run: RunConfig) -> RunConfig:

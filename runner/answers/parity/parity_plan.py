@@ -11,15 +11,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.answers.measure.steps_task import LargestDifference, ParityFindings
 from manyheads.runner.config.checks import check_fresh_start
-from manyheads.runner.config.command_line import searching
+from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.hydra_errors import check_experiment
 from manyheads.runner.config.hydra_version import composing_from_conf
-from manyheads.runner.config.lookup import OWN, Folders, no_such_option, options, read_option, unknown_key
+from manyheads.runner.config.lookup import Folders, no_such_option, options, read_option, unknown_key
+from manyheads.runner.config.origin import Origin
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.trust.trust_store import Trust
 
 PRECISION = "fp64"  # its rounding can't be mistaken for a difference
 WHICH = "parallel"
@@ -27,43 +27,41 @@ WHICH = "parallel"
 
 @dataclass(frozen=True)
 class PlannedSide:
-    """One strategy's run. ``reason``: why it cannot run on this machine; empty if it can."""
+    """One strategy's run. ``run``: its config; None if this machine cannot run it, for the ``reason``."""
 
     strategy: str
-    config: DictConfig
+    run: RunConfig | None
     reason: str = ""
 
 
-def plan(overrides: list[str], folders: Folders = (), trust: Trust | None = None) -> list[PlannedSide]:
+def plan(line: CommandLine, origin: Origin) -> list[PlannedSide]:
     """The plan of the comparison, checked, with nothing written.
 
-    folders: where options are looked up in addition to this project's. Raises ConfigurationError, or Hydra's own
-    exceptions, for wrong overrides.
+    Raises ConfigurationError, or Hydra's own exceptions, for wrong overrides.
     """
+    overrides, folders = list(line.overrides), line.folders
     parsed = OverridesParser.create().parse_overrides(overrides)
-    all_folders = (*OWN, *folders)
-    check_experiment(OmegaConf.create(overrides), all_folders)
+    check_experiment(OmegaConf.create(overrides), folders)
     if hydras := [o for o in parsed if o.key_or_group.partition(".")[0].partition("/")[0] == "hydra"]:
         message = f"{hydras[0].input_line}: parity starts its runs itself. Leave it out."
         raise ConfigurationError(message, key=hydras[0].key_or_group, value=hydras[0].value())
-    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], all_folders)
+    strategies = _strategies([o for o in parsed if o.key_or_group == WHICH], folders)
     given = [o for o in parsed if o.key_or_group != WHICH]
     planned: list[PlannedSide] = []
     taken: set[str | None] = set()
-    path = [searching(folders)] if folders else []
+    path = [searching(folders[1:])] if folders[1:] else []
     with composing_from_conf():
         for strategy in strategies:
-            alone = declared_class(WHICH, read_option(WHICH, strategy, all_folders)).one_process
+            alone = declared_class(WHICH, read_option(WHICH, strategy, folders)).one_process
             fitting = list(_fitting(given, strategy, path, alone=alone))
             taken |= set(fitting)
-            planned.append(
-                _planned(strategy, compose("config", [*fitting, *path]), all_folders, trust, first=not planned)
-            )
+            composed = compose("config", [*fitting, *path])
+            planned.append(_planned(strategy, composed, folders, origin, first=not planned))
     for override in given:
         if override.input_line not in taken:
             named = f"{WHICH}={','.join(strategies)}"
             raise ConfigurationError(
-                f"{override.input_line}: none of {named} has that key. {_whose(override, all_folders)}",
+                f"{override.input_line}: none of {named} has that key. {_whose(override, folders)}",
                 key=override.key_or_group,
                 value=override.value(),
             )
@@ -110,15 +108,15 @@ def _fitting(given: list[Override], strategy: str, path: list[str], *, alone: bo
         yield f"precision={PRECISION}"
 
 
-def _planned(strategy: str, composed: DictConfig, folders: Folders, trust: Trust | None, *, first: bool) -> PlannedSide:
+def _planned(strategy: str, composed: DictConfig, folders: Folders, origin: Origin, *, first: bool) -> PlannedSide:
     try:
-        run = checked(composed, trust=trust, folders=folders)
+        run = checked(composed, trust=origin.trust, folders=folders)
     except Unavailable as reason:
         if first:
             raise
-        return PlannedSide(strategy, composed, str(reason))
+        return PlannedSide(strategy, None, str(reason))
     check_fresh_start(run, what="a parity check")
-    return PlannedSide(strategy, composed)
+    return PlannedSide(strategy, run)
 
 
 def _whose(override: Override, folders: Folders) -> str:

@@ -6,12 +6,6 @@ from typing import Any
 
 from manyheads.runner.answers.record.statistics import Spread, p_of_difference, p_of_target
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import OPTION, Section
-from manyheads.runner.provenance.provenance import signature
-from manyheads.runner.trust.allowed_keys import may_declare
-from manyheads.runner.trust.check_trust import complaint
-from manyheads.runner.trust.trust_store import Trust
 
 FORMAT = 2
 CLOCKS = {
@@ -131,17 +125,3 @@ class RecordEvidence:
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             raise ConfigurationError("it is not a record: a value is missing, or has another type.") from None
         return evidence
-
-
-def checked_signature(config: Section, trust: Trust | None) -> str:
-    """The signature of a run config, which may be somebody else's. ``trust``: None if it is the user's own.
-
-    Raises ConfigurationError for option classes that are not trusted, since computing it imports them.
-    """
-    sections = {group: section for group in GROUPS if isinstance(section := config.get(group), dict)}
-    named = [(f"{group}.{OPTION}", section.get(OPTION)) for group, section in sections.items()]
-    if refused := [(key, name) for key, name in named if not may_declare(key.partition(".")[0], name, trust)]:
-        raise ConfigurationError(complaint(refused, trust))
-    if missing := [group for group in GROUPS if group not in sections]:
-        raise ConfigurationError(f"it holds a config without {missing[0]}.")
-    return signature(config)

@@ -11,15 +11,14 @@ from manyheads.runner.answers.record.evidence import (
     RecordedAttempt,
     RecordEvidence,
     RecordTarget,
-    checked_signature,
 )
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.provenance.past_config import recorded_signature
 from manyheads.runner.records.claims import direction, machine_of
 from manyheads.runner.records.load_run import load_run
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
-from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 MACHINE = ("host", "devices", "versions", "commit", "clean", "command")
 
@@ -66,10 +65,9 @@ def _contender(sweep: Path, entries: Sequence[Entry], metric: str, seconds: str,
     first = RunFolder(sweep / ordered[0].folder)
     config = first.read_config()
     provenance: Mapping[str, Any] = load_run(first.path).provenance
-    trust = None if first.is_own() else Trust(trusted_packages(), folder=first.path)
     return Contender(
         label=" ".join(override for override in ordered[0].overrides if override not in common) or "as configured",
-        signature=checked_signature(config, trust),
+        signature=recorded_signature(config, first),
         config=config,
         machine={key: provenance[key] for key in MACHINE if key in provenance},
         attempts=tuple(_attempts(sweep, ordered, metric, seconds)),

@@ -10,18 +10,18 @@ from omegaconf import OmegaConf
 
 from manyheads.runner.answers.record import answer
 from manyheads.runner.answers.record.answer import RecordedRuns
-from manyheads.runner.answers.record.evidence import RecordedAttempt, RecordEvidence, checked_signature
+from manyheads.runner.answers.record.evidence import RecordedAttempt, RecordEvidence
 from manyheads.runner.answers.record.gather import gather
 from manyheads.runner.api import sweep
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
+from manyheads.runner.provenance.past_config import recorded_signature
 from manyheads.runner.records.claims import differences_of, repeated_seeds
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.progress import keeping
-from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 
 def record(overrides: Sequence[str], *, runs: int, target: str, clock: str, conf: str | None) -> RecordedRuns:
@@ -85,12 +85,11 @@ def read(path: Path) -> tuple[RecordEvidence, dict[str, Any]]:
 def check(path: Path) -> RecordedRuns:
     """Whether the claims of a record follow from its runs. Runs nothing that it names. Raises ConfigurationError."""
     evidence, content = read(path)
-    trust = Trust(trusted_packages())
     wrong = [*differences_of(evidence.to_json(), content)]
     wrong += [
         f"contenders.{number}.signature: it does not match the config"
         for number, contender in enumerate(evidence.contenders)
-        if checked_signature(contender.config, trust) != contender.signature
+        if recorded_signature(contender.config) != contender.signature
     ]
     for number, contender in enumerate(evidence.contenders):
         wrong += repeated_seeds([attempt.seed for attempt in contender.attempts], where=f"contenders.{number}.attempts")

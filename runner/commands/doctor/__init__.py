@@ -15,7 +15,6 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.run.progress import working
-from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 HELP = "show which options run on this machine, and how to get the others"
 
@@ -42,12 +41,9 @@ def run(arguments: argparse.Namespace) -> ExaminedMachine | ExplainedOptions | E
         return model_names()
     if arguments.hosts:
         return examine_hosts(arguments)
-    typed, asked = split_typed(arguments.names)
+    asked = split_typed(arguments.names)[1]
     line, origin = resolve_origin(CommandLine.of(set(arguments.names) - set(asked), arguments.config_dir))
-    trusted = Trust(trusted_packages(typed))
-    if asked:
-        return explain(asked, line.folders, origin.trust, trusted)
-    return examine(line.folders, origin.trust, trusted)
+    return explain(asked, line.folders, origin) if asked else examine(line.folders, origin)
 
 
 def examine_hosts(arguments: argparse.Namespace) -> ExaminedHosts:

@@ -10,36 +10,33 @@ from rich.filesize import decimal
 
 from manyheads.runner.commands.doctor.answer import ExaminedMachine, ExaminedOption, ExplainedOptions
 from manyheads.runner.config.lookup import OWN, Folders, options, own_sections, read_option, unavailable
+from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.own_folders import package_of
 from manyheads.runner.errors import UnknownName
 from manyheads.runner.machine import hardware, software
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
 from manyheads.runner.option.locate import OPTION, TARGET
 from manyheads.runner.run.progress import each
-from manyheads.runner.trust.check_trust import complaint, untrusted
-from manyheads.runner.trust.trust_store import Trust
 from manyheads.runner.wording import nearest
 
-NONE = Trust()
+UNTYPED = Origin()
 # Groups whose options may need something of the machine. Of other groups, only the user's own options are listed.
 LISTED = ("parallel", "precision", "launcher", "optimizer", "logger")
 
 
-def examine(folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE) -> ExaminedMachine:
+def examine(folders: Folders = OWN, origin: Origin = UNTYPED) -> ExaminedMachine:
     """Examine the machine, and which options of each group it can run.
 
-    folders: where options are looked up; trust: what the user trusts of them, None if all are the user's own; trusted:
-    the installed packages whose options may be imported without being chosen.
+    folders: where options are looked up; origin: what the user trusts of them, and the installed packages whose options
+    may be imported without being chosen.
     """
     pairs = [(group, name) for group, names in listed(folders).items() for name in names]
     examined = each(pairs, "examining options")
-    options_here = [_examined(*one, folders, trust, trusted) for one in examined]
+    options_here = [_examined(*one, folders, origin) for one in examined]
     return ExaminedMachine(describe_machine(), _each_reason_once(options_here))
 
 
-def explain(
-    asked: Sequence[str], folders: Folders = OWN, trust: Trust | None = None, trusted: Trust = NONE
-) -> ExplainedOptions:
+def explain(asked: Sequence[str], folders: Folders = OWN, origin: Origin = UNTYPED) -> ExplainedOptions:
     """Details of options: whether they run here and how, or why not and how to get them.
 
     asked: ``option``, ``group=option`` or ``group``. Raises UnknownName for anything else.
@@ -55,9 +52,9 @@ def explain(
             raise UnknownName(message, key="doctor", value=words)
         for group, name in matches:
             if words == group:
-                explained.append(_examined(group, name, folders, trust, trusted))
+                explained.append(_examined(group, name, folders, origin))
             else:  # the user named the option itself
-                explained.append(_asked(group, name, folders, trust))
+                explained.append(_asked(group, name, folders, origin))
     return ExplainedOptions(_each_reason_once(explained))
 
 
@@ -72,15 +69,15 @@ def _each_reason_once(options_here: Sequence[ExaminedOption]) -> list[ExaminedOp
     return once
 
 
-def _examined(group: str, name: str, folders: Folders, trust: Trust | None, trusted: Trust) -> ExaminedOption:
+def _examined(group: str, name: str, folders: Folders, origin: Origin) -> ExaminedOption:
     """Examine an option that the user did not name: one of an installed package is imported only if it is trusted."""
-    if (package := not_imported(group, name, trusted)) is not None:
+    if (package := not_imported(group, name, origin)) is not None:
         return ExaminedOption(group, name, None, "", "", package)
-    return _asked(group, name, folders, trust)
+    return _asked(group, name, folders, origin)
 
 
-def _asked(group: str, name: str, folders: Folders, trust: Trust | None) -> ExaminedOption:
-    reason = why_not(group, name, folders, trust)
+def _asked(group: str, name: str, folders: Folders, origin: Origin) -> ExaminedOption:
+    reason = why_not(group, name, folders, origin)
     return ExaminedOption(group, name, reason is None, reason or "", note(group, name, folders) if not reason else "")
 
 
@@ -93,12 +90,13 @@ def listed(folders: Folders) -> dict[str, list[str]]:
     return {group: names for group, names in names_of.items() if names}
 
 
-def why_not(group: str, option: str, folders: Folders = OWN, trust: Trust | None = None) -> str | None:
+def why_not(group: str, option: str, folders: Folders, origin: Origin) -> str | None:
     """Why an option cannot run here, or may not be imported to find out; None if it runs."""
-    return _untrusted(group, option, folders, trust) or unavailable(group, option, folders)
+    why = origin.why_not({group: read_option(group, option, folders)})
+    return why or unavailable(group, option, folders)
 
 
-def not_imported(group: str, option: str, trusted: Trust) -> str | None:
+def not_imported(group: str, option: str, origin: Origin) -> str | None:
     """The installed package that provides an option and may not be imported; None if none does, or it is trusted."""
     package = package_of(group, option)
     if package is None:
@@ -106,7 +104,7 @@ def not_imported(group: str, option: str, trusted: Trust) -> str | None:
     content = read_option(group, option, (package.folder,))
     sections = [content] if group in GROUPS else content.values()
     names = {name for section in sections for key in (TARGET, OPTION) if (name := section.get(key)) is not None}
-    return None if all(map(trusted.covers, names)) else package.name
+    return None if all(map(origin.trusts, names)) else package.name
 
 
 def describe_machine() -> dict[str, str]:
@@ -137,12 +135,6 @@ def _shared_memory() -> str:
         return decimal(shutil.disk_usage("/dev/shm").total)
     except OSError:
         return "unknown"
-
-
-def _untrusted(group: str, option: str, folders: Folders, trust: Trust | None) -> str | None:
-    """Why somebody else's option may not be imported; None if it may."""
-    refused = [] if trust is None else untrusted({group: read_option(group, option, folders)}, trust)
-    return complaint(refused).rstrip(".") if refused else None
 
 
 def note(group: str, option: str, folders: Folders = OWN) -> str:

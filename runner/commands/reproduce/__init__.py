@@ -19,7 +19,6 @@ from manyheads.runner.commands.reproduce.rerun import (
     windows,
 )
 from manyheads.runner.commands.reproduce.verdict import DIFFERENT, EQUAL, IDENTICAL, ReproductionVerdict, decide
-from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.fresh_folder import RUN_DIR, new_folder
 from manyheads.runner.errors import ConfigurationError, ExitCode, not_allowed
 from manyheads.runner.machine.console import Console
@@ -34,8 +33,6 @@ from manyheads.runner.records.surroundings import Difference, differences, overr
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check_trust import refuse_untrusted
-from manyheads.runner.trust.trust_store import Trust
 
 HELP = "repeat a finished run, and show whether the result is the same"
 STYLES = {IDENTICAL: "bold green", EQUAL: "bold green", DIFFERENT: "bold red"}
@@ -85,10 +82,12 @@ def reproduce(path: str, overrides: list[str], *, steps: str | None, code: bool)
     commit with its changes instead of today's code. Raises ConfigurationError, and RunFailed if the repetition fails.
     """
     past = read_past(path)
-    changed = PastConfig.of(past.folder, past.config, overrides)
+    changed = (
+        PastConfig.admitted(past.folder, overrides) if code else PastConfig.of(past.folder, past.config, overrides)
+    )
     end = last_step(past, steps)
-    with recorded_program(past, overrides) if code else nullcontext(Rerun(past.folder.config)) as program:
-        differing = _differences(past, overrides, None if code else _checked(changed), changed.trust())
+    with recorded_program(past) if code else nullcontext(Rerun(past.folder.config)) as program:
+        differing = _differences(past, overrides, None if code else changed.checked())
         show(differing)
         folder = RunFolder(new_folder(overrides))
         plain = [*(override for override in overrides if not override.startswith(RUN_DIR)), *changed.replaced]
@@ -118,20 +117,12 @@ def last_step(past: Past, steps: str | None) -> int | None:
     return logged[0]
 
 
-def _differences(past: Past, overrides: list[str], run: RunConfig | None, trust: Trust | None) -> list[Difference]:
+def _differences(past: Past, overrides: list[str], run: RunConfig | None) -> list[Difference]:
     """The differences that are known before the run. run: the config that runs here; None if the recorded code runs."""
-    if run is None:
-        refuse_untrusted(past.config, trust)  # the data option's class is imported, to list its files
     diffs = None if run is None else (past.folder.code_changes(), code_at_start()[1])
     now = describe(RunConfig.of(past.config) if run is None else run)
     now = unless_submitted(now, past.provenance)
     return differences(past.provenance, now, chosen=overridden(past.config, overrides), diffs=diffs)
-
-
-def _checked(changed: PastConfig) -> RunConfig:
-    """The run config of a repetition. Raises ConfigurationError if it cannot run here, or is not trusted."""
-    composed, folders, trust = changed.composed()
-    return checked(composed, trust=trust, folders=folders)
 
 
 def _verdict(past: Past, folder: RunFolder, program: Rerun, overrides: list[str]) -> ReproductionVerdict:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,9 +20,8 @@ from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.copies import import_copies
-from manyheads.runner.provenance.kept_files import changed_files, kept
-from manyheads.runner.provenance.started_in import find_where_started, in_directory_of
+from manyheads.runner.provenance.past_config import admitted, resumed
+from manyheads.runner.provenance.started_in import in_directory_of
 from manyheads.runner.records.rerun import longer_command
 from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
@@ -31,7 +29,6 @@ from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.objects.address import Address, is_address
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.authorize import refuse_untrusted_run
 from manyheads.runner.wording import counted
 
 if TYPE_CHECKING:
@@ -84,15 +81,9 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     if (result := folder.completed()) is not None:
         _conclude(folder, packages, steps=result.get("steps", 0))
         return Result.of(path)
-    refuse_untrusted_run(folder, packages)
-    find_where_started(folder)
-    import_copies(folder)
-    for file in changed_files(folder, folder.read_config()).values():
-        if file.in_use() == file.path:
-            copy = kept(folder, file.path)
-            print(f"{file.path} has changed since this run was started; its copy is {copy}", file=sys.stderr)
-    if folder.config.exists() and is_met_elsewhere(folder.read_config()["launcher"]):
-        run = RunConfig.read(folder)
+    config = resumed(folder, packages)
+    if is_met_elsewhere(config["launcher"]):
+        run = RunConfig.of(config)
         run.launcher.join(run.digests())
         return None
     try:
@@ -112,8 +103,7 @@ def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None
     print(f"{folder} is already complete: {counted(steps, 'step')}. Its results are in {folder.result.name}.")
     print(f"To train longer, in a new folder: {longer}")
     if config["checkpoint"].get("mirror") and not config["trainer"].get("evaluate_only"):
-        refuse_untrusted_run(folder, packages)
-        with Accompanied(folder, RunConfig.read(folder)).with_companions(Span.STORED):
+        with Accompanied(folder, admitted(folder, packages)).with_companions(Span.STORED):
             pass  # at whose end the rest is stored
 
 

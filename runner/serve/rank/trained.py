@@ -23,13 +23,13 @@ from manyheads.runner.option.locate import Section
 from manyheads.runner.option.locate import load as load_named
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.copies import copies
+from manyheads.runner.provenance.past_config import admitted
 from manyheads.runner.provenance.started_in import as_started
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.model_description import Description, read
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.weights import chosen
 from manyheads.runner.serve.rank.preprocess import Preprocess
-from manyheads.runner.trust.authorize import refuse_untrusted_run
 
 TOP = 5
 AT_ONCE = 64  # images in a batch
@@ -127,8 +127,7 @@ def load(run: str | Path, *, which: str | None = None, trust: Iterable[str] = ()
 
 def _load(folder: RunFolder, which: str | None, trust: Iterable[str]) -> Trained:
     packages = names(",".join([trust] if isinstance(trust, str) else trust), argument=f"trust={trust}")
-    refuse_untrusted_run(folder, packages)
-    frozen = RunConfig.read(folder)
+    frozen = admitted(folder, packages)
     which, path = chosen(folder, which)
     description = read(folder)
     with as_started(folder):

@@ -3,22 +3,27 @@
 import pytest
 from hydra.errors import HydraException
 
-from manyheads.runner.answers.parity.parity_plan import plan
-from manyheads.runner.config.freeze import checked
+from manyheads.runner.answers.parity.parity_plan import PlannedSide, plan
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import options
+from manyheads.runner.config.origin import Origin
 from manyheads.runner.errors import ConfigurationError
 from tests.in_process import SMALL
 
 pytestmark = pytest.mark.ci
 
 
+def sides(*overrides: str) -> list[PlannedSide]:
+    return plan(CommandLine.of(overrides, None), Origin())
+
+
 def planned(*overrides: str) -> dict[str, dict]:
     """The config of each strategy that is here."""
-    return {one.strategy: dict(checked(one.config).written) for one in plan([*SMALL, *overrides]) if not one.reason}
+    return {one.strategy: dict(one.run.written) for one in sides(*SMALL, *overrides) if one.run is not None}
 
 
 def test_without_a_choice_all_options_are_compared_with_the_baseline_first():
-    strategies = [one.strategy for one in plan([])]
+    strategies = [one.strategy for one in sides()]
     assert strategies[0] == "single"
     assert sorted(strategies) == options("parallel")
 
@@ -55,7 +60,7 @@ def test_a_launcher_is_chosen_for_those_that_have_ranks():
 
 
 def test_what_is_not_here_says_why():
-    (apex,) = [one for one in plan(["parallel=apex,dp"]) if one.strategy == "apex"]
+    (apex,) = [one for one in sides("parallel=apex,dp") if one.strategy == "apex"]
     assert "Apex" in apex.reason
 
 
@@ -78,10 +83,10 @@ def test_what_is_not_here_says_why():
 )
 def test_what_is_wrong_is_refused(overrides, words):
     with pytest.raises(ConfigurationError, match=words):
-        plan([*SMALL[:5], "data=synthetic", *overrides])
+        sides(*SMALL[:5], "data=synthetic", *overrides)
 
 
 @pytest.mark.parametrize("override", ["optimizer=sgdd", "trainer.nonsense=1", "nonsense", "seed=1,2"])
 def test_hydra_refuses_what_it_knows_to_be_wrong(override):
     with pytest.raises(HydraException):
-        plan(["parallel=ddp", override])
+        sides("parallel=ddp", override)

@@ -1,4 +1,4 @@
-"""The single entry point for other people's content: all that passes it is the user's own, or follows these rules.
+"""The one door for other people's content: all that passes it is the user's own, or follows these rules.
 
 | what comes in                                  | what it may be                                                    |
 | ---------------------------------------------- | ----------------------------------------------------------------- |
@@ -13,9 +13,13 @@
 
 The user's own is what the user recorded, trusted with ``manyheads trust`` (run/seal), or types. A config cannot claim
 it. Content is refused before any of it is imported, resolved or written. docs/security.md describes the threats.
+
+Content is admitted once, by the module that reads it: a command line by ``config/origin.py``, a config that was
+composed by ``config/freeze.py``, a recorded run or config by ``provenance/past_config.py``, what a record names by
+``records/load_run.py``. What these return is admitted; nothing behind them asks again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +33,19 @@ from manyheads.runner.config.schema import check
 from manyheads.runner.config.secret_values import refuse_secrets
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.option.locate import OPTION, Section
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.run_folder import RunFolder, run_config, without_format
+from manyheads.runner.trust.allowed_keys import may_declare
 from manyheads.runner.trust.check_trust import complaint, plain, refuse_untrusted, shown
 from manyheads.runner.trust.plain_content import refuse_content
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 
-def trust_for(
+def admit_line(
     line: CommandLine,
     packages: Iterable[str],
     saved: tuple[Section, bool] | None,
@@ -57,10 +63,21 @@ def trust_for(
     foreign = [source for source in line.sources() if not _is_own(source, saved)]
     if not foreign:
         return None
-    trust = Trust(trusted_packages(packages), (*files, *typed_values(line.overrides)), foreign[0].folder)
+    trust = trusting(line.overrides, packages, files, folder=foreign[0].folder)
     for source in foreign:
         _refuse_source(source, line, trust, saved)
     return trust
+
+
+def trusting(
+    overrides: Iterable[str],
+    packages: Iterable[str],
+    files: Iterable[tuple[str, Any]] = (),
+    *,
+    folder: Path | None = None,
+) -> Trust:
+    """The user's trust in somebody else's config from ``folder``: in what was typed, and in the user's packages."""
+    return Trust(trusted_packages(packages), (*files, *typed_values(overrides)), folder)
 
 
 def _is_own(source: Source, saved: tuple[Section, bool] | None) -> bool:
@@ -141,10 +158,10 @@ def _refuse_package(source: Source, trust: Trust) -> None:
         raise ConfigurationError(complaint([(source.named_by, package or source.place)], trust))
 
 
-def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = (), replaced: Sequence[str] = ()) -> None:
-    """Raises ConfigurationError for a run that the user neither recorded nor trusts.
+def admit_run(folder: RunFolder, packages: Iterable[str] = (), overrides: Iterable[str] = ()) -> Section:
+    """The run config in a folder. Raises ConfigurationError for a run that the user neither recorded nor trusts.
 
-    packages: those typed; replaced: keys and groups for which the user has typed other values, which the caller checks.
+    packages: those typed; overrides: others for its keys and groups, which are checked when they are composed with it.
 
     From then on, no run.yaml but the checked one is read, nor a new one if there was none.
     """
@@ -152,12 +169,22 @@ def refuse_untrusted_run(folder: RunFolder, packages: Sequence[str] = (), replac
     with Folder(folder.path) as held:
         held.refuse_links()
     folder.refuse_other_format()
-    if not folder.is_own():
-        trust = Trust(trusted_packages(packages), folder=folder.path, replaced=tuple(replaced))
-        _checked(folder.config_content(), folder.config, trust)
+    if folder.is_own():
+        return folder.read_config()
+    replaced = tuple(key for key, _ in typed_values(overrides))
+    trust = Trust(trusted_packages(packages), folder=folder.path, replaced=replaced)
+    return _checked(folder.config_content(), folder.config, trust)
 
 
-def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequence[str] = ()) -> None:
+def admit_declarations(config: Section, folder: Path | None) -> None:
+    """Raises ConfigurationError for classes by which somebody else's options declare themselves, if not trusted."""
+    trust = Trust(trusted_packages(), folder=folder)
+    named = [(group, section.get(OPTION)) for group in GROUPS if isinstance(section := config.get(group), dict)]
+    if refused := [(f"{group}.{OPTION}", name) for group, name in named if not may_declare(group, name, trust)]:
+        raise ConfigurationError(complaint(refused, trust))
+
+
+def admit_jobs(sweep: Path, folders: Iterable[str], packages: Iterable[str] = ()) -> None:
     """Raises ConfigurationError for untrusted jobs of a sweep; checks all of them before the first one starts.
 
     folders: those that the sweep's ledger names; packages: those typed.
@@ -170,10 +197,10 @@ def refuse_untrusted_jobs(sweep: Path, folders: Sequence[str], packages: Sequenc
                 f"the ledger of {shown(sweep)} names a job outside it: {shown(job.path)}. Resume that job on its own."
             )
         if job.config.exists() or job.composed.exists():  # else it fails when its turn comes
-            config_of_job(job, sweep, packages)
+            admit_job(job, sweep, packages)
 
 
-def config_of_job(job: RunFolder, sweep: Path, packages: Sequence[str] = ()) -> tuple[dict[str, Any], Trust | None]:
+def admit_job(job: RunFolder, sweep: Path, packages: Iterable[str] = ()) -> tuple[dict[str, Any], Trust | None]:
     """A job's config, frozen or else composed, read once, with what the user trusts of it; None for the user's own.
 
     Raises ConfigurationError if it is missing, and for somebody else's that is not trusted.
