@@ -27,8 +27,8 @@ from manyheads.runner.run.run_folder import RunFolder
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
     from manyheads.launchers.launcher_option import Ahead
+    from manyheads.runner.records.compared_runs import ComparedRuns
     from manyheads.runner.records.run_result import Result
-    from manyheads.runner.report.answer import ComparedRuns
 
 
 def run_typed(

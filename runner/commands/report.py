@@ -2,7 +2,7 @@
 
 import argparse
 
-from manyheads.runner.report.answer import ComparedRuns
+from manyheads.runner.records.compared_runs import ComparedRuns
 from manyheads.runner.report.write_report import report
 
 HELP = "compare the jobs of a sweep, or any runs"

@@ -10,6 +10,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.config_schema import KINDS, schema_for
 from manyheads.runner.config.origin import resolve_origin
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.records.compared_runs import ComparedRuns
 from manyheads.runner.records.run_result import Result
 from manyheads.runner.run.answer import Answer, Reply
 from manyheads.runner.run.json_schema import Schema, schema_of
@@ -56,7 +57,5 @@ def schema_of_command(name: str) -> Schema:
 
 def answer_of_command(name: str) -> Any:
     """The class of a command's answer, or a union of several."""
-    from manyheads.runner.report.answer import ComparedRuns
-
     module, later = module_of(name), {"Result": Result, "ComparedRuns": ComparedRuns}  # imported on demand
     return get_type_hints(getattr(module, "take", None) or module.run, localns=later)["return"]

@@ -7,8 +7,8 @@ from manyheads.launchers.warm_ahead import ahead
 from manyheads.runner.run.data_files import without_collector
 
 if TYPE_CHECKING:  # printing a config or the help does not need them
+    from manyheads.runner.records.compared_runs import ComparedRuns
     from manyheads.runner.records.run_result import Result
-    from manyheads.runner.report.answer import ComparedRuns
 
 HELP = "run one experiment, or with -m a sweep; takes group=option, key=value and Hydra's flags"
 

@@ -1,96 +1,59 @@
 """The answer of ``report``, and of a sweep that has ended: the comparison as data, and in a terminal."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.machine.console import Console
+from manyheads.runner.records.compared_runs import ComparedJob, ComparedRuns
 from manyheads.runner.records.run_set import gather
 from manyheads.runner.report.columns import Column, file_columns, median, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
-from manyheads.runner.run.answer import Answer
-from manyheads.runner.run.json_schema import TEXT_ONLY
-from manyheads.runner.run.run_folder import RunFolder
 
 
-@dataclass(frozen=True)
-class ComparedJob:
-    """A job of a sweep, averaged over its repeats, or a run."""
-
-    job: str
-    folder: Annotated[Path, "of its first completed run"]
-    state: Annotated[str, "completed, failed, skipped, interrupted, pruned, running or pending"]
-    values: Annotated[dict[str, str], "the swept keys"]
-    measures: Annotated[dict[str, float | str | None], "by column of comparison.csv"]
-    remarks: Annotated[list[str], "what is needed to interpret its numbers"]
-
-
-@dataclass(frozen=True)
-class ComparedRuns(Answer):
-    """The comparison of a sweep's jobs, or of any runs, in the order of the table: best first, or by baseline."""
-
-    title: str
-    folder: Annotated[Path | None, "of the sweep; null if the runs are not of one"]
-    headline: Annotated[str, "how many jobs completed"]
-    metric: Annotated[str, "the metric that is compared"]
-    objective: Annotated[str, "the metric by which rows are ordered, unless speed is compared"]
-    compares_speed: Annotated[bool, "whether backends or layouts were swept"]
-    jobs: list[ComparedJob]
-    notes: Annotated[list[str], "differences, and doubts about the comparison"]
-    reasons: Annotated[list[str], "why jobs failed or were skipped"]
-    files: Annotated[list[Path], "that were written"]
-    shown: Annotated[Comparison | None, TEXT_ONLY] = None
-
-    @classmethod
-    def of(cls, comparison: Comparison, files: list[Path], *, is_shown: bool) -> "ComparedRuns":
-        """The comparison as data. is_shown: whether the text has its table."""
-        columns = file_columns(comparison) if comparison.rows else []
-        skipped = {"job", "jobs", "state", "folder", "marks", *comparison.swept}
-        jobs = [
-            ComparedJob(
-                job=row.number,
-                folder=row.first.run.folder,
-                state=row.state,
-                values=row.values,
-                measures={
-                    column.name: None if (value := column.value(row)) == "" else value
-                    for column in columns
-                    if column.name not in skipped
-                },
-                remarks=row.marks,
-            )
-            for row in comparison.rows
-        ]
-        return cls(
-            title=comparison.title,
-            folder=comparison.folder,
-            headline=comparison.headline,
-            metric=comparison.metric.column if comparison.rows else "",
-            objective=comparison.objective.column if comparison.rows else "",
-            compares_speed=comparison.races,
-            jobs=jobs,
-            notes=comparison.notes,
-            reasons=comparison.reasons,
-            files=files,
-            shown=comparison if is_shown else None,
+def compared_runs(comparison: Comparison, files: list[Path], *, is_shown: bool) -> ComparedRuns:
+    """The comparison as data. is_shown: whether the text has its table."""
+    columns = file_columns(comparison) if comparison.rows else []
+    skipped = {"job", "jobs", "state", "folder", "marks", *comparison.swept}
+    jobs = [
+        ComparedJob(
+            job=row.number,
+            folder=row.first.run.folder,
+            state=row.state,
+            values=row.values,
+            measures={
+                column.name: None if (value := column.value(row)) == "" else value
+                for column in columns
+                if column.name not in skipped
+            },
+            remarks=row.marks,
         )
+        for row in comparison.rows
+    ]
+    return ComparedRuns(
+        title=comparison.title,
+        folder=comparison.folder,
+        headline=comparison.headline,
+        metric=comparison.metric.column if comparison.rows else "",
+        objective=comparison.objective.column if comparison.rows else "",
+        compares_speed=comparison.races,
+        jobs=jobs,
+        notes=comparison.notes,
+        reasons=comparison.reasons,
+        files=files,
+        table=partial(show, comparison) if is_shown else None,
+    )
 
-    @classmethod
-    def of_sweep(cls, sweep: Path) -> "ComparedRuns":
-        """The comparison of a sweep that has printed it. Raises ConfigurationError if there is none."""
-        files = [path for form in ("csv", "md", "png", "html") if (path := sweep / f"comparison.{form}").exists()]
-        return cls.of(compare(gather([str(sweep)])), files, is_shown=False)
 
-    def show(self) -> None:
-        if self.shown is None:
-            return
-        show(self.shown)
-        for path in self.files:
-            print(f"wrote {RunFolder(path)}")
+def of_sweep(sweep: Path) -> ComparedRuns:
+    """The comparison of a sweep that has printed it. Raises ConfigurationError if there is none."""
+    files = [path for form in ("csv", "md", "png", "html") if (path := sweep / f"comparison.{form}").exists()]
+    return compared_runs(compare(gather([str(sweep)])), files, is_shown=False)
 
 
 SPREAD = "the spread of s/epoch"

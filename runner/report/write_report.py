@@ -12,8 +12,9 @@ from rich.text import Text
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.console import Console
+from manyheads.runner.records.compared_runs import ComparedRuns
 from manyheads.runner.records.run_set import gather
-from manyheads.runner.report.answer import ComparedRuns, show
+from manyheads.runner.report.answer import compared_runs, show
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import file_columns, shown_columns
 from manyheads.runner.report.comparison import Comparison, compare
@@ -82,7 +83,7 @@ def _report(paths: list[str], *, baseline: str | None, to: str | None) -> Compar
         kept = "the files that are there are complete; run it again for the others"
         with working("writing the comparison", kept=kept):
             written = write(comparison, _folder(comparison, to))
-    answer = ComparedRuns.of(comparison, written, is_shown=True)
+    answer = compared_runs(comparison, written, is_shown=True)
     if not (comparison.completed or comparison.active):
         answer.show()
         why = ", since no job completed" if comparison.rows else ""

@@ -31,7 +31,10 @@ WINGS = {  # by name, what is deleted
     "parity": ["runner/answers/parity", "runner/commands/parity.py", "tests/answers/parity"],
     "audit": ["runner/answers/audit", "runner/commands/audit.py", "tests/answers/audit"],
     "record": ["runner/answers/record", "runner/commands/record.py", "tests/answers/record"],
-    "report": ["runner/report", "runner/commands/report.py", "tests/report"],
+    "report": [
+        *("runner/report", "runner/commands/report.py", "tests/report"),
+        "launchers/sweep/comparison/by_report.py",
+    ],
     "serve": [
         *("runner/serve", "tests/serve", "tests/trust/test_attacks_by_trained_model.py"),
         "tests/trust/attacks/default_output_is_a_link.py",

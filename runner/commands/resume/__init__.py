@@ -32,7 +32,7 @@ from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import counted
 
 if TYPE_CHECKING:
-    from manyheads.runner.report.answer import ComparedRuns
+    from manyheads.runner.records.compared_runs import ComparedRuns
 
 HELP = "resume a run or a sweep that was interrupted; with trainer.epochs=30 or other changes, in a new folder"
 
