@@ -24,6 +24,7 @@ from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
 from manyheads.runner.optimizer.rank.freezing import Phases, build_phases, find_rests, frozen_norms
 from manyheads.runner.optimizer.rank.gradient_kinds import WORDS, unusual_gradients
 from manyheads.runner.optimizer.rank.parameter_groups import find_groups
+from manyheads.runner.option.locate import load
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.parallel import GradientKind, Parallel
 from manyheads.runner.parallel.rank.units import listed_units, recompute
@@ -46,15 +47,20 @@ def assemble(
     trainer, data, precision, task = run.trainer, prepared.data, prepared.precision, prepared.task
     updates = prepared.loaders.train.updates
     parallel.example = example
-    wrapped, phases = wrap(run, parallel, precision, prepared.model, epochs=trainer.epochs_in(updates))
+    kind: Callable[..., Update] = Update
+    if task.has_step:
+        kind = load("manyheads.runner.loop.own_step.build.kind_of")(run)
+    epochs = trainer.epochs_in(updates)
+    wrapped, phases = wrap(run, parallel, precision, prepared.model, epochs=epochs, wraps=not task.has_step)
+    inner = parallel.unwrap(wrapped.model)
     added = build_metrics(run.metrics, task, run.model.num_classes or data.num_classes)
     settings = TrainSettings.of(trainer, updates)
-    inner = parallel.unwrap(wrapped.model)
     averages = not trainer.evaluate_only and (trainer.ema_decay is not None or trainer.swa_start is not None)
     ways = evaluations(inner, prepared.loaders, averages=averages)
     norms = frozen_norms(inner) if run.parameters.freeze_batchnorm else []
+    norms = [*norms, *(inner.get_submodule(name) for name in task.teachers)]
     length = {"updates_per_epoch": updates, "total_updates": settings.total_steps}
-    update = Update(
+    update = kind(
         wrapped,
         scores=Scores(task, added, monitor=run.checkpoint.monitor, evaluations=ways),
         schedule=build_schedule(run.scheduler, wrapped.optimizer, **length),
@@ -81,11 +87,18 @@ def evaluations(model: nn.Module, loaders: Loaders, *, averages: bool) -> dict[s
 
 
 def wrap(
-    run: RunConfig, parallel: Parallel, precision: PrecisionPolicy, model: nn.Module, *, epochs: int
+    run: RunConfig,
+    parallel: Parallel,
+    precision: PrecisionPolicy,
+    model: nn.Module,
+    *,
+    epochs: int,
+    wraps: bool = True,
 ) -> tuple[Wrapped, Phases | None]:
     """Convert, place, wrap and compile a model with its optimizer, in the one order that satisfies every backend.
 
-    ``epochs``: in which the run ends. Also returns what is frozen in which epoch, if anything is.
+    ``epochs``: in which the run ends; ``wraps``: whether the strategy wraps it. Also returns what is frozen in which
+    epoch, if anything is.
     """
     trainer, section = run.trainer, run.parameters
     refuse_gradients(run, parallel, precision, model)
@@ -102,7 +115,7 @@ def wrap(
     names = [by_parameter[parameter] for group in optimizer.param_groups for parameter in group["params"]]
     optimizer = parallel.wrap_optimizer(optimizer, model)
     model, optimizer = precision.prepare(model, optimizer)
-    model = parallel.wrap_model(model)
+    model = parallel.wrap_model(model) if wraps else model
     inner = parallel.unwrap(model)
     if patterns := trainer.compile_units:
         compile_units(inner, trainer.compile, patterns)

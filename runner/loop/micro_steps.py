@@ -85,12 +85,13 @@ class MicroSteps(ForwardBackward):
     def objective(self, outputs: Any, batch: Batch) -> tuple[Tensor, ForwardResult]:
         """The tensor to differentiate so that gradients add up to the update's, and the results of the forward pass."""
         loss = self._scores.loss(outputs, batch)
-        passed, weight = self._scores.passed(loss, outputs, batch), self._weight(batch)
+        passed, weight = self._scores.passed(loss, outputs, batch), self.weight(batch)
         if self._total is not None and not batch.counted and self._scores.is_mean:
             loss = nothing(outputs)
         return (loss if self._total is None and weight == 1 else loss * weight), passed
 
-    def _weight(self, batch: Batch) -> float | Tensor:
+    def weight(self, batch: Batch) -> float | Tensor:
+        """The factor of a micro-batch's loss, with which gradients add up to the update's."""
         is_mean = self._scores.is_mean
         if self._total is None:  # samples, of which the sampler knows how many each rank has
             return batch.weight if is_mean else batch.weight / max(1, batch.count)

@@ -85,7 +85,8 @@ def _locate_all(config: Section) -> None:
 
 
 def _optimizer(run: RunConfig) -> None:
-    build_optimizer(run.optimizer, nn.Linear(2, 2), batch_size=run.data.batch_size)
+    for option in run.optimizer.singles:
+        build_optimizer(option, nn.Linear(2, 2), batch_size=run.data.batch_size)
 
 
 def _model(run: RunConfig, data: Data, *, reads: bool) -> None:

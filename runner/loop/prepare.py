@@ -78,6 +78,7 @@ def prepare(run: RunConfig, parallel: Parallel, *, resumes: bool = False, conver
         task, loaders = build_task_and_loaders(run, parallel, data, precision.dtype)
         materialize(built.model, loaders.train.first, seed=run.seed)
         freeze(built.model, run.parameters.freeze)
+        freeze(built.model, task.teachers, key="task.teachers")
         parameters = sum(p.numel() for p in built.model.parameters())
         task.check_model(built.model)
         if not (resumes or built.pretrained or load or trainer.evaluate_only):

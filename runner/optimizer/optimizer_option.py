@@ -1,6 +1,7 @@
 """Declarations of an optimizer; most need only their YAML."""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 from manyheads.runner.option.option import Option
@@ -10,9 +11,13 @@ SCALING = {"none": lambda ratio: 1.0, "linear": lambda ratio: ratio, "sqrt": mat
 
 
 class OptimizerOption(Option):
-    """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size."""
+    """The keys that the optimizers of torch and Apex share, and how the learning rate is scaled to the batch size.
+
+    ``builder``: the function that builds it, if it consists of several.
+    """
 
     group = "optimizer"
+    builder: ClassVar[str | None] = None
     tunable: ClassVar = {"fused": Tunable(OPTIMIZER, always(True, False))}
     rules: ClassVar = {
         "lr": number(above=0),
@@ -27,6 +32,11 @@ class OptimizerOption(Option):
     lr: float
     lr_scaling: str
     base_batch_size: int
+
+    @property
+    def singles(self) -> Sequence["OptimizerOption"]:
+        """The optimizers that it consists of."""
+        return [self]
 
     def scaled_lr(self, batch_size: int) -> float:
         """``optimizer.lr`` scaled to the global batch size by the rule ``optimizer.lr_scaling``.

@@ -17,6 +17,7 @@ class DistributedDataParallelOption(ReplicasOption):
         "powersgd_start": whole(2),
     }
     color = "#0072b2"
+    own_steps = True
     changes_gradients: ClassVar = {"compression": "none"}
     compression: str
 

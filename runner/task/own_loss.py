@@ -41,6 +41,7 @@ class OwnLossOption(TaskOption):
         "reduction": choice("mean", "sum"),
         "ignore_index": INTEGER,
         "labels": either(AUTO, KEY_OR_POSITION),
+        "inputs": either(AUTO, KEY_OR_POSITION),
         "metrics": NAMED,
     }
     loss = None

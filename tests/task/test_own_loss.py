@@ -168,3 +168,24 @@ def test_a_training_step_is_not_called_and_that_is_said():
         task().check_model(Stepped())
     task().check_model(Labelled())
     task().check_model(torch.nn.Linear(2, 2))
+
+
+class TestInputs:
+    def test_are_one_entry_of_the_batch_if_it_is_named(self):
+        assert task(inputs=0).inputs(BATCH) is TOKENS
+        assert task(inputs="x").inputs({"x": TOKENS, "labels": LABELS}) is TOKENS
+        assert task().inputs(BATCH) is BATCH
+
+    def test_that_do_not_exist_are_refused(self):
+        with pytest.raises(
+            ConfigurationError, match=r"task\.inputs=image: a batch is a dict with x, .* Set it to the key"
+        ):
+            task(inputs="image").inputs({"x": TOKENS, "labels": LABELS})
+
+    def test_of_a_diffusion_model_are_its_images(self, tmp_path):
+        denoiser = ("model=custom", "model._target_=tests.task.zoo.Denoiser")
+        run = train(
+            tmp_path,
+            small(*denoiser, "task=own_loss", "task.inputs=0", "task.loss_over=samples", "trainer.max_steps=3"),
+        )
+        assert run.trainer.progress.step == 3

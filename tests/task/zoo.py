@@ -169,3 +169,15 @@ class OwnStep(Linear):
     def forward(self, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         differences = super().forward(inputs) - targets.reshape(len(inputs), -1)
         return {"loss": differences.square().mean(), "error": differences.abs().mean()}
+
+
+class Denoiser(nn.Module):
+    """A diffusion model that computes its loss from images alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        noise = torch.randn_like(images)
+        return (self.convolution(images + noise) - noise).square().mean()

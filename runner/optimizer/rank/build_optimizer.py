@@ -1,6 +1,6 @@
 """Builds the optimizer of a run, with its learning rate scaled to the global batch size."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from inspect import signature
 from typing import Any
 
@@ -11,16 +11,24 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
 from manyheads.runner.optimizer.rank.gradient_kinds import refuse_unusual, unusual_gradients
 from manyheads.runner.optimizer.rank.parameter_groups import ParameterGroup, refuse_unknown
+from manyheads.runner.option.locate import load
 
 
 def build_optimizer(
-    option: OptimizerOption, model: nn.Module, *, batch_size: int, groups: Sequence[ParameterGroup] = ()
+    option: OptimizerOption,
+    model: nn.Module,
+    *,
+    batch_size: int,
+    groups: Sequence[ParameterGroup] = (),
+    only: Collection[str] | None = None,
 ) -> Optimizer:
     """Build the option's optimizer for the parameters that are trained.
 
     groups: those of the complete model, of which ``model`` may be a part; () for a single group with the optimizer's
-    own settings. Raises ConfigurationError.
+    own settings; only: names of the parameters that it gets, None for all. Raises ConfigurationError.
     """
+    if option.builder is not None:
+        return load(option.builder)(option, model, batch_size=batch_size, groups=groups)
     kind, options = option.kind, option.arguments("lr", "lr_scaling", "base_batch_size")
     unusual = unusual_gradients(model)  # which no fused kernel takes
     if unusual or not options.get("fused"):  # fused=False would turn off torch's own choice, foreach on GPUs
@@ -29,13 +37,15 @@ def build_optimizer(
         options["betas"] = tuple(options["betas"])
     lr = option.scaled_lr(batch_size)
     try:
-        optimizer = kind(_parameters(model, groups, lr=lr), lr=lr, **options)
+        optimizer = kind(_parameters(model, groups, lr=lr, only=only), lr=lr, **options)
     except (TypeError, ValueError, RuntimeError) as error:
         if "fused" in options and "fused" in str(error):
             raise ConfigurationError.at(
-                "optimizer.fused", True, f": {option.target} can't be fused here ({error}). Set it to false."
+                f"{option.key}.fused", True, f": {option.target} can't be fused here ({error}). Set it to false."
             ) from None
-        raise ConfigurationError.at("optimizer._target_", option.target, f" rejects its arguments: {error}.") from None
+        raise ConfigurationError.at(
+            f"{option.key}._target_", option.target, f" rejects its arguments: {error}."
+        ) from None
     refuse_unknown(groups, optimizer.defaults, option.target)
     refuse_unusual(unusual, optimizer, option.target)
     return optimizer
@@ -43,19 +53,26 @@ def build_optimizer(
 
 def refuse_closure(option: OptimizerOption) -> None:
     """Raises ConfigurationError for an optimizer, such as LBFGS, whose step computes the loss itself, by a closure."""
-    closure = signature(option.kind.step).parameters.get("closure")
-    if closure is not None and closure.default is closure.empty:
-        raise ConfigurationError.at(
-            "optimizer._target_",
-            option.target,
-            " computes the loss itself, several times in an update (its step needs a closure), which no run supports. "
-            "Set optimizer=adamw or sgd.",
-        )
+    for single in option.singles:
+        closure = signature(single.kind.step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise ConfigurationError.at(
+                f"{single.key}._target_",
+                single.target,
+                " computes the loss itself, several times in an update (its step needs a closure), which no run "
+                "supports. Set optimizer=adamw or sgd.",
+            )
 
 
-def _parameters(model: nn.Module, groups: Sequence[ParameterGroup], *, lr: float) -> list[Any]:
+def _parameters(
+    model: nn.Module, groups: Sequence[ParameterGroup], *, lr: float, only: Collection[str] | None
+) -> list[Any]:
     """The optimizer's first argument: parameters, or groups of them, in the same order on every rank."""
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    trained = {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and (only is None or name in only)
+    }
     if len(groups) <= 1 and not any(group.settings for group in groups):
         return list(trained.values())
     return [

@@ -115,11 +115,11 @@ def build_phases(
     return Phases(model, updated, rests, keeps_statistics=keeps_statistics)
 
 
-def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
+def freeze(model: nn.Module, patterns: Sequence[str], *, key: str = "parameters.freeze") -> None:
     """Exclude the parameters that the patterns name from training. Raises ConfigurationError if one names nothing."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for pattern in patterns:
-        for name in matching(pattern, parameters, key="parameters.freeze"):
+        for name in matching(pattern, parameters, key=key):
             parameters[name].requires_grad_(False)
 
 

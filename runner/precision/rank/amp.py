@@ -86,6 +86,9 @@ class AMP(PrecisionPolicy):
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
         return self.master_weights.state_dict(model)
 
+    def full(self, parameter: nn.Parameter) -> nn.Parameter:
+        return self.master_weights.masters.get(parameter, parameter)
+
     def weights_loaded(self, model: nn.Module, weights: dict[str, Tensor]) -> None:
         self.master_weights.load_state_dict(model, weights)
 

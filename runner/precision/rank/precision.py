@@ -79,6 +79,10 @@ class PrecisionPolicy:
         """The state of the user's own model as checkpoints store it, from which any precision can resume."""
         return model.state_dict()
 
+    def full(self, parameter: nn.Parameter) -> nn.Parameter:
+        """The tensor in full precision of which ``parameter`` is a rounded copy; itself if it is not one."""
+        return parameter
+
     def weights_loaded(self, model: nn.Module, weights: dict[str, Tensor]) -> None:
         """Update internal copies after the user's own model was loaded from ``weights``."""
 

@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import call, combined, signature
+from manyheads.runner.option.locate import call, combined, load, signature
 from manyheads.runner.scheduler.rank.schedules import Schedule
 from manyheads.runner.scheduler.scheduler_option import SchedulerOption
 
@@ -19,8 +19,11 @@ PARTS = ("lr", "momentum", "betas")  # of an optimizer's settings: those that to
 def build_schedule(option: SchedulerOption, optimizer: Optimizer, **updates: int) -> Schedule:
     """The schedule that the option describes. ``updates``: updates_per_epoch and total_updates.
 
-    Raises ConfigurationError for a class that is not a schedule, and for arguments that it rejects.
+    Of several optimizers, each has its own. Raises ConfigurationError for a class that is not a schedule, and for
+    arguments that it rejects.
     """
+    if hasattr(optimizer, "parts"):
+        return load("manyheads.runner.scheduler.rank.by_part.ByPart")(option, optimizer, build_schedule, **updates)
     target, kind, options = option.target, option.kind, option.arguments()
     if isinstance(kind, type) and issubclass(kind, ReduceLROnPlateau):
         raise ConfigurationError.at(

@@ -39,6 +39,13 @@ def build_task(option: TaskOption, data: "Data", *, loss: Section, label_smoothi
         raise ConfigurationError.at(
             "task._target_", target, f": its reduction is {task.reduction!r}. Allowed: {', '.join(REDUCTIONS)}."
         )
+    if (trained := next((name for name, p in task.named_parameters() if p.requires_grad), None)) is not None:
+        raise ConfigurationError.at(
+            "task._target_",
+            target,
+            f": its {trained} requires gradients, but an optimizer only trains the model. Freeze a teacher with "
+            "requires_grad_(False), or move what is trained into the model.",
+        )
     return task
 
 

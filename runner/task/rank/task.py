@@ -1,8 +1,8 @@
 """The base class of tasks: a model's inputs, its loss with what that averages over, and its metrics."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.metrics.metric import Metric
 from manyheads.runner.task.rank.targets import refuse_where
+
+if TYPE_CHECKING:
+    from manyheads.runner.loop.own_step.context import StepContext
 
 
 class Task(nn.Module):
@@ -28,6 +31,8 @@ class Task(nn.Module):
     Targets are checked in three places: ``converted`` gives each batch one form of targets, ``check`` sees the first
     batch of training and of every evaluation, and those that ``bounded`` returns are compared with ``bounds``, the
     least and the greatest allowed, in every batch. ``sees``: the number of samples that ``see_first`` gets.
+
+    ``teachers``: names of parts of the model that are not trained: without gradients, always in evaluation mode.
     """
 
     reduction: str = "sum"
@@ -38,6 +43,7 @@ class Task(nn.Module):
     outputs: str | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
     sees: int = 1
+    teachers: Sequence[str] = ()
 
     def __init__(self) -> None:
         super().__init__()  # without arguments, so that an unknown key is refused
@@ -97,8 +103,11 @@ class Task(nn.Module):
     # -- loss and measurements -------------------------------------------------------------------------
 
     def inputs(self, batch: Any) -> Any:
-        """The model's inputs: a dict is passed as keywords, a tuple or list as several arguments, else as one."""
-        return batch[0]
+        """The model's inputs: a dict is passed as keywords, a tuple or list as several arguments, else as one.
+
+        A task with its own ``step`` gets them as its batch: all of it, if this is not overridden.
+        """
+        return batch if self.has_step else batch[0]
 
     def labels_among_inputs(self, batch: Any) -> Iterable[Tensor]:
         """The tensors among the model's inputs that are labels: bytes there are class numbers, not pixels."""
@@ -113,6 +122,15 @@ class Task(nn.Module):
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         """The loss of a batch, (): a sum or a mean, as declared by ``reduction``."""
+        raise NotImplementedError
+
+    def step(self, model: Any, batch: Any, context: "StepContext") -> Iterator[Any]:
+        """In place of ``inputs`` and ``loss``, for what is not "outputs, then loss": a generator of losses.
+
+        After ``yield loss``, an optimizer steps with its gradients; with several optimizers ``yield "name", loss``.
+        All micro-batches of an update reach a ``yield`` before its optimizer steps, and continue afterwards. It may
+        ``return`` outputs for ``statistics``. An evaluation runs it without gradients, for the sum of its losses.
+        """
         raise NotImplementedError
 
     def dummy_targets(self, count: int) -> Tensor | None:
@@ -154,6 +172,11 @@ class Task(nn.Module):
         return self.statistics(outputs, batch)
 
     # -- what follows --------------------------------------------------------------------------------
+
+    @property
+    def has_step(self) -> bool:
+        """Whether it has a step of its own."""
+        return type(self).step is not Task.step
 
     @property
     def counts_samples(self) -> bool:

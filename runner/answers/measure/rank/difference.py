@@ -11,7 +11,6 @@ from manyheads.runner.checkpoint.rank.dtypes import as_real
 from manyheads.runner.checkpoint.rank.load import largest_entry, weights_sha256
 from manyheads.runner.data.rank.sampler import BatchIndices
 from manyheads.runner.loop.session import Session
-from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.records.rounding import FLOOR, relative
 
 
@@ -111,7 +110,8 @@ def _loss(session: Session, requests: list[BatchIndices]) -> float:
     is_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), update.precision.autocast():
-            return sum(float(steps.objective(call(model, batch.inputs), batch)[0]) for batch in batches)
+        with torch.no_grad():
+            passes = [(update.evaluate(update.model, batch), steps.weight(batch)) for batch in batches]
+        return sum(float(passed.loss) * float(weight) for passed, weight in passes if passed is not None)
     finally:
         model.train(is_training)

@@ -89,7 +89,9 @@ def take(session: Session, batches: list[Batch], parameters: list[str]) -> Steps
         owned = dict(zip(update.names, update.precision.parameters(update.optimizer), strict=True))
         gathered = session.parallel.layout.gather({n: p.grad for n, p in owned.items() if p.grad is not None})
         names = gathered if session.parallel.shares_model else owned
-        gradients.update((name, _copy(gathered[name]) if name in gathered else None) for name in names)
+        gradients.update((name, _copy(gathered[name])) for name in gathered)  # a step's optimizers take turns
+        for name in names:
+            gradients.setdefault(name, None)
 
     update.enter_training()
     with observed_gradients(update.guards, look):

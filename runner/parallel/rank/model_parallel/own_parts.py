@@ -100,6 +100,10 @@ class OwnParts:
 
 def refuse_if_needs_whole_weights(optimizer: Optimizer) -> None:
     """Try an optimizer of this class on a matrix and on its halves. Raises ConfigurationError if the results differ."""
+    for part in getattr(optimizer, "parts", {}).values():
+        refuse_if_needs_whole_weights(part)
+    if hasattr(optimizer, "parts"):
+        return
     kind = type(optimizer)
     accepted = inspect.signature(kind).parameters
     settings = {name: value for name, value in optimizer.defaults.items() if name in accepted}

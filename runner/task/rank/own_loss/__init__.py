@@ -34,6 +34,7 @@ class Mean(Metric):
 class OwnLoss(Task):
     """The model is called with the whole batch, labels included, and returns its loss, alone or with other results.
 
+    ``inputs``: the key or position of the entry that it is called with instead, such as a diffusion model's images.
     A dict is passed as keywords, a tuple as several arguments. The loss is the entry or attribute ``loss`` of what the
     model returns, or the only single number in a tuple, or that number itself. ``loss_over``: what it averages over:
     "samples", "tokens" whose label is not ``ignore_index``, or "next_tokens", the same without the first of each
@@ -49,10 +50,12 @@ class OwnLoss(Task):
         ignore_index: int,
         labels: str | int,
         metrics: dict[str, Direction],
+        inputs: str | int = "auto",
         data: "Data | None" = None,
     ):
         super().__init__()
-        self.over, self.reduction, self.ignored, self.where = loss_over, reduction, ignore_index, labels
+        self.over, self.reduction, self.ignored = loss_over, reduction, ignore_index
+        self.where, self.given = labels, inputs
         self.named = tuple(Mean(name, direction) for name, direction in metrics.items())
         self.is_checked = False
         self.counts_tokens = loss_over != "samples"
@@ -77,7 +80,17 @@ class OwnLoss(Task):
             )
 
     def inputs(self, batch: Any) -> Any:
-        return batch
+        if self.given == "auto":
+            return batch
+        value = entry(batch, self.given)
+        if value is None:
+            raise ConfigurationError.at(
+                "task.inputs",
+                self.given,
+                f": a batch is {_held(batch)}, which has no such entry. Set it to the key or position of what the "
+                "model is called with, or to auto for all of the batch.",
+            )
+        return value
 
     def labels_among_inputs(self, batch: Any) -> Iterable[Tensor]:
         return tensors_in(self._labels(batch))
@@ -136,23 +149,20 @@ class OwnLoss(Task):
         """The labels of a batch. Raises ConfigurationError if there are none."""
         labels = self._labels(batch)
         if not isinstance(labels, Tensor):
-            held = f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
             raise ConfigurationError.at(
                 "task.labels",
                 self.where,
-                f": a batch is {held}, which has no such tensor. Set it to the key or position "
+                f": a batch is {_held(batch)}, which has no such tensor. Set it to the key or position "
                 "of the labels, or task.loss_over=samples.",
             )
         return labels
 
     def _labels(self, batch: Any) -> Any:
+        if self.where != "auto":
+            return entry(batch, self.where)
         if isinstance(batch, Mapping):
-            keys = ("labels", "targets") if self.where == "auto" else (self.where,)
-            return next((batch[key] for key in keys if key in batch), None)
-        if not isinstance(batch, (tuple, list)):
-            return None if self.where == "auto" else getattr(batch, str(self.where), None)
-        position = -1 if self.where == "auto" else self.where
-        return batch[position] if isinstance(position, int) and -1 <= position < len(batch) else None
+            return next((batch[key] for key in ("labels", "targets") if key in batch), None)
+        return entry(batch, -1) if isinstance(batch, (tuple, list)) else None
 
     def _samples(self, batch: Any) -> int:
         labels = self._labels(batch)
@@ -170,6 +180,20 @@ class OwnLoss(Task):
             return {"correct1": torch.tensor(0), "correct5": torch.tensor(0), "judged": torch.tensor(0)}
         places = top_places(scores, targets)
         return {"correct1": places[0], "correct5": places.sum(), "judged": torch.tensor(len(targets))}
+
+
+def entry(batch: Any, which: str | int) -> Any:
+    """The entry of a batch with this key, position or name of an attribute; None if there is none."""
+    if isinstance(batch, Mapping):
+        return batch.get(which)
+    if isinstance(batch, (tuple, list)):
+        return batch[which] if isinstance(which, int) and -1 <= which < len(batch) else None
+    return getattr(batch, str(which), None)
+
+
+def _held(batch: Any) -> str:
+    """What a batch is, in words."""
+    return f"a dict with {', '.join(map(str, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
 
 
 def _entry(outputs: Any, name: str) -> Any:
