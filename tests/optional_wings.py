@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 
-def audit(folder: str | Path) -> Any:
-    """What ``manyheads audit --records`` says of a run."""
+def audit(folder: str | Path, *, reads_data: bool = False) -> Any:
+    """What ``manyheads audit`` says of a run, without ``reads_data`` by its records alone."""
     wing = pytest.importorskip("manyheads.runner.answers.audit.audit_run")
-    return wing.audit(str(folder), reads_data=False)
+    return wing.audit(str(folder), reads_data=reads_data)
 
 
 def load(run: str | Path) -> Any:

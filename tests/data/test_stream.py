@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset
 
-from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.data.rank.stream import Stream
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import attempt, rows, small, train, weights
 from tests.loop.test_session import killed_after
+from tests.optional_wings import audit
 from tests.parallel.together import train_together
 
 ALONE = Parallel(rank=0, local_rank=0, world_size=1, device_type="cpu")
@@ -182,7 +182,7 @@ def test_a_killed_run_continues_with_the_samples_that_are_due(tmp_path):
     resumed = train(tmp_path / "killed", config)
     one, other = weights(undisturbed.trainer), weights(resumed.trainer)
     assert all(torch.equal(one[name], other[name]) for name in one)
-    answer = audit(str(tmp_path / "killed"), reads_data=False)
+    answer = audit(tmp_path / "killed")
     assert (answer.exit_code, answer.size, answer.samples) == (ExitCode.DONE, 96, 192)
 
 

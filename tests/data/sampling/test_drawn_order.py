@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler
 
-from manyheads.runner.answers.audit.audit_run import audit
 from manyheads.runner.data.rank.sampling.drawn_order import DrawnOrder
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from tests.in_process import attempt, small, train, weights
 from tests.loop.test_session import killed_after
+from tests.optional_wings import audit
 
 SAMPLES, BATCH = 24, 4
 EVERY = np.arange(SAMPLES)
@@ -152,11 +152,11 @@ def test_a_killed_run_continues_with_the_samples_that_are_due_and_passes_its_aud
     resumed = train(tmp_path / "killed", config)
     one, other = weights(undisturbed.trainer), weights(resumed.trainer)
     assert all(torch.equal(one[name], other[name]) for name in one)
-    answer = audit(str(tmp_path / "killed"))
+    answer = audit(tmp_path / "killed", reads_data=True)
     assert (answer.exit_code, answer.is_drawn, answer.samples) == (ExitCode.DONE, True, 160)
     assert "each update took the samples that data.sampler draws for it, of 80" in answer.lines()
     with pytest.raises(ConfigurationError, match="data.sampler draws from the data"):
-        audit(str(tmp_path / "killed"), reads_data=False)
+        audit(tmp_path / "killed")
 
 
 def test_samples_that_are_redrawn_are_not_drawn_for_validation(tmp_path):
