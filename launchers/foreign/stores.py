@@ -1,19 +1,17 @@
 """The store through which the ranks of another launcher exchange messages: torch's TCPStore, or a private folder.
 
-Messages are text, of JSON; nothing in them is ever unpickled. A program beside the rank, this module's main, reaches
-torch's store for it: the rank itself imports torch once it is set up for it.
+Messages are text, of JSON; nothing in them is ever unpickled. A program beside the rank (rank.py) reaches torch's
+store for it: the rank itself imports torch once it is set up for it.
 """
 
 import hashlib
 import json
 import os
-import signal
 import stat
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +24,7 @@ from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.program import DISCARD, PIPE, Process, Program
 
 PREFIX = "manyheads"
-PROGRAM = "manyheads.launchers.foreign.stores"
+PROGRAM = "manyheads.launchers.foreign.rank"
 
 
 class RankStore(Protocol):
@@ -144,32 +142,3 @@ def store_of(world: World, *, seconds: float) -> Iterator[RankStore]:
 def pause() -> None:
     """Between two looks at the store."""
     time.sleep(0.05)
-
-
-def main() -> None:
-    """Answer requests until there are no more, or until the store cannot be reached.
-
-    Arguments: address, port, whether to host the store (0 or 1), seconds. Each line of its input is a request, [key] or
-    [key, value] in JSON, each line of its output the answer: the value, or null. It ends with its input.
-    """
-    from torch.distributed import TCPStore
-
-    address, port, hosts, seconds = sys.argv[1:]
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the rank, which may still need the store
-        signal.signal(number, signal.SIG_IGN)
-    limit = timedelta(seconds=float(seconds))
-    try:
-        store = TCPStore(address, int(port), is_master=hosts == "1", wait_for_workers=False, timeout=limit)
-        print("{}", flush=True)
-        for line in sys.stdin:
-            key, *value = json.loads(line)
-            if value:
-                store.set(key, value[0])
-            text = store.get(key).decode() if not value and store.check([key]) else None
-            print(json.dumps(text), flush=True)
-    except Exception as error:
-        print(json.dumps({"error": str(error).splitlines()[0]}), flush=True)
-
-
-if __name__ == "__main__":
-    main()
