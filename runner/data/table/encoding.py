@@ -139,7 +139,7 @@ class Encoding:
     @property
     def names(self) -> list[str]:
         """The columns that a file must have."""
-        return [column.name for column in (*self.numbers, *self.categories)]
+        return [*(column.name for column in self.numbers), *(column.name for column in self.categories)]
 
     def raw(self, texts: TextColumns) -> "np.ndarray":
         """The numbers as they stand in the files, NaN where there is none, and the codes; (N, columns) float64.
@@ -201,11 +201,12 @@ def encoding_of(content: Any) -> Encoding | None:
         target.name,
         *(target.classes or ()),
     ]
-    scales = [value for one in (*numbers, target) for value in (one.mean, one.std)]
+    scaled: list[NumberColumn | TargetColumn] = [*numbers, target]
+    scales = [value for column in scaled for value in (column.mean, column.std)]
     is_right = all(isinstance(text, str) for text in texts) and all(
         isinstance(value, (int, float)) and math.isfinite(value) for value in scales
     )
-    return Encoding(numbers, categories, target) if is_right and all(one.std for one in (*numbers, target)) else None
+    return Encoding(numbers, categories, target) if is_right and all(column.std for column in scaled) else None
 
 
 def fitted(texts: TextColumns, kinds: Mapping[str, str], target: TargetColumn, is_training: "np.ndarray") -> Encoding:

@@ -47,22 +47,22 @@ class Table(Data):
     split_seed: int = 0
 
     @property
-    def num_classes(self) -> int | None:  # type: ignore[override]
+    def num_classes(self) -> int | None:
         classes = self.fitted.target.classes
         return None if classes is None else len(classes)
 
     @property
-    def num_inputs(self) -> int:
+    def num_inputs(self) -> int:  # type: ignore[override]
         """The number of a row's inputs."""
         return self.fitted.width
 
     @property
-    def categories(self) -> tuple[int, ...]:
+    def categories(self) -> tuple[int, ...]:  # type: ignore[override]
         """How many codes each of the last inputs has, which are positions in a list of categories."""
         return self.fitted.sizes
 
     @property
-    def scale(self) -> tuple[float, float] | None:
+    def scale(self) -> tuple[float, float] | None:  # type: ignore[override]
         """Mean and standard deviation of a target that is a number."""
         target = self.fitted.target
         return (target.mean, target.std) if target.classes is None else None
@@ -127,8 +127,7 @@ class Table(Data):
     @cached_property
     def partition(self) -> Partition | None:
         """How rows to validate on are taken from the training files; None if they have files of their own."""
-        keys = {"folds": self.folds, "fold": self.fold, "seed": self.split_seed}
-        partition = Partition.of(self.val_fraction, **keys)
+        partition = Partition.of(self.val_fraction, folds=self.folds, fold=self.fold, seed=self.split_seed)
         return partition or (None if "val" in self.files else Partition(DRAWN, None, None, self.split_seed))
 
     @cached_property
@@ -206,7 +205,7 @@ class Table(Data):
         return TargetColumn(self.target, (*sorted(names, key=float if is_whole(distinct) else None),))
 
     @cached_property
-    def facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:  # type: ignore[override]
         """What is known of the columns, for the run's header."""
         return facts_of(self)
 

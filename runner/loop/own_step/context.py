@@ -90,14 +90,14 @@ class _Gathered(torch.autograd.Function):
     """The tensors of all data-parallel ranks, (ranks * N, ...); gradients are summed over ranks."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, parallel: Parallel) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, tensor: Tensor, parallel: Parallel) -> Tensor:
         ctx.parallel = parallel
         together = tensor.new_zeros(parallel.data_size, *tensor.shape)
         together[parallel.data_rank] = tensor
         return parallel.reduce(together).flatten(0, 1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         parallel = ctx.parallel
         total = parallel.reduce(gradient.contiguous().clone())
         return total.unflatten(0, (parallel.data_size, -1))[parallel.data_rank], None

@@ -69,9 +69,11 @@ class Turns:
 
     def __init__(self, update: "SteppingUpdate", batches: Sequence[Batch], *, number: int):
         self._update, self._steps = update, update.micro_steps([*batches])
-        every = {"training": True, "of": len(batches)}
-        contexts = [StepContext(update, b, number, is_last=b is batches[-1], **every) for b in batches]
-        self.runs = [StepRun(update, batch, context) for batch, context in zip(batches, contexts, strict=True)]
+        self.runs = []
+        for batch in batches:
+            is_last = batch is batches[-1]
+            context = StepContext(update, batch, number, training=True, of=len(batches), is_last=is_last)
+            self.runs.append(StepRun(update, batch, context))
 
     def take(self) -> str | None:
         """Forward and backward of all micro-batches up to their next loss; its optimizer's name, None at the end."""
