@@ -91,6 +91,12 @@ WINGS = {  # by name, what is deleted
         "tests/optimizer/test_fused.py",
     ],
     "model_parallel": [*MODEL_PARALLEL],
+    "own_step": [
+        *("runner/loop/own_step", "tests/loop/own_step", "conf/optimizer/several.yaml"),
+        *("runner/optimizer/several.py", "runner/optimizer/rank/several.py", "runner/scheduler/rank/by_part.py"),
+    ],
+    "sampling": ["runner/data/rank/sampling", "tests/data/sampling"],
+    "stream": ["runner/data/rank/stream.py", "tests/data/test_stream.py"],
     "table": [
         *(
             "runner/data/table",

@@ -10,10 +10,9 @@ from manyheads.runner.data.data_option import HOW_TO_TEST, Data, DataOption
 from manyheads.runner.data.partition import KEYS
 from manyheads.runner.data.rank.build_data import LOADING
 from manyheads.runner.data.rank.splits import TRANSFORMS
-from manyheads.runner.data.rank.stream import Stream
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, TARGET, call, combined, refuse_unfit, signature
+from manyheads.runner.option.locate import OPTION, TARGET, call, combined, load, refuse_unfit, signature
 
 ABSENT = (ValueError, KeyError, AssertionError, NotImplementedError)  # what a class raises for a split that it lacks
 
@@ -128,7 +127,8 @@ class Custom(Data):
             raise ConfigurationError.at("data._target_", self._target, " gives samples without __iter__.")
         size, multiple_of = self._epoch
         is_train = split == "train"
-        return Stream(samples, size=size, multiple_of=multiple_of, is_train=is_train, name=self._target)
+        stream = load("manyheads.runner.data.rank.stream.Stream")
+        return stream(samples, size=size, multiple_of=multiple_of, is_train=is_train, name=self._target)
 
 
 def _declared(dataset: Dataset, name: str, default: float) -> tuple[float, ...]:
