@@ -127,6 +127,7 @@ class DataOption(Option):
     order_block: int | None = None
     order_window: int | None = None
     sampler: str | Mapping[str, Any] | None = None
+    epoch_samples: int | None = None
     on_corrupt: str = "error"  # images in memory are never corrupt
     fingerprint: str = "none"  # for options that read no files
     val_fraction: float | None = None

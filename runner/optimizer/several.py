@@ -33,6 +33,8 @@ class SeveralOption(OptimizerOption):
     rules: ClassVar = {"parts": PARTS}
     builder = "manyheads.runner.optimizer.rank.several.build"
     parts: Mapping[str, Section]
+    lr_scaling = "none"  # of the run's optimizer; each part has its own
+    base_batch_size = 256
 
     @property
     def singles(self) -> Sequence[OptimizerOption]:

@@ -125,7 +125,7 @@ def test_an_experiment_changes_something(option):
     assert check(composing.composed(f"experiment={option}")) != check(composing.composed("~experiment"))
 
 
-@pytest.mark.parametrize("optimizer", options("optimizer"))
+@pytest.mark.parametrize("optimizer", sorted({*options("optimizer")} - {"several"}))  # which has none without parts
 @pytest.mark.parametrize("experiment", [[], tail(["experiment=digits_quick"])])
 def test_the_default_run_changes_the_learning_rate_of_sgd_alone(optimizer, experiment):
     given = ["optimizer._target_=torch.optim.RMSprop"] if optimizer == "custom" else []

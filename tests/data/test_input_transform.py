@@ -151,6 +151,12 @@ class Declaring:
         if std is not None:
             self.std = std
 
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
 
 @pytest.mark.parametrize(
     ("mean", "std", "pixel"),

@@ -119,7 +119,7 @@ def _tasks_and_data() -> dict[str, list[Command]]:
     options = {
         "digits": ("data=digits", "trainer.limit_train=4", "trainer.limit_val=2", "model.width=2"),
         "regression": ("task=regression", "data=diabetes", "model=mlp"),
-        "table": ("data=table", "data.root=houses.csv", "data.target=price"),
+        "table": ("data=table", "task=auto", "data.root=houses.csv", "data.target=price"),
         "multilabel": ("task=multilabel", "data=shapes_multilabel", *small, "model.width=2"),
         "segmentation": ("task=segmentation", "data=shapes", *small, "model=lraspp_mobilenet_v3_large"),
         "language model": GPT,

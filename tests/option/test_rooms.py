@@ -14,7 +14,7 @@ ALLOWED = {
     "launchers/foreign/conventions.py": {"horovodrun", "mpirun", "torchrun"},
     "launchers/foreign/entry.py": {"ddp", "launcher.rendezvous"},
     # samples of others
-    "runner/answers/audit/audit_run.py": {"foreign"},
+    "runner/answers/audit/audit_run.py": {"data.sampler", "foreign"},
     "runner/answers/audit/due.py": {"foreign"},
     "launchers/warm_server.py": {"spawn"},
     "runner/commands/install_horovod/__init__.py": {"horovod", "import.horovod"},
@@ -34,6 +34,8 @@ ALLOWED = {
     "runner/parallel/rank/replicated/__init__.py": {"ddp"},
     "runner/parallel/rank/replicated/membership.py": {"torchft"},
     # the remedies of errors
+    "runner/data/rank/sampling/drawn_order.py": {"data.sampler"},
+    "runner/loop/own_step/build.py": {"parallel.compression"},
     "runner/data/rank/custom.py": {"data.val_fraction"},
     "runner/data/rank/unfit_samples.py": {"data.on_corrupt", "data.transform"},
     "runner/loop/diagnosis.py": {"parallel.find_unused_parameters"},

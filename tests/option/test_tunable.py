@@ -27,6 +27,18 @@ RESULTS = {
         *("train_shards", "val_shards", "test_shards"),
         *("tokenizer", "max_tokens", "max_length", "hub", "subset", "revision", "download"),
         *("train_split", "val_split", "test_split", "input_column", "label_column"),
+        *(
+            "labels",
+            "target",
+            "columns",
+            "group",
+            "time",
+            "missing",
+            "missing_target",
+            "delimiter",
+            "decimal",
+            "encoding",
+        ),
     },
     "parallel": {
         *("compression", "powersgd_rank", "powersgd_start", "op", "gradient_predivide_factor", "period", "start"),

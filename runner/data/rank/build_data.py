@@ -31,7 +31,7 @@ from manyheads.runner.task.rank.task import Task
 # Keys of any option that are not arguments of its class.
 LOADING = (
     *("batch_size", "num_workers", "on_device", "drop_last", "on_corrupt", "fingerprint"),
-    *("order", "order_block", "order_window", "sampler"),
+    *("order", "order_block", "order_window", "sampler", "epoch_samples"),
 )
 
 
@@ -51,9 +51,11 @@ def build_data(option: DataOption) -> Data:
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
             splits = ("train", "val") if option.partition is None else ("train",)
-            read = {"order": option.order, "multiple_of": option.batch_size if option.drop_last else 1}
+            multiple_of = option.batch_size if option.drop_last else 1
+            stream = {"size": option.epoch_samples, "multiple_of": multiple_of}
+            reading = stream if option.order == "stream" else None
             build_custom = load("manyheads.runner.data.rank.custom.build_custom")
-            data: Data = build_custom(option.target, kind, splits, **read, **options)
+            data: Data = build_custom(option.target, kind, splits, reading, **options)
         except FileNotFoundError as error:
             raise ConfigurationError(_missing(option.target, error)) from error
     else:

@@ -1,7 +1,7 @@
 """data=custom: a data set class of the user's own, from any importable package."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch.utils.data import IterableDataset
@@ -25,9 +25,16 @@ def refuse_without_split(target: str, build: Callable[..., Any]) -> None:
         raise ConfigurationError.at("data._target_", target, rest)
 
 
-def build_custom(target: str, build: Callable[..., Dataset], splits: Sequence[str], /, **options: Any) -> "Custom":
+def build_custom(
+    target: str,
+    build: Callable[..., Dataset],
+    splits: Sequence[str],
+    reading: Mapping[str, Any] | None,
+    /,
+    **options: Any,
+) -> "Custom":
     """The data of the class ``build``, which ``target`` names. Raises ConfigurationError and FileNotFoundError."""
-    data: Custom = call("data", target, Custom, build, splits, **options)
+    data: Custom = call("data", target, Custom, build, splits, reading, **options)
     return data
 
 
@@ -36,7 +43,7 @@ def check_custom(option: DataOption) -> None:
     kind = option.kind
     if isinstance(kind, type) and issubclass(kind, Data):
         return
-    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS, "epoch_samples")
+    others = (TARGET, OPTION, "name", "num_classes", "root", *LOADING, *KEYS, *TRANSFORMS)
     arguments = {key: value for key, value in option.section.items() if key not in others}
     if option.root is not None and "root" in signature(kind).parameters:
         arguments["root"] = option.root
@@ -54,8 +61,8 @@ class Custom(Data):
 
     The option's further keys are passed to it. uint8 images are scaled to 0..1, and normalized by the ``mean`` and
     ``std`` that the training samples declare; float images are used unchanged. ``splits``: those to build at
-    once; others are built when they are used. ``order``: data.order; with "stream", samples come one after another, and
-    an epoch has ``epoch_samples`` of them, or as many as are a multiple of ``multiple_of``.
+    once; others are built when they are used. ``reading``: arguments of Stream for samples without numbers, None if
+    they must have some.
     """
 
     numbers_classes = False
@@ -64,13 +71,11 @@ class Custom(Data):
         self,
         build: Callable[..., Dataset],
         splits: Sequence[str],
+        reading: Mapping[str, Any] | None = None,
         /,
         *,
         root: str | None,
         num_classes: int | None,
-        order: str = "auto",
-        multiple_of: int = 1,
-        epoch_samples: int | None = None,
         **options: Any,
     ):
         if root is not None and "root" in inspect.signature(build).parameters:
@@ -78,7 +83,7 @@ class Custom(Data):
         self._target = f"{build.__module__}.{build.__qualname__}"
         refuse_without_split(self._target, build)
         self._build, self._options, self._splits = build, options, dict[str, Dataset]()
-        self._is_read_in_order, self._epoch = order == "stream", (epoch_samples, multiple_of)
+        self._reading = reading
         for split in splits:
             self._of(split)
         train = self._of("train")
@@ -110,12 +115,12 @@ class Custom(Data):
     def _read_in_order(self, samples: Any, split: str) -> Dataset:
         """The samples of a split, by number. Raises ConfigurationError for those without one if data.order needs it."""
         if not is_stream(samples):
-            if self._is_read_in_order and split == "train":
+            if self._reading is not None and split == "train":
                 raise ConfigurationError.at(
                     "data.order", "stream", ": the training samples have numbers. Set it to auto to shuffle them."
                 )
             return samples
-        if not self._is_read_in_order:
+        if self._reading is None:
             kind = "an IterableDataset" if isinstance(samples, IterableDataset) else f"a {type(samples).__name__}"
             raise ConfigurationError.at(
                 "data._target_",
@@ -125,10 +130,9 @@ class Custom(Data):
             )
         if not hasattr(samples, "__iter__"):
             raise ConfigurationError.at("data._target_", self._target, " gives samples without __iter__.")
-        size, multiple_of = self._epoch
         is_train = split == "train"
         stream = load("manyheads.runner.data.rank.stream.Stream")
-        return stream(samples, size=size, multiple_of=multiple_of, is_train=is_train, name=self._target)
+        return stream(samples, **self._reading, is_train=is_train, name=self._target)
 
 
 def _declared(dataset: Dataset, name: str, default: float) -> tuple[float, ...]:

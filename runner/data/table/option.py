@@ -23,7 +23,10 @@ MOST_IN_HALF = 256  # whole numbers up to here are exact in bfloat16
 OF_COLUMNS = Rule(
     f"names of columns, each with one of {', '.join(KINDS)} or a date's format, such as 'date %d.%m.%Y'",
     lambda v: isinstance(v, dict) and all(kind in KINDS or str(kind).startswith(f"{DATE} %") for kind in v.values()),
-    {"type": "object", "additionalProperties": {"type": "string"}},
+    {
+        "type": "object",
+        "additionalProperties": {"anyOf": [{"enum": [*KINDS]}, {"type": "string", "pattern": f"^{DATE} %"}]},
+    },
     KeyKind.TEXT,
 )
 
