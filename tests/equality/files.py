@@ -76,3 +76,8 @@ def write(folder: Path) -> None:
         pixels, labels = draws.randint(0, 256, (count, 28, 28)).astype(np.uint8), bytes(n % 10 for n in range(count))
         (raw / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, *pixels.shape) + pixels.tobytes())
         (raw / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + labels)
+    houses = [
+        [number, 60 + number % 90, ["Oslo", "Bern", ""][number % 3], 500 + 3 * (number % 90)] for number in range(96)
+    ]
+    with open(folder / "houses.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["id", "area", "city", "price"], *houses])
