@@ -36,7 +36,7 @@ def labelled_images(path: str, root: Path) -> list[LabelledImage]:
     reader = csv.DictReader(lines, delimiter=max(",;\t", key=first.count))
     names = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = names
-    file, label = (_column(names, known, path) for known in (FILE, LABEL))
+    file, label = (_column(names, accepted, path) for accepted in (FILE, LABEL))
     images = [LabelledImage(row[file] or "", row[label] or "", row.get(SPLIT) or "train") for row in reader]
     for number, image in enumerate(images, 2):
         if not image.file or not image.label:
@@ -53,13 +53,13 @@ def labelled_images(path: str, root: Path) -> list[LabelledImage]:
     return images
 
 
-def _column(names: Sequence[str], known: Sequence[str], path: str) -> str:
+def _column(names: Sequence[str], accepted: Sequence[str], path: str) -> str:
     """The column that has one of these names."""
     for name in names:
-        if name.lower() in known:
+        if name.lower() in accepted:
             return name
     raise ConfigurationError.at(
         "data.labels",
         path,
-        f" has no column {' or '.join(known)}; its first line is {printable(', '.join(names))}. Rename one.",
+        f" has no column {' or '.join(accepted)}; its first line is {printable(', '.join(names))}. Rename one.",
     )

@@ -123,25 +123,28 @@ def build_sampler(
     )
     if not batches.updates:
         raise _too_few(order.size, option.batch_size)
-    mixes = trainer.mixup_alpha or trainer.cutmix_alpha
-    how = trainer.mixup_alpha, trainer.cutmix_alpha, trainer.mix_prob, trainer.mix_switch_prob
-    resizing = trainer.resize_from and build_resizing(
-        train,
-        name=option.name,
-        first=trainer.resize_from,
-        start=trainer.resize_start,
-        end=trainer.resize_end,
-        step=trainer.resize_step,
-        epochs=trainer.epochs_in(batches.updates),
-    )
+    mixing = resizing = None
+    if trainer.mixup_alpha or trainer.cutmix_alpha:
+        probabilities = trainer.mix_prob, trainer.mix_switch_prob
+        mixing = Mixing(trainer.mixup_alpha, trainer.cutmix_alpha, *probabilities, seed)
+    if trainer.resize_from is not None:
+        resizing = build_resizing(
+            train,
+            name=option.name,
+            first=trainer.resize_from,
+            start=trainer.resize_start,
+            end=trainer.resize_end,
+            step=trainer.resize_step,
+            epochs=trainer.epochs_in(batches.updates),
+        )
     return TrainingSampler(
         order,
         batches,
         rank=parallel.data_rank,
         world_size=parallel.data_size,
         accumulation=trainer.grad_accumulation,
-        mixing=Mixing(*how, seed) if mixes else None,
-        resizing=resizing or None,
+        mixing=mixing,
+        resizing=resizing,
     )
 
 

@@ -55,7 +55,7 @@ def sample_digests(dataset: Dataset) -> Iterator[bytes]:
     """A digest of the input of each sample, without augmentation if the data set is in memory."""
     with restored(GENERATORS):
         for index in _indices(len(dataset)):
-            yield hashlib.sha256(_bytes_of(dataset, index)).digest()[:16]
+            yield _digest(_bytes_of(dataset, index))
 
 
 def _indices(size: int) -> Sequence[int]:
@@ -92,7 +92,11 @@ def _bytes_of(dataset: Any, index: int, seed: int | None = None) -> bytes:
 
 def sample_digest(sample: Any) -> bytes:
     """A digest of a sample's input."""
-    return hashlib.sha256(_input_bytes(sample)).digest()[:16]
+    return _digest(_input_bytes(sample))
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()[:16]
 
 
 def _input_bytes(sample: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What a table's columns are, what was filled, and what only the user can decide, as rows of the run's header."""
+"""The rows about a table in the run's header: its columns, filled values, and columns that the user should check."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def facts_of(table: "Table") -> dict[str, str]:
-    """What is known of a table's columns: kinds, what was filled, and what only the user can decide."""
+    """The header's rows by name: the columns and their kinds, filled values, and columns that the user should check."""
     rows, encoding = table.rows, table.fitted
     target = encoding.target
     what = "a number" if target.classes is None else counted(len(target.classes), "class", "classes")
@@ -36,6 +36,19 @@ def facts_of(table: "Table") -> dict[str, str]:
     holes = [(column.name, rows.columns[column.name].null_count / len(rows)) for column in encoding.numbers]
     if gaps := [f"{name} ({share:.1%})" for name, share in holes if share]:
         lines["missing"] = f"{listed(gaps)}: filled by the training rows' mean, and marked"
+    lines |= _doubts(table)
+    if table.target not in table.columns and target.classes and is_whole(rows.columns[target.name]):
+        lines["target"] += f": few whole numbers, taken as classes; if numbers: {setting(target.name, NUMBER)}"
+    if table.partition is not None:
+        lines["split"] = _divided(table)
+    if unknown := encoding.unknown(rows.filtered(table.masks[1]) if table.partition else table.of_split("val")):
+        lines["unseen"] = f"{'; '.join(unknown[:3])}: seen less than twice in training"
+    return lines
+
+
+def _doubts(table: "Table") -> dict[str, str]:
+    """Columns that may be identifiers, give the target away, or be codes, each with the override to type."""
+    rows, lines = table.rows, dict[str, str]()
     inferred = [name for name, kind in table.kinds.items() if name not in table.columns and kind in (NUMBER, CATEGORY)]
     ids = [
         name
@@ -47,7 +60,7 @@ def facts_of(table: "Table") -> dict[str, str]:
     if ids:
         lines["ids"] = f"{listed(ids)}: nearly all values differ; to leave it out: {setting(ids[0], IGNORED)}"
     trains = table.masks[0]
-    leaking = leaks(encoding, encoding.raw(rows)[trains], np.asarray(target.values(rows))[trains])
+    leaking = leaks(table.fitted, table.fitted.raw(rows)[trains], np.asarray(table.fitted.target.values(rows))[trains])
     if leaking:
         lines["leaks"] = (
             f"{listed(leaking)}: predicts the target alone; to leave it out: {setting(leaking[0], IGNORED)}"
@@ -57,12 +70,6 @@ def facts_of(table: "Table") -> dict[str, str]:
         lines["codes"] = (
             f"{listed(codes)}: few whole numbers, taken as numbers; if codes: {setting(codes[0], CATEGORY)}"
         )
-    if table.target not in table.columns and target.classes and is_whole(rows.columns[target.name]):
-        lines["target"] += f": few whole numbers, taken as classes; if numbers: {setting(target.name, NUMBER)}"
-    if table.partition is not None:
-        lines["split"] = _divided(table)
-    if unknown := encoding.unknown(rows.filtered(table.masks[1]) if table.partition else table.of_split("val")):
-        lines["unseen"] = f"{'; '.join(unknown[:3])}: seen less than twice in training"
     return lines
 
 

@@ -77,7 +77,7 @@ def files_of(root: str | Sequence[str]) -> dict[str, list[Path]]:
     if isinstance(root, str) and not Path(root).is_dir():
         return {"train": [_existing(root)]}
     given = [root] if isinstance(root, str) else root
-    named = [(file, name) for place in given for file, name in _below(_existing(place))]
+    named = [(file, name) for root in given for file, name in _below(_existing(root))]
     if not named:
         raise ConfigurationError.at("data.root", root, f": there is no table in it. Allowed: {', '.join(SUFFIXES)}.")
     splits: dict[str | None, list[Path]] = {}
@@ -255,10 +255,10 @@ def _header(file: Path, head: bytes, delimiter: str) -> tuple[list[str], str]:
         raise ConfigurationError.at("data.root", file, " is empty. Set it to a file with rows.")
     candidates = ("\t",) if ".tsv" in file.suffixes and delimiter == "auto" else DELIMITERS
     candidates = candidates if delimiter == "auto" else (delimiter,)
-    rows = {each: next(csv.reader([line], delimiter=each)) for each in candidates}
+    rows = {character: next(csv.reader([line], delimiter=character)) for character in candidates}
     used = max(rows, key=lambda each: len(rows[each]))
     names = [name.strip() or f"column_{number}" for number, name in enumerate(rows[used], 1)]
-    if len(names) == 1 and (other := next((each for each in (*DELIMITERS, " ") if each in line), None)):
+    if len(names) == 1 and (other := next((character for character in (*DELIMITERS, " ") if character in line), None)):
         raise ConfigurationError.at(
             "data.delimiter",
             delimiter,

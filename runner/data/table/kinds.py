@@ -78,11 +78,11 @@ def _times(column: "pyarrow.ChunkedArray", kind: str) -> "pyarrow.ChunkedArray":
     if form := kind.removeprefix(DATE).strip():
         return compute.strptime(column, format=form, unit="s", error_is_null=True)
     days, clocks = (compute.replace_substring_regex(column, *how) for how in ((r"[ T].*$", ""), (r"^[^ T]*[ T]?", "")))
-    whole = compute.replace_substring_regex(clocks, r"(\.\d+)?Z?$", "")
+    times = compute.replace_substring_regex(clocks, r"(\.\d+)?Z?$", "")
     full = compute.if_else(
-        compute.equal(compute.utf8_length(whole), 5), compute.binary_join_element_wise(whole, "00", ":"), whole
+        compute.equal(compute.utf8_length(times), 5), compute.binary_join_element_wise(times, "00", ":"), times
     )
-    clock = compute.if_else(compute.equal(whole, ""), "00:00:00", full)
+    clock = compute.if_else(compute.equal(times, ""), "00:00:00", full)
     dated = compute.if_else(
         _is(column, DAY), compute.binary_join_element_wise(days, clock, " "), pyarrow.scalar(None, pyarrow.string())
     )

@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no weights": (Weighted, {}, "data.sampler=weighted needs the weights of the samples"),
     "negative": (Weighted, {"weights": [-1] * 1000}, "must be finite, at least 0, and not all 0"),
     "too few": (Weighted, {"weights": [1]}, "needs the weights of the samples"),
-    "values": (Balanced, {"targets": np.linspace(0, 1, 1000)}, "targets are no classes"),
+    "values": (Balanced, {"targets": np.linspace(0, 1, 1000)}, "targets are not class numbers"),
     "masks": (Balanced, {"targets": np.zeros((1000, 2), int)}, "a single number in targets"),
     "no lengths": (ByLength, {"batch_size": 8}, "data.sampler=by_length needs the lengths"),
     "odd": (PerClass, {"targets": CLASSES, "batch_size": 10}, "data.batch_size=10: .*a multiple of 4 up to 12"),

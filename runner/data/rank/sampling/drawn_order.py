@@ -31,13 +31,8 @@ class DrawnOrder(Order):
     """
 
     def __init__(self, sampler: Any, *, samples: int, batch_size: int, seed: int, name: str):
-        self._sampler, self._samples, self._batch_size, self._seed, self._name = (
-            sampler,
-            samples,
-            batch_size,
-            seed,
-            name,
-        )
+        self._sampler, self._name = sampler, name
+        self._samples, self._batch_size, self._seed = samples, batch_size, seed
         if isinstance(sampler, DistributedSampler):
             raise self._refused("divides the samples among ranks, as the run does itself. Name the sampler within it.")
         if not (isinstance(sampler, Iterable) and isinstance(sampler, Sized)):
@@ -91,7 +86,7 @@ class DrawnOrder(Order):
         except ValueError:  # numbers and lists
             order = np.empty(0)
         if order.ndim != 1 or order.dtype.kind not in "iu":
-            raise self._refused(f"gives {items[0]!r}, which is no number of a sample, and no list of them.")
+            raise self._refused(f"gives {items[0]!r}, which is neither the number of a sample nor a list of them.")
         sizes = [len(batch) for batch in batches[:-1]] + [max(len(batches[-1]), self._batch_size)]
         if has_batches and (unfit := [size for size in sizes if size != self._batch_size]):
             raise self._refused(

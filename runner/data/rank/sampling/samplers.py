@@ -89,9 +89,8 @@ class ByLength:
 
     def __iter__(self) -> Iterator[list[int]]:
         order = np.random.permutation(len(self._lengths))
-        order, last = np.split(
-            order, [len(order) // self._batch_size * self._batch_size]
-        )  # an incomplete batch is last
+        in_full_batches = len(order) // self._batch_size * self._batch_size
+        order, last = np.split(order, [in_full_batches])
         parts = np.split(order, range(self._sorted_at_once, len(order), self._sorted_at_once))
         by_length = np.concatenate([part[np.argsort(self._lengths[part], kind="stable")] for part in parts])
         batches = by_length.reshape(-1, self._batch_size)
@@ -104,7 +103,7 @@ def _classes(samples: Dataset, name: str) -> np.ndarray:
     """The class of each sample, (N,) integers. Raises ConfigurationError."""
     classes = _of_each(samples, "targets", name)
     if classes.dtype.kind not in "iub":
-        raise ConfigurationError.at("data.sampler", name, ": the data set's targets are no classes, but other numbers.")
+        raise ConfigurationError.at("data.sampler", name, ": the data set's targets are not class numbers.")
     return classes
 
 
