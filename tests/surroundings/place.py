@@ -1,6 +1,7 @@
 """Where one cell's command runs: its folders, streams, user and host, and the processes that it may leave."""
 
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -87,13 +88,13 @@ class Place:
             self.directory = link
 
     def run(self, *command: str, seconds: float) -> tuple[Done, float]:
-        """How the command ended, and after how many seconds; one that takes longer than ``seconds`` fails the test."""
+        """How the command ended, and its processor seconds; one that takes longer than ``seconds`` fails the test."""
         under = ON_NAMELESS_HOST if self.cell["names"] == "host" else ()
         under = (*under, *(AS_NAMELESS if self.is_nameless else ()))
         leave = 'rmdir "$PWD" && ' if self.cell["directory"] == "deleted" else ""
         script = f'{leave}exec "$@" {STREAMS.get(self.cell["streams"], "")}'
         out, err = self.folder / "out", self.folder / "err"
-        began = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with open(out, "wb") as output, open(err, "wb") as errors:
             process = subprocess.Popen(
                 [*under, "bash", "-c", script, "bash", *command],
@@ -107,8 +108,9 @@ class Place:
                 process.stdout.readline()
                 process.stdout.close()
             code = process.wait(seconds)
-        took = time.monotonic() - began
-        return Done(code, out.read_text(errors="replace"), err.read_text(errors="replace")), took
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Done(code, out.read_text(errors="replace"), err.read_text(errors="replace")), busy
 
     def processes(self) -> list[psutil.Process]:
         """What the command has left running."""

@@ -1,7 +1,6 @@
-"""A run in each cell completes with the usual bits, or is refused in one sentence within ten seconds."""
+"""A run in each cell completes with the usual bits, or is refused in one sentence, after little work."""
 
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -55,7 +54,8 @@ ORDINARY = [
     ]
 ]
 TYPED = (*FAST, "data=synthetic", "data.image_size=8", "data.train_samples=64")
-REFUSED_SECONDS, SECONDS = 10.0, 280.0
+REFUSED_SECONDS, SECONDS = 120.0, 280.0  # of waiting, also on a busy machine
+REFUSED_WORK = 20.0  # processor seconds, which other programs on the machine hardly change
 
 
 def name(cell: dict[str, str]) -> str:
@@ -116,22 +116,21 @@ def test_a_run_completes_with_the_usual_bits_or_is_refused_in_one_sentence(
     launcher = cell["launcher"]
     require(*{"horovodrun": ("horovod",), "mpirun": ("mpi",)}.get(launcher, ()))
     more = request.getfixturevalue(launcher) if launcher in ("ray", "slurm") else ()
+    refusals = [sentence for refused, sentence in REFUSED.items() if refused <= cell.items()]
     with Place(tmp_path, cell).prepared() as place:
         command = (sys.executable, str(RUN), *TYPED, *overrides(launcher), *more)
-        done, seconds = place.run(*command, seconds=SECONDS)
+        done, work = place.run(*command, seconds=REFUSED_SECONDS if refusals else SECONDS)
         left = place.left()
     lines = [line for line in done.err.splitlines() if line and not line.startswith("warning: ")]
     assert not left
     assert "Traceback" not in done.err + done.out
-    refusals = [sentence for refused, sentence in REFUSED.items() if refused <= cell.items()]
     results = [*place.directory.glob("outputs/*/*/result.json")]
     if not refusals or (done.code == 0 and refusals == [""]):
         assert done.code == 0, done.err
         assert json.loads(results[0].read_text())["weights_sha256"] == usual(launcher)
         return
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert done.code in (1, 2)
     assert len(lines) <= 1
     is_silent = cell["streams"] in ("closed", "stderr closed")
     assert any(re.match("" if is_silent else sentence, "".join(lines)) for sentence in refusals)
-    assert seconds < REFUSED_SECONDS * busy
+    assert work < REFUSED_WORK or refusals == [""]  # a pipe may end at any time of a run
