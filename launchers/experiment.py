@@ -46,6 +46,8 @@ def run_typed(
     try:
         with explained(line), _logged_at_once() if line.flags.info else nullcontext():
             hydra_version.main(line, origin.bind(start, ahead=begun))()
+        for end in origin.ends:
+            end()
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
         reason.answer = _answer(origin) if wants_answer else None
         raise

@@ -7,10 +7,6 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
 
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.comparison import refresh
@@ -18,7 +14,6 @@ from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.sweep_options import Options
-from manyheads.runner.config.schema import is_run_config
 from manyheads.runner.errors import Ended, ExitCode, Interrupted
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by, in_background, interrupt
@@ -85,9 +80,10 @@ def conclude(ledger: Ledger, *, every_job: bool) -> None:
 def end_as(ledger: Ledger) -> None:
     """Raises Ended with exit code 1 if a job failed, or with 2 if none ran and all that failed were refused.
 
-    Skipped jobs do not count as failures.
+    Skipped jobs do not count as failures. Without a ledger, nothing was to be run.
     """
-    entries = [entry for entry in ledger.entries() if entry.state in ("completed", "failed")]
+    entries = ledger.entries() if ledger.exists() else []
+    entries = [entry for entry in entries if entry.state in ("completed", "failed")]
     if any(entry.state == "failed" for entry in entries):
         refused = all(_was_refused(entry, ledger) for entry in entries)
         raise Ended(ExitCode.REFUSED if refused else ExitCode.FAILED)
@@ -96,12 +92,3 @@ def end_as(ledger: Ledger) -> None:
 def _was_refused(entry: Entry, ledger: Ledger) -> bool:
     """Whether the job's config was refused; a job whose config was corrected later has a result."""
     return entry.signature is None and not RunFolder(ledger.sweep / entry.folder).result.exists()
-
-
-class EndOfSweep(Callback):
-    """Sets the exit code of a sweep of run configs by its ledger, once Hydra's sweeper has seen all results."""
-
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        ledger = Ledger(Path(str(config.hydra.sweep.dir)))
-        if is_run_config(config) and ledger.exists():
-            end_as(ledger)

@@ -34,13 +34,15 @@ class Origin:
     ``packages``: those that the user typed as trusted.
 
     ``composed_from``: the saved config, if any. ``answers``: of the run, or of the sweep, that this process has
-    started, the first one's; each returns None if there is none. It is the only field that changes.
+    started, the first one's; each returns None if there is none. ``ends``: set the command's exit code, once Hydra has
+    done everything; each may raise Ended. These two are the only fields that change.
     """
 
     trust: Trust | None = None
     composed_from: str | None = None
     packages: tuple[str, ...] = ()
     answers: list[Callable[[], Any]] = field(default_factory=list, compare=False)
+    ends: list[Callable[[], None]] = field(default_factory=list, compare=False)
 
     def admit(self, composed: DictConfig) -> None:
         """Raises ConfigurationError for a composed config that the user does not trust."""

@@ -5,6 +5,8 @@ Source: https://hydra.cc/docs/advanced/plugins/develop/.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -36,11 +38,15 @@ class Manyheads(Launcher):
         self.pruning: Any = None  # set by a search
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from manyheads.launchers.sweep.run_jobs import EndOfSweep
+        from manyheads.launchers.sweep.run_jobs import end_as
         from manyheads.runner.config.composing import RememberingLoader
+        from manyheads.runner.config.origin import Origin
+        from manyheads.runner.config.schema import is_run_config
+        from manyheads.runner.run.ledger import Ledger
 
         self._options.check()
-        hydra_context.callbacks.callbacks.append(EndOfSweep())
+        if is_run_config(config):
+            Origin.of(task_function).ends.append(partial(end_as, Ledger(Path(str(config.hydra.sweep.dir)))))
         hydra_context.config_loader = RememberingLoader(hydra_context.config_loader)
         self._context, self._task, self._config = hydra_context, task_function, config
 

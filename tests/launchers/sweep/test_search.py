@@ -327,6 +327,14 @@ def test_mistakes_are_refused_before_the_first_trial(run_here, optuna, tmp_path,
     assert not (path / "0").exists()
 
 
+def test_too_many_trials_that_fail_end_it_with_this_sentence(run_here, optuna, tmp_path):
+    """What ends a sweep is not replaced by the exit code that its jobs would give."""
+    refused = ("trainer.clip_norm=1", "trainer.clip_value=1", "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=2")
+    done = run_here(*SEARCH, *refused, f"hydra.sweep.dir={tmp_path / 'search'}")
+    assert done.code == 1
+    assert "2 of 2 trials failed. Allowed: a fraction of hydra.sweeper.max_failure_rate=0." in done.err
+
+
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_slurm"])
 def test_a_launcher_that_writes_no_ledger_is_refused_before_the_first_trial(run_here, optuna, tmp_path, launcher):
     if launcher not in ("basic", "joblib"):  # as a plugin stores its option
