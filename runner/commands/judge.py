@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from manyheads.runner.answers.judge.answer import CheckedJudgement, Judged
+from manyheads.runner.answers.judge.log.audit_log import AuditedLog, audit_log
 
 HELP = "judge whether a change is faster or learns better, or the difference is noise: keep, discard or undecided"
 
@@ -34,10 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", metavar="judgement.json", type=Path, help="check that the claims follow from the rows; runs nothing"
     )
+    about = "say how many kept changes in the log of a search noise alone explains; runs nothing. With --on <column>"
+    parser.add_argument("--log", metavar="FILE", type=Path, help=about)
+    better = parser.add_mutually_exclusive_group()
+    better.add_argument("--lower", action="store_true", default=None, help="with --log: lower values are better")
+    better.add_argument("--higher", action="store_false", dest="lower", default=None, help="higher values are better")
 
 
-def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement:
-    """Judge a change, or check a judgement. Raises ConfigurationError, RunFailed."""
+def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement | AuditedLog:
+    """Judge a change, check a judgement, or audit a log. Raises ConfigurationError, RunFailed."""
+    if arguments.log is not None:
+        return audit_log(arguments.log, None if arguments.on == "speed" else arguments.on, lower=arguments.lower)
     from manyheads.runner.answers.judge.judge import again, check, judge
     from manyheads.runner.answers.judge.terms import JudgementTerms
 

@@ -1,0 +1,1 @@
+"""``manyheads judge --log``: how many kept changes of a search noise alone explains."""

@@ -1,0 +1,1 @@
+"""Tests of ``manyheads judge --log``."""
