@@ -103,7 +103,7 @@ def _module(name: str, folders: list[str], *, is_relative: bool = False) -> list
     for folder in map(Path, folders):
         if not (folder / f"{first}.py").is_file() and not (folder / first).is_dir():
             continue
-        if not is_relative and _is_installed(first, folder):
+        if not is_relative and is_installed(first, folder):
             return []
         files = []
         for count in range(1, len(parts) + 1):
@@ -114,7 +114,7 @@ def _module(name: str, folders: list[str], *, is_relative: bool = False) -> list
 
 
 @cache
-def _is_installed(name: str, folder: Path) -> bool:
+def is_installed(name: str, folder: Path) -> bool:
     """Whether importing ``name`` imports something other than what is in the user's folder."""
     if name in sys.builtin_module_names or name in sys.stdlib_module_names:
         return True

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.commands.init.draft_experiment import Draft, commands, draft, find, named
+from manyheads.runner.commands.init.choices import named
+from manyheads.runner.commands.init.draft_experiment import Draft, commands, draft, find
 from manyheads.runner.config.config_schema import SCHEMA
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.machine import invocation
@@ -47,6 +48,7 @@ class Initialized(Answer):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("folder", nargs="?", default=".", help="the repository; by default the working directory")
+    parser.add_argument("--script", metavar="FILE.py", help="the training script; otherwise you are asked")
     parser.add_argument("--model", metavar="FILE.py:CLASS", help="the model; otherwise you are asked")
     parser.add_argument("--data", metavar="FILE.py:CLASS", help="the data set, or none")
     parser.add_argument("--yes", action="store_true", help="write without asking; trust is never given without asking")
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Initialized:
     scripts = [str(path.relative_to(folder)) for path in repository.scripts]
     answer = Initialized([*named(repository.models, folder)], [*named(repository.data_sets, folder)], scripts)
     try:
-        drafted = draft(folder, repository, model=arguments.model, data=arguments.data)
+        drafted = draft(repository, script=arguments.script, model=arguments.model, data=arguments.data)
         _show(drafted, folder)
         files = {str(path): text for path, text in drafted.files.items()}
         texts = {path: text for path, text in files.items() if not path.endswith(SCHEMA)}

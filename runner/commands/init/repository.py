@@ -2,115 +2,132 @@
 
 import ast
 import os
+import re
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from manyheads.runner.commands.init.found_class import FoundClass
+from manyheads.runner.commands.init.imports import Imports
+from manyheads.runner.commands.init.script import Script, last_name
+from manyheads.runner.commands.init.values import Computed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.data_files import read_text
 
-Plain = int | float | str | bool | list[object]
 MOST_FILES, MOST_BYTES = 2000, 2**20
 PASSED_OVER = {"outputs", "build", "dist", "node_modules", "site-packages", "__pycache__"}  # folders to skip
 MODELS = {"Module", "LightningModule", "PreTrainedModel"}
 DATA_SETS = {"Dataset", "IterableDataset"}
-LABELS = {"targets", "target", "labels", "label"}  # arguments of a forward that computes its own loss
-
-
-@dataclass
-class FoundClass:
-    """A class in a repository.
-
-    ``bases``: the names of its base classes. ``uses``: how often training scripts call it; -1 if only other classes do.
-    ``given``: the arguments that a training script passes. ``is_importable``: whether importing its file runs no
-    script.
-    """
-
-    path: Path
-    node: ast.ClassDef
-    bases: set[str]
-    methods: dict[str, ast.FunctionDef]
-    uses: int = 0
-    given: dict[str, Plain] = field(default_factory=dict)
-    is_importable: bool = True
-
-    @property
-    def name(self) -> str:
-        """The name of the class."""
-        return self.node.name
-
-    @property
-    def arguments(self) -> list[str]:
-        """The constructor's arguments, without those that * and ** collect."""
-        constructor = self.methods.get("__init__")
-        if constructor is not None:
-            return [argument.arg for argument in (*constructor.args.args[1:], *constructor.args.kwonlyargs)]
-        return [field.target.id for field in self.fields]  # type: ignore[union-attr]  # a dataclass
-
-    @property
-    def required(self) -> list[str]:
-        """The constructor's arguments that have no default."""
-        constructor = self.methods.get("__init__")
-        if constructor is None:
-            return [field.target.id for field in self.fields if field.value is None]  # type: ignore[union-attr]
-        named = [argument.arg for argument in constructor.args.args[1:]]
-        keywords = zip(constructor.args.kwonlyargs, constructor.args.kw_defaults, strict=True)
-        count = len(named) - len(constructor.args.defaults)
-        return [*named[:count], *(argument.arg for argument, default in keywords if default is None)]
-
-    @property
-    def fields(self) -> list[ast.AnnAssign]:
-        """The fields of a dataclass; none for other classes."""
-        if not any("dataclass" in ast.unparse(decorator) for decorator in self.node.decorator_list):
-            return []
-        return [statement for statement in self.node.body if isinstance(statement, ast.AnnAssign)]
-
-    @property
-    def has_own_loss(self) -> bool:
-        """Whether its forward takes labels, like models that return their own loss."""
-        forward = self.methods.get("forward")
-        return forward is not None and bool(LABELS & {argument.arg for argument in forward.args.args})
-
-
-class FoundOptimizer(NamedTuple):
-    """A call of a class of torch.optim. ``given``: its plain arguments; ``others``: the text of those that are not."""
-
-    name: str
-    given: dict[str, Plain]
-    others: dict[str, str]
 
 
 @dataclass
 class Repository:
-    """Models and data sets found in a folder, the most likely ones first."""
+    """Models, data sets and training scripts found in a folder, the most likely ones first.
 
+    ``configs``: dataclasses, which models may take as arguments. ``unread``: why files were skipped, by path.
+    """
+
+    folder: Path
+    trees: dict[Path, ast.Module]
+    unread: dict[Path, str]
+    imports: Imports
+    classes: list[FoundClass]
     models: list[FoundClass]
     data_sets: list[FoundClass]
-    configs: list[FoundClass]  # dataclasses, which models may take as arguments
-    scripts: list[Path]  # training scripts
-    optimizers: list[FoundOptimizer]  # that they create
+    configs: list[FoundClass]
+    scripts: list[Path]
+
+    def read(self, path: Path) -> Script:
+        """Read a script, and count and rank the classes by their use in it."""
+        self._forget()
+        script = self._note_uses(path)
+        self._rank()
+        return script
+
+    def note_all(self) -> None:
+        """Count the uses of the classes in all scripts, and rank by them."""
+        self._forget()
+        for path in self.scripts:
+            self._note_uses(path)
+        self._rank()
+
+    def class_of(self, script: Script, call: ast.Call) -> FoundClass | None:
+        """The class that a script's call creates: one in the same file, in one that it imports, or the only one."""
+        classes = [cls for cls in self.classes if cls.name == last_name(call)]
+        tree = script.values.inside(call, ast.Module)
+        near = [cls for cls in classes if self.trees[cls.path] is tree]
+        near += [cls for path in script.files for cls in classes if cls.path == path]
+        return near[0] if near else classes[0] if len(classes) == 1 else None
+
+    def _forget(self) -> None:
+        for cls in self.classes:
+            cls.uses, cls.given, cls.computed, cls.is_optimized = 0, {}, {}, False
+
+    def _note_uses(self, path: Path) -> Script:
+        """Count the calls of each class, and note the arguments that a training script passes."""
+        script = Script(path, {file: self.trees[file] for file in self.imports.reached(path)})
+        models = {cls.node for cls in self.models}
+        optimized = {optimizer.subject for optimizer in script.optimizers}
+        for call in script.calls:
+            cls = self.class_of(script, call)
+            if cls is None or ast.unparse(call.func).startswith("super"):
+                continue
+            if script.values.inside(call, ast.ClassDef) in models:
+                cls.uses = cls.uses or -1
+                continue
+            cls.uses = max(cls.uses, 0) + 1
+            cls.is_optimized |= bool(script.values.assigned(call)) and script.values.assigned(call) in optimized
+            for name, expression in script.values.passed(call, cls.arguments).items():
+                try:
+                    value = script.values.value(expression)
+                except Computed:
+                    cls.computed.setdefault(name, expression)
+                else:
+                    cls.given |= {} if value is None or name in cls.given else {name: value}
+        return script
+
+    def _rank(self) -> None:
+        for kind in (self.models, self.data_sets):
+            kind.sort(
+                key=lambda cls: (
+                    *("loss" in cls.name.lower(), not cls.is_optimized, -cls.uses, "test" in cls.path.parts),
+                    *(str(cls.path), cls.node.lineno),
+                )
+            )
 
 
 def explore(folder: Path) -> Repository:
-    """Parse the Python files below a folder, at most MOST_FILES. Files that cannot be read or parsed are skipped."""
-    trees = dict(_parsed(folder))
+    """Parse the Python files below a folder, at most MOST_FILES."""
+    trees: dict[Path, ast.Module] = {}
+    unread: dict[Path, str] = {}
+    for path in _files(folder):
+        try:
+            trees[path] = _parsed(read_text(path, most=MOST_BYTES))
+        except SyntaxError as error:
+            unread[path] = f"line {error.lineno}: {error.msg}"
+        except (OSError, ConfigurationError, ValueError, RecursionError, MemoryError):
+            unread[path] = "cannot be read"
     classes = [cls for path, tree in trees.items() for cls in _classes(path, tree)]
-    scripts = [path for path, tree in trees.items() if _trains(tree)]
     by_name = {cls.name: cls for cls in classes}
-    for path, tree in trees.items():
-        _note_uses(tree, by_name, is_script=path in scripts)
-    models = [cls for cls in classes if _descends(cls, MODELS, by_name)]
+    models = [cls for cls in classes if _descends(cls, MODELS, by_name) and not _calls(cls.node, {"backward"})]
     data_sets = [cls for cls in classes if cls not in models and _is_data(cls, by_name)]
-    for kind in (models, data_sets):
-        kind.sort(key=lambda cls: (-cls.uses, "test" in cls.path.parts, str(cls.path), cls.node.lineno))
     configs = [cls for cls in classes if cls.fields]
-    optimizers = [call for path in scripts for call in _optimizers(trees[path])]
-    return Repository(models, data_sets, configs, scripts, optimizers)
+    imports = Imports(folder, trees)
+    scripts = _scripts(trees, imports)
+    repository = Repository(folder, trees, unread, imports, classes, models, data_sets, configs, scripts)
+    repository.note_all()
+    return repository
 
 
-def _parsed(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+def _parsed(text: str) -> ast.Module:
+    """The syntax tree, also of code from before Python 3.7, in which async was an argument. Raises SyntaxError."""
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return ast.parse(re.sub(r"\basync(?=\s*=)", "non_blocking", text))
+
+
+def _files(folder: Path) -> Iterator[Path]:
     count = 0
     for parent, folders, names in os.walk(folder):
         here = Path(parent)
@@ -123,8 +140,21 @@ def _parsed(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
             count += 1
             if count > MOST_FILES:
                 return
-            with suppress(OSError, ConfigurationError, SyntaxError, ValueError, RecursionError, MemoryError):
-                yield here / name, ast.parse(read_text(here / name, most=MOST_BYTES))
+            yield here / name
+
+
+def _scripts(trees: dict[Path, ast.Module], imports: Imports) -> list[Path]:
+    """Files that train, or else the files that import them and create the optimizer; the most likely ones first."""
+    reached = {path: imports.reached(path) for path in trees if path.stem != "__init__"}
+    scripts: dict[Path, None] = {}
+    for path in reached:
+        if _calls(trees[path], {"backward"}):
+            users = [other for other in reached if other != path and path in reached[other]]
+            creators = [user for user in users if "optim" in ast.unparse(trees[user])]
+            has_data = "DataLoader" in ast.unparse(trees[path])
+            scripts |= dict.fromkeys([*creators, *[path] * (has_data or not creators)])
+    words = ("train", "main", "run")
+    return sorted(scripts, key=lambda path: (len(path.parts), not any(word in path.stem for word in words), str(path)))
 
 
 def _classes(path: Path, tree: ast.Module) -> Iterator[FoundClass]:
@@ -142,10 +172,13 @@ def _works_on_import(tree: ast.Module) -> bool:
         for statement in tree.body
         if not isinstance(statement, (ast.ClassDef, ast.FunctionDef)) and not _guards(statement)
     ]
-    calls = [node.func for statement in at_import for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    return any(
-        isinstance(function, ast.Attribute) and function.attr in ("parse_args", "backward") for function in calls
-    )
+    return any(_calls(statement, {"parse_args", "backward"}) for statement in at_import)
+
+
+def _calls(tree: ast.AST, names: set[str]) -> bool:
+    """Whether a method of one of these names is called in it."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(isinstance(function, ast.Attribute) and function.attr in names for function in calls)
 
 
 def _guards(node: ast.stmt) -> bool:
@@ -161,57 +194,3 @@ def _descends(cls: FoundClass, roots: set[str], by_name: dict[str, FoundClass], 
 
 def _is_data(cls: FoundClass, by_name: dict[str, FoundClass]) -> bool:
     return _descends(cls, DATA_SETS, by_name) or {"__len__", "__getitem__"} <= cls.methods.keys()
-
-
-def _trains(tree: ast.Module) -> bool:
-    """Whether the file calls backward."""
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(isinstance(function, ast.Attribute) and function.attr == "backward" for function in calls)
-
-
-def _optimizers(tree: ast.Module) -> Iterator[FoundOptimizer]:
-    """The calls of classes of torch.optim, as torch.optim.SGD(...), optim.SGD(...) or SGD(...)."""
-    modules, classes = {"torch.optim"}, dict[str, str]()  # what is imported: names of the module, and of its classes
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules |= {alias.asname for alias in node.names if alias.name == "torch.optim" and alias.asname}
-        elif isinstance(node, ast.ImportFrom) and node.module == "torch":
-            modules |= {alias.asname or alias.name for alias in node.names if alias.name == "optim"}
-        elif isinstance(node, ast.ImportFrom) and node.module == "torch.optim":
-            classes |= {alias.asname or alias.name: alias.name for alias in node.names}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            prefix, _, name = ast.unparse(node.func).rpartition(".")
-            name = name if prefix in modules else classes.get(name, "") if not prefix else ""
-            if name[:1].isupper():  # optim.step() is a call of a variable
-                given = _plain_values(node, ["params", "lr"])
-                written = {keyword.arg or "**": ast.unparse(keyword.value) for keyword in node.keywords}
-                written |= dict(zip(["lr"], map(ast.unparse, node.args[1:]), strict=False))
-                yield FoundOptimizer(name, given, {key: text for key, text in written.items() if key not in given})
-
-
-def _note_uses(tree: ast.Module, by_name: dict[str, FoundClass], *, is_script: bool) -> None:
-    """Count the calls of each class, and note the literal arguments that a training script passes."""
-    inside = {call for statement in tree.body if isinstance(statement, ast.ClassDef) for call in ast.walk(statement)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        cls = by_name.get(ast.unparse(node.func).rpartition(".")[2])
-        if cls is None:
-            continue
-        if is_script and node not in inside:
-            cls.uses = max(cls.uses, 0) + 1
-            cls.given |= _plain_values(node, cls.arguments)
-        elif node in inside and not cls.uses:
-            cls.uses = -1
-
-
-def _plain_values(call: ast.Call, arguments: list[str]) -> dict[str, Plain]:
-    pairs = [*zip(arguments, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
-    values: dict[str, object] = {}
-    for name, value in pairs:
-        with suppress(ValueError):
-            if name is not None:
-                literal = ast.literal_eval(value)
-                values[name] = list(literal) if isinstance(literal, tuple) else literal
-    return {name: value for name, value in values.items() if isinstance(value, (int, float, str, bool, list))}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from manyheads.runner.commands import init
-from manyheads.runner.commands.init.draft_experiment import SETTINGS, Draft, draft, find
+from manyheads.runner.commands.init.draft_experiment import Draft, draft, find
 from manyheads.runner.commands.init.repository import explore
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.run_folder import RunFolder
@@ -68,7 +68,7 @@ def repository(tmp_path) -> Path:
 
 
 def drafted_for(folder: Path, **chosen: str) -> Draft:
-    return draft(folder, find(folder), **chosen)
+    return draft(find(folder), **chosen)
 
 
 def test_what_is_found(repository):
@@ -99,11 +99,13 @@ def test_the_experiment(repository):
     assert (module, schema) == (repository / "manyheads_data.py", repository / "conf/schema.json")
     assert 'return Images(**options, train=split == "train")' in function
     assert "raise ValueError(split)" in function
-    assert "not read, except its optimizer" in text
     assert drafted.notes == (
-        SETTINGS,
-        "No optimizer of torch was found: set optimizer=, which is sgd by default, and its keys.",
+        "Read from train.py, which was not run.",
+        "data.batch_size: the script sets none that was understood; 64 is a guess.",
+        "No optimizer of torch was found: set optimizer=, which is sgd by default.",
+        "trainer.epochs: the script was not understood; 10 is a guess.",
     )
+    assert all(f"# {note}" in text for note in drafted.notes)
     assert not experiment.exists()
 
 
@@ -123,7 +125,7 @@ OPTIMIZERS = {
     "torch.optim.Adam(p)": ("adam", None, "leaves the learning rate of Adam at torch's default: set optimizer.lr"),
     "torch.optim.Adam(p, lr=args.lr, eps=1e-6)": ("adam", {"eps": 1e-6}, "computes its optimizer's lr (args.lr)"),
     "torch.optim.Adam(p, lr=0.1)\ntorch.optim.Adam(q, lr=0.2)": ("adam", None, "with different arguments"),
-    "torch.optim.SGD(p) if plain else torch.optim.Adam(p)": (None, None, "create several optimizers (Adam, SGD)"),
+    "torch.optim.SGD(p) if plain else torch.optim.Adam(p)": (None, None, "chooses its optimizer (Adam, SGD)"),
     "optim.step()": (None, None, "No optimizer of torch was found: set optimizer=, which is sgd by default"),
 }
 
@@ -137,8 +139,9 @@ def test_the_optimizer_is_read_or_left_out_with_a_note(repository, lines):
     chosen = [each["override /optimizer"] for each in config["defaults"] if "override /optimizer" in each]
     assert chosen == [option] * (option is not None)
     assert config.get("optimizer") == keys
-    assert [text for text in drafted.notes if "optim" in text and text != SETTINGS] == ([] if note is None else [ANY])
-    assert note is None or note in drafted.notes[1]
+    notes = [text for text in drafted.notes if "optim" in text]
+    assert notes == ([] if note is None else [ANY])
+    assert note is None or note in notes[0]
 
 
 def test_a_data_set_without_splits_is_noted(repository):
@@ -172,9 +175,10 @@ def test_what_is_still_to_be_done_is_noted(repository):
     (repository / "net.py").write_text(NET.replace("class Layer", "parser.parse_args()\nclass Layer"))
     (repository / "train.py").unlink()
     notes = drafted_for(repository, model="net.py:Net", data="none").notes
-    assert notes[0].startswith("Importing net.py runs its script: move Net to another file")
-    assert notes[1] == "Replace ??? above: model.config.width, model.rate."
-    assert notes[2].startswith("Choose the data")
+    assert notes[0] == "No training script was found: these settings are not those of the repository."
+    assert notes[1].startswith("Choose the data")
+    assert notes[2].startswith("Importing net.py runs its script: move Net to another file")
+    assert notes[3] == "Replace ???: model.config.width, model.rate."
 
 
 @pytest.mark.processes
@@ -208,7 +212,9 @@ def test_nothing_is_written_through_a_link(repository, tmp_path_factory, link):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (repository / link).parent.mkdir(exist_ok=True)
     (repository / link).symlink_to(elsewhere)
-    arguments = argparse.Namespace(folder=str(repository), model="net.py:Net", data="data.py:Images", yes=True)
+    arguments = argparse.Namespace(
+        folder=str(repository), script=None, model="net.py:Net", data="data.py:Images", yes=True
+    )
     with pytest.raises(ConfigurationError, match="link"):
         init.run(arguments)
     assert not [*elsewhere.iterdir()]
