@@ -46,12 +46,12 @@ def run_typed(
     try:
         with explained(line), _logged_at_once() if line.flags.info else nullcontext():
             hydra_version.main(line, origin.bind(start, ahead=begun))()
-        for end in origin.ends:
-            end()
+        origin.end()
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
-        reason.answer = _answer(origin) if wants_answer else None
+        reason.answer = origin.answer() if wants_answer else None
         raise
-    return _answer(origin) if wants_answer else None
+    answer: Result | ComparedRuns | None = origin.answer() if wants_answer else None
+    return answer
 
 
 @contextmanager
@@ -60,11 +60,6 @@ def _logged_at_once() -> Iterator[None]:
     with redirect_stdout(io.StringIO()) as text:
         yield
     print(text.getvalue(), end="")
-
-
-def _answer(origin: Origin) -> "Result | ComparedRuns | None":
-    """The answer about the run or sweep that was started; None if there was none."""
-    return origin.answers[0]() if origin.answers else None
 
 
 def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -> float | None:

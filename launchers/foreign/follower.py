@@ -1,16 +1,19 @@
 """The main of a rank above 0 that sees the run folder: trains, and records that rank 0 has died, if it does."""
 
+import os
 import sys
 import threading
 import time
 from functools import partial
 from typing import NoReturn
 
+from manyheads.launchers.foreign.conventions import OURS
+from manyheads.launchers.processes import existing
 from manyheads.launchers.result import finish
 from manyheads.runner.errors import Failure, Kind, RunFailed
 from manyheads.runner.loop import rank_main
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.files import in_turn
+from manyheads.runner.run.files import in_turn, is_locked
 from manyheads.runner.run.run_folder import RunFolder
 
 LAST_SECONDS = 3.0  # that a rank which has failed waits for the end of rank 0's process
@@ -18,19 +21,14 @@ LAST_SECONDS = 3.0  # that a rank which has failed waits for the end of rank 0's
 
 def main(path: str) -> NoReturn:
     """Run the rank that the environment names, in this process, and end the process."""
-    witness = threading.Thread(target=partial(witness_end, RunFolder(path)), name="witness", daemon=True)
-    rank_main.main(path, work=partial(_work, witness))
-
-
-def _work(witness: threading.Thread, *arguments: object) -> None:
-    from manyheads.runner.loop import session  # imports torch, for which run_rank has prepared this process
-
+    folder, leader = RunFolder(path), os.environ.get(OURS)  # on rank 0's machine
+    if leader is None and not is_locked(folder.config):  # a file system on which locks do not reach other machines
+        rank_main.main(path)
+    if leader is not None and not any(existing([int(leader)])):  # then it would end without a word
+        witness_end(folder)
+    witness = threading.Thread(target=partial(witness_end, folder), name="witness", daemon=True)
     witness.start()
-    try:
-        session.work(*arguments)  # type: ignore[arg-type]
-    except BaseException:  # which it has reported
-        witness.join(LAST_SECONDS)
-        raise
+    rank_main.main(path, failed=partial(witness.join, LAST_SECONDS))
 
 
 def witness_end(folder: RunFolder) -> None:

@@ -34,8 +34,8 @@ class Origin:
     ``packages``: those that the user typed as trusted.
 
     ``composed_from``: the saved config, if any. ``answers``: of the run, or of the sweep, that this process has
-    started, the first one's; each returns None if there is none. ``ends``: set the command's exit code, once Hydra has
-    done everything; each may raise Ended. These two are the only fields that change.
+    started, the first one's; each returns None if there is none. ``ends``: what ``end`` calls. Only
+    these two change.
     """
 
     trust: Trust | None = None
@@ -43,6 +43,15 @@ class Origin:
     packages: tuple[str, ...] = ()
     answers: list[Callable[[], Any]] = field(default_factory=list, compare=False)
     ends: list[Callable[[], None]] = field(default_factory=list, compare=False)
+
+    def answer(self) -> Any:
+        """The answer about the run or sweep that was started; None if there was none."""
+        return self.answers[0]() if self.answers else None
+
+    def end(self) -> None:
+        """Set the command's exit code, once Hydra has done everything. Raises Ended, for a sweep whose jobs failed."""
+        for end in self.ends:
+            end()
 
     def admit(self, composed: DictConfig) -> None:
         """Raises ConfigurationError for a composed config that the user does not trust."""

@@ -27,10 +27,10 @@ COUNT_SECONDS = 0.5
 Work = Callable[[RunConfig, "Parallel", RunFolder, Heartbeat], None]
 
 
-def main(path: str, *, work: Work | None = None) -> NoReturn:
+def main(path: str, *, work: Work | None = None, failed: Callable[[], object] = bool) -> NoReturn:
     """Run the rank that the environment names, in a separate process, and end the process.
 
-    ``work``: what it does; None to train.
+    ``work``: what it does; None to train. ``failed``: called before the process ends with a failure, which is reported.
     """
     folder = RunFolder(path)
     rank, local_rank, world_size = read_rank_info()
@@ -47,6 +47,7 @@ def main(path: str, *, work: Work | None = None) -> NoReturn:
     except BaseException as error:
         heartbeat.fail(error)
         code = _log(error)
+        failed()
     with suppress(OSError):  # of the disk that the log is on
         sys.stdout.flush()
     logging.shutdown()

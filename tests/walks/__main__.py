@@ -50,7 +50,7 @@ RECORDED = {
     "rank: rooms": 15,
     "rank: climbs": 1,
     "files from run.py to the first update": 24,
-    "lines of these files": 3607,
+    "lines of these files": 3605,
     "lines with dict[str, Any]": 159,
     "files": 750,
     "rooms in runner/": 24,

@@ -162,6 +162,23 @@ def test_a_dead_rank_ends_the_run_and_is_named(tmp_path: Path, dead: int) -> Non
 
 
 @pytest.mark.tail
+def test_a_rank_0_that_dies_before_all_have_joined_is_named(tmp_path: Path, ranks: list[subprocess.Popen[str]]) -> None:
+    while b"foreign.follower" not in Path(f"/proc/{ranks[1].pid}/cmdline").read_bytes():  # it has the run
+        assert ranks[1].poll() is None, ranks[1].communicate()
+        time.sleep(0.01)
+    ranks[0].kill()
+    folder, deadline = RunFolder(tmp_path / "run"), time.monotonic() + 60
+    while folder.read_result() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    ranks[1].kill()
+    for process in ranks:
+        process.communicate()
+    result = folder.read_result() or {}
+    assert (result["status"], result["error"]["rank"], result["error"]["kind"]) == ("failed", 0, "ProcessDied")
+
+
+@pytest.mark.tail
 @pytest.mark.parametrize("dead", [0, 1])
 def test_torchrun_restarts_the_run_in_its_folder_and_each_sample_is_taken_once(tmp_path: Path, dead: int) -> None:
     agent = run(*TORCHRUN, "--max-restarts", "3", str(RUN), *LONG, cwd=tmp_path)
