@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from manyheads.launchers.causes import error_of, first_failure
 from manyheads.launchers.environment import environment
-from manyheads.launchers.foreign.conventions import World
 from manyheads.launchers.foreign.meeting import Ask, Lead, Message
+from manyheads.launchers.foreign.world import World
 from manyheads.launchers.inline import Inline
 from manyheads.launchers.launcher import Job
 from manyheads.launchers.launcher_option import LauncherOption

@@ -10,42 +10,30 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from manyheads.launchers.agent_program import as_module
 from manyheads.launchers.environment import environment
 from manyheads.launchers.foreign import LEAD, variables_of
-from manyheads.launchers.foreign.conventions import OURS, World, world_of
+from manyheads.launchers.foreign.command import ALONE, completed, recorded_launcher, restarted, typed_values
 from manyheads.launchers.foreign.meeting import Follower, Lead, Message, machine
 from manyheads.launchers.foreign.stores import store_of
+from manyheads.launchers.foreign.world import OURS, World, world_of
 from manyheads.launchers.launcher import TRAIN
 from manyheads.launchers.processes import existing
-from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import options, read_option
-from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, Interrupted, complain
-from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import declared
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder, write_whole
-from manyheads.runner.run.frozen import read_typed
 from manyheads.runner.run.heartbeat import PLACE, Heartbeat
 from manyheads.runner.run.run_folder import CHECKED, RunFolder, run_config
 
-# Commands that start ranks, or write what only one process may write.
-ALONE = frozenset(
-    (
-        *("audit", "convert", "estimate", "evaluate", "explain", "export", "judge", "pack", "parity", "predict"),
-        *("publish", "record", "report", "reproduce", "scale", "tune"),
-    )
-)
 LAST_SECONDS = 3.0  # that rank 0 has to say why there is no run
 LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")  # which torch.distributed.launch adds to the command line
-SWEEPS = {"-m", "--multirun"}
 TRAIN_SEEN = "manyheads.launchers.foreign.follower"
 Run = Callable[[list[str]], Any]
 
@@ -61,8 +49,8 @@ def enter(words: list[str], run: Run) -> Any:
     if world is None or _is_met_by_itself(words, world):
         return run(words)
     if world.size == 1:
-        return run(_restarted(words, world))
-    typed = _typed(words).get("launcher.start_timeout", "")
+        return run(restarted(words, world))
+    typed = typed_values(words).get("launcher.start_timeout", "")
     seconds = float(typed if typed.isdecimal() else read_option("launcher", "foreign")["start_timeout"])
     if world.rank:
         _follow(world, words, seconds)
@@ -71,7 +59,7 @@ def enter(words: list[str], run: Run) -> Any:
 
 def _is_met_by_itself(words: Sequence[str], world: World) -> bool:
     """Whether the launcher is meant to be started on every machine: with a rendezvous, or by Slurm's srun."""
-    typed, recorded = _typed(words), _recorded(words)
+    typed, recorded = typed_values(words), recorded_launcher(words)
     rendezvous = typed.get("launcher.rendezvous") or recorded.get("rendezvous")
     if rendezvous is not None and world.local_size == 1:
         return True
@@ -80,22 +68,13 @@ def _is_met_by_itself(words: Sequence[str], world: World) -> bool:
     return is_known and bool(declared("launcher", read_option("launcher", str(name))).finds_machines)
 
 
-def _recorded(words: Sequence[str]) -> Section:
-    """The launcher's section of the run that is to be resumed; empty for other commands."""
-    path = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), None)
-    if words[0] != "resume" or path is None or not (folder := RunFolder(path)).config.exists():
-        return {}
-    section: Section = folder.read_config().get("launcher", {})
-    return section
-
-
 def _lead(world: World, words: list[str], run: Run, seconds: float) -> Any:
     with store_of(world, seconds=seconds) as store:
         lead = Lead(world, words, store, seconds=seconds)
         token = LEAD.set(lead)
         code = int(ExitCode.FAILED)
         try:
-            answer = run(_completed(words, lead))
+            answer = run(completed(words, world, kept=lead.earlier_folder()))
             code = int(ExitCode.DONE)
             return answer
         except (Ended, ConfigurationError, Interrupted) as reason:
@@ -110,124 +89,7 @@ def _lead(world: World, words: list[str], run: Run, seconds: float) -> Any:
                 lead.dismiss(code)
 
 
-def _completed(words: list[str], lead: Lead) -> list[str]:
-    """The command that rank 0 runs: as typed, with the ranks that there are; or one that resumes the job's run.
-
-    Raises ConfigurationError for what does not work with ranks that a launcher has started.
-    """
-    world = lead.world
-    if words[:1] != ["train"]:
-        if words[0] in ALONE:
-            raise _alone(words, world, f"{words[0]} starts its processes itself")
-        _check_recorded(words, world)
-        return words
-    if SWEEPS & {*words}:
-        raise _alone(words, world, "a sweep starts the ranks of its jobs itself")
-    line = _line(words)
-    added = completing(words, line, world)
-    if _only_prints(line):
-        return words
-    others = [word for word in words if word.partition("=")[0] not in added]
-    kept = lead.earlier_folder()
-    return _resumed(others, world, kept=kept, added=[f"{key}={value}" for key, value in added.items()])
-
-
-def _restarted(words: list[str], world: World) -> list[str]:
-    """The command of a launcher's only rank: as typed, or one that resumes what an earlier start of it has begun."""
-    if words[:1] != ["train"] or SWEEPS & {*words} or _only_prints(_line(words)):
-        return words
-    return _resumed(words, world)
-
-
-def _line(words: Sequence[str]) -> CommandLine:
-    return with_own_folders(CommandLine(tuple(word for word in words[1:] if word != "--json")))
-
-
-def _only_prints(line: CommandLine) -> bool:
-    flags = line.flags
-    return bool(flags.cfg or flags.info or flags.help or flags.hydra_help)
-
-
-def completing(words: Sequence[str], line: CommandLine, world: World) -> dict[str, object]:
-    """The overrides that add its ranks to a command to train, and a strategy if none is chosen. ``line``: of ``words``.
-
-    Raises ConfigurationError for a command that contradicts these ranks.
-    """
-    typed = _typed(words)
-    if typed.get("launcher", "foreign") != "foreign":
-        raise _alone(words, world, f"launcher={typed['launcher']} starts its ranks itself", "leave out launcher=, or ")
-    for key, number in {"nproc_per_node": world.local_size, "world_size": world.size}.items():
-        if (given := typed.get(f"launcher.{key}", "auto")) not in ("auto", str(number)):
-            raise ConfigurationError.at(
-                f"launcher.{key}", given, f": {world.by} has started {number}. Leave it out.", allowed=[number]
-            )
-    name = typed.get("parallel", "")
-    if name in options("parallel") and declared("parallel", read_option("parallel", name)).one_process:
-        raise _alone(words, world, f"parallel={name} runs in one process", "set parallel=ddp, or ")
-    return {
-        "launcher": "foreign",
-        "launcher.nproc_per_node": world.local_size,
-        "launcher.world_size": world.size,
-        "launcher.started_by": f"'{world.by}'",
-        **({} if _chooses_strategy(line, typed) else {"parallel": "ddp"}),
-    }
-
-
-def _chooses_strategy(line: CommandLine, typed: Mapping[str, str]) -> bool:
-    """Whether the command line chooses a strategy, or an experiment or a config that may do so."""
-    if "parallel" in typed or line.flags.config_name or line.flags.config_path:
-        return True
-    named = typed.get("experiment", f"{typed.get('data', 'digits')}_quick")
-    files = [folder / "experiment" / f"{named}.yaml" for folder in line.folders]
-    return any("/parallel:" in file.read_text() for file in files if file.is_file())
-
-
-def _resumed(words: list[str], world: World, *, kept: str | None = None, added: Sequence[str] = ()) -> list[str]:
-    """The command to train, or to resume what an earlier start of this job has begun in the same folder.
-
-    ``kept``: the folder that the launcher's store names; ``added``: overrides. Raises ConfigurationError if the folder
-    holds a run of another command.
-    """
-    named = _typed(words).get("hydra.run.dir")
-    usual = None if world.name is None else f"outputs/{world.name}"
-    folder = RunFolder(kept or named or usual or "")
-    if not (kept or named or usual) or not folder.config.exists():
-        return [*words, *added, *([f"hydra.run.dir={usual}"] if usual and named is None and kept is None else [])]
-    before = {override for override in read_typed(folder.composed.with_name("overrides.yaml")) if override not in added}
-    now = {word for word in words[1:] if "=" in word and not word.startswith(("hydra.", "trust=", "-"))}
-    if before != now:
-        raise ConfigurationError(
-            f"{folder} already holds a run of another command line: {' '.join(sorted(before ^ now))}. Name another "
-            "folder: hydra.run.dir.",
-            key="hydra.run.dir",
-        )
-    return ["resume", str(folder), *(word for word in words if word.startswith(("trust=", "--json")))]
-
-
-def _check_recorded(words: Sequence[str], world: World) -> None:
-    """Raises ConfigurationError for a run to resume whose ranks are not those that there are."""
-    section = _recorded(words)
-    if section.get("name", "foreign") != "foreign":
-        raise _alone(words, world, f"launcher={section['name']} of this run starts its ranks itself")
-    if (recorded := section.get("world_size", world.size)) != world.size:
-        raise ConfigurationError.at(
-            "launcher.world_size", recorded, f": {world.by} has started {world.size}. Start as many as the run had."
-        )
-
-
-def _alone(words: Sequence[str], world: World, why: str, otherwise: str = "") -> ConfigurationError:
-    typed = invocation.command(words[0], *words[1:])
-    message = f"{why}, and {world.by} has started {world.size} processes. To run it, {otherwise}type: {typed}"
-    return ConfigurationError(message, key="launcher")
-
-
-def _typed(words: Sequence[str]) -> dict[str, str]:
-    """The values of the overrides, by key; the last one counts."""
-    overrides = (word.lstrip("+").partition("=") for word in words if "=" in word and not word.startswith("-"))
-    return {key: value for key, _, value in overrides}
-
-
-def _follow(world: World, words: list[str], seconds: float) -> NoReturn:
+def _follow(world: World, words: Sequence[str], seconds: float) -> NoReturn:
     """Wait for rank 0's run and become a rank of it, or end with rank 0's exit code if there is none."""
     code = int(ExitCode.REFUSED)
     try:

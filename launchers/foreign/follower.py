@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import NoReturn
 
-from manyheads.launchers.foreign.conventions import OURS
+from manyheads.launchers.foreign.world import OURS
 from manyheads.launchers.processes import existing
 from manyheads.launchers.result import finish
 from manyheads.runner.errors import Failure, Kind, RunFailed

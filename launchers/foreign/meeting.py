@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import __version__
-from manyheads.launchers.foreign.conventions import PLAIN, World
+from manyheads.launchers.foreign.conventions import PLAIN
 from manyheads.launchers.foreign.stores import RankStore, pause
+from manyheads.launchers.foreign.world import World
 from manyheads.runner.errors import ConfigurationError, Interrupted
 from manyheads.runner.machine import hardware
 

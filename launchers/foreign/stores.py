@@ -17,7 +17,7 @@ from typing import Protocol
 
 from manyheads.launchers.agent_program import as_module
 from manyheads.launchers.environment import common
-from manyheads.launchers.foreign.conventions import World
+from manyheads.launchers.foreign.world import World
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import read_text

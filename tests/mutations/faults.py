@@ -278,6 +278,6 @@ FAULTS = (
         file="launchers/foreign/meeting.py",
         original="if ask.words != lead.words:",
         replacement="if False:",
-        tests=("tests/launchers/foreign/test_entry.py::test_ranks_that_do_not_belong_together_are_refused",),
+        tests=("tests/launchers/foreign/test_meeting.py::test_ranks_that_do_not_belong_together_are_refused",),
     ),
 )

@@ -11,8 +11,9 @@ ALLOWED = {
     "launchers/horovodrun.py": {"horovod", "import.horovod", "import.mpirun"},
     "launchers/mpirun.py": {"import.horovod"},
     "launchers/foreign/__init__.py": {"horovod", "horovodrun", "import.inline", "mpirun"},
+    "launchers/foreign/command.py": {"ddp"},
     "launchers/foreign/conventions.py": {"horovodrun", "mpirun", "torchrun"},
-    "launchers/foreign/entry.py": {"ddp", "launcher.rendezvous"},
+    "launchers/foreign/entry.py": {"launcher.rendezvous"},
     # samples of others
     "runner/answers/audit/audit_run.py": {"data.sampler", "foreign"},
     "runner/answers/audit/due.py": {"foreign"},

@@ -83,7 +83,7 @@ ALLOWED = {
         "runner/provenance/kept_files.py": 2,
         "runner/run/hosts.py": 1,
         "runner/config/hydra_version.py": 2,
-        "launchers/foreign/entry.py": 1,
+        "launchers/foreign/command.py": 1,
         "launchers/nodes/node_agent.py": 1,
         "runner/commands/new/__init__.py": 4,
         "runner/commands/init/repository.py": 1,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.launchers.foreign.conventions import TORCHRUN, World
-from manyheads.launchers.foreign.entry import completing
+from manyheads.launchers.foreign.command import completing
+from manyheads.launchers.foreign.conventions import TORCHRUN
+from manyheads.launchers.foreign.world import World
 from manyheads.runner.commands.manifest.engines import ENGINES, Machines, filled_in
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config

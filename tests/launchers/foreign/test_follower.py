@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.launchers.foreign import follower
-from manyheads.launchers.foreign.conventions import OURS
 from manyheads.launchers.foreign.follower import witness_end
+from manyheads.launchers.foreign.world import OURS
 from manyheads.runner.loop import rank_main
 from manyheads.runner.run.run_folder import RunFolder
 from tests.launchers.conftest import freeze

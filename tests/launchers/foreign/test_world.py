@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from manyheads.launchers.foreign.conventions import CONVENTIONS, SRUN, TORCHRUN, World, world_of
+from manyheads.launchers.foreign.conventions import CONVENTIONS, SRUN, TORCHRUN
+from manyheads.launchers.foreign.world import World, world_of
 from manyheads.runner import errors
 from manyheads.runner.app import OF_RANKS
 from manyheads.runner.errors import ConfigurationError
