@@ -26,6 +26,13 @@ class ManyheadsConf(Options):
 
 
 ConfigStore.instance().store(group="hydra/launcher", name="manyheads", node=ManyheadsConf, provider="manyheads")
+# As Hydra's default, but the terminal shows only warnings, since rank 0 prints there.
+ConfigStore.instance().store(
+    group="hydra/job_logging",
+    name="manyheads",
+    node={"defaults": ["default"], "handlers": {"console": {"level": "WARNING"}}},
+    provider="manyheads",
+)
 
 
 class Manyheads(Launcher):

@@ -7,7 +7,6 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.answers.measure.findings import DeviceMemory, Estimate, Traffic
-from manyheads.runner.answers.measure.sizes import UNITS, digits, power, readable
 from manyheads.runner.machine.console import Console
 
 HELD = {
@@ -19,6 +18,7 @@ HELD = {
     "activations": "~activations",
     "most": "~peak",
 }
+UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 SENT = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "send", "receive", "all-to-all")
 
 
@@ -117,3 +117,21 @@ def _note(estimates: list[Estimate], device: DeviceMemory | None) -> str:
     if device is None:
         return f"{text} --device-memory 80GB shows what fits."
     return f"{text} A device has {readable(device.memory)} ({device.source}); CUDA uses about 0.5 GB of this."
+
+
+def power(most: int) -> int:
+    """The unit that fits the largest of some sizes."""
+    return next((step for step in range(len(UNITS) - 1) if most < 1000 ** (step + 1)), len(UNITS) - 1)
+
+
+def digits(value: float) -> str:
+    """A number with three significant digits, or all digits before the point."""
+    if not value:
+        return "0"
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def readable(size: int) -> str:
+    """Bytes with their unit: 26.9 GB."""
+    step = power(size)
+    return f"{digits(size / 1000**step)} {UNITS[step]}" if step else f"{size} B"

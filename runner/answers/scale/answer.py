@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.answers.measure.limits import BUSY
-from manyheads.runner.answers.measure.sizes import readable
 from manyheads.runner.answers.scale.recorded import Checkpoints
 from manyheads.runner.answers.scale.simulator.replay import Assumptions, Parts
 from manyheads.runner.charts.picture_file import render
@@ -17,6 +16,7 @@ from manyheads.runner.errors import ExitCode
 from manyheads.runner.machine.console import Console
 from manyheads.runner.provenance.predicted import LEDGER, Record
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.wording import size_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -130,7 +130,7 @@ class Scale(Answer):
             error = f"the mean error is {100 * self.earlier.mean_error:.1f} %"
             yield f"Of {runs} in {LEDGER}, {self.earlier.within} were within their intervals; {error}."
         if self.checkpoints is not None:
-            size = readable(self.checkpoints.bytes)
+            size = size_in_words(self.checkpoints.bytes)
             who = "of which each rank writes its part" if self.checkpoints.sharded else "which one rank writes"
             yield f"Checkpoints, {who}, have {size}; their time is computed from that of the recorded run."
         if self.spread > Assumptions.spread:
@@ -149,7 +149,7 @@ class Scale(Answer):
             cost = "" if row.cost is None else f", which cost {row.cost:.3g}"
             yield f"  A million samples take {row.device_hours:.3g} device hours{cost}."
             if row.fits is False and row.memory is not None:
-                yield f"  The largest needs {readable(row.memory)}, which is more than the device has."
+                yield f"  The largest needs {size_in_words(row.memory)}, which is more than the device has."
 
     def picture(self, *, form: str) -> bytes:
         """A picture of efficiency against devices: of the run, with its interval, and of the other strategies.

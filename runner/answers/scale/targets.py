@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from manyheads.runner.answers.measure.estimated import PlannedEstimate, estimated
-from manyheads.runner.answers.measure.sizes import readable
 from manyheads.runner.config import saved
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.progress import working
+from manyheads.runner.wording import size_in_words
 
 MOST = 100_000  # devices
 OF_RUN, OF_DEVICE = BATCH = ("run", "device")  # what keeps its number of samples
@@ -70,8 +70,8 @@ def memory_of(targets: Sequence[Target], available: float, name: str) -> list[in
         raise ConfigurationError.at(
             "--device",
             name,
-            f" has {readable(int(available))}, and the run needs at least {readable(least)} on each. Choose a larger "
-            "one, more --devices, a smaller data.batch_size, or parallel=fsdp.",
+            f" has {size_in_words(available)}, and the run needs at least {size_in_words(least)} on each. Choose a "
+            "larger one, more --devices, a smaller data.batch_size, or parallel=fsdp.",
         )
     return sizes
 

@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 from manyheads.runner.answers.estimate.estimate_picture import draw
-from manyheads.runner.answers.estimate.print_estimate import show
+from manyheads.runner.answers.estimate.print_estimate import digits, readable, show
 from manyheads.runner.answers.estimate.run_estimate import estimate, estimated, plan
 from manyheads.runner.answers.measure.findings import DeviceMemory, Estimate, RankHolds, Traffic
-from manyheads.runner.answers.measure.sizes import digits, readable
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.origin import Origin

@@ -124,7 +124,7 @@ def test_checkpoints_and_slow_ranks_of_the_run_are_shown(capsys: pytest.CaptureF
     wrote = Checkpoints(10**9, sharded=True, seconds=0.05, batch=8, by_epoch=False, share=1.0)
     answer(replace(plan(2, checkpoints=wrote), assumptions=Assumptions(spread=0.04))).show()
     text = " ".join(capsys.readouterr().out.split())
-    assert "Checkpoints, of which each rank writes its part, have 1.00 GB" in text
+    assert "Checkpoints, of which each rank writes its part, have 1.0 GB" in text
     assert "Checkpoints take 25 ms more for each update" in text
     assert "Ranks differ as in the recorded run: on average, a rank takes 4.0 % of its passes longer than" in text
 
@@ -168,7 +168,7 @@ def test_a_batch_that_cannot_be_divided_names_its_key() -> None:
 
 def test_a_model_that_fits_no_such_device_names_the_flag() -> None:
     target = target_of(run_of(*DDP), 2, "run")
-    with pytest.raises(ConfigurationError, match=r"tiny has 1\.00 kB, and the run needs at least") as refused:
+    with pytest.raises(ConfigurationError, match=r"tiny has 1\.0 kB, and the run needs at least") as refused:
         memory_of([target], 1e3, "tiny")
     assert refused.value.key == "--device"
     (needed,) = memory_of([target], 1e9, "cpu")
