@@ -137,6 +137,8 @@ def store_of(world: World, *, seconds: float) -> Iterator[RankStore]:
             process.stdin.close()
         process.kill()
         process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def pause() -> None:

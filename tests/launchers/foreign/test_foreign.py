@@ -14,7 +14,7 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN
-from tests.launchers.conftest import freeze, rows
+from tests.launchers.conftest import freeze, rows, survivors
 from tests.needs import require
 
 pytestmark = pytest.mark.processes
@@ -159,6 +159,24 @@ def test_a_dead_rank_ends_the_run_and_is_named(tmp_path: Path, dead: int) -> Non
     assert "Signal 9 (SIGKILL)" in output
     listed = ended(run(sys.executable, "-m", "manyheads.runner", "list", cwd=tmp_path))
     assert "failed" in listed[1]
+
+
+@pytest.mark.tail
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_to_torchrun_leaves_a_checkpoint_and_no_process(tmp_path: Path, signum: int) -> None:
+    agent = run(*TORCHRUN, str(RUN), *LONG, cwd=tmp_path)
+    wait_for_checkpoint(tmp_path, agent)
+    [folder] = map(RunFolder, runs_below(tmp_path))
+    agent.send_signal(signum)
+    code, output = ended(agent)
+    assert code == (1 if signum == signal.SIGTERM else -signum), output
+    deadline = time.monotonic() + 30
+    while survivors(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    result = folder.read_result()
+    assert result is None if signum == signal.SIGKILL else (result or {})["status"] == "interrupted"
+    assert folder.last_checkpoint.exists()
 
 
 @pytest.mark.tail
