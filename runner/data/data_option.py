@@ -231,7 +231,7 @@ class DataOption(Option):
                 "data.order",
                 self.order,
                 ": validation samples can't be selected from a stream. Set data.val_fraction and data.folds to null, "
-                'and let the class give them for split="val".',
+                "and give the data set validation samples of its own.",
             )
         if self.on_corrupt == "skip":
             raise ConfigurationError.at(
@@ -277,6 +277,7 @@ class Data:
     numbers them, so that no label stands for something else. ``num_inputs``: numbers in a sample; ``categories``: how
     many values each of the last of them has, if these are positions in lists. ``scale``: mean and standard deviation
     of targets that are numbers, by which they are standardized for training. ``facts``: rows for the run's header.
+    ``streaming``: arguments of ``build_stream`` if samples are taken as they come, else None.
     """
 
     num_classes: Any = None
@@ -285,6 +286,7 @@ class Data:
     categories: Sequence[int] = ()
     scale: tuple[float, float] | None = None
     facts: Mapping[str, str] = MappingProxyType({})
+    streaming: Mapping[str, Any] | None = None
     without_classes: str = "the data has no classes, and the model needs its number of outputs. Set model.num_classes."
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)

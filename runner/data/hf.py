@@ -5,7 +5,7 @@ Source: https://huggingface.co/docs/datasets.
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from manyheads.runner.data.images_or_text import ImagesOrText
 from manyheads.runner.data.links import boundary, refuse_leaving
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.option.rules import PLACE, TEXT, whole
+from manyheads.runner.option.rules import NULL, PLACE, TEXT, either, list_of, whole
 from manyheads.runner.run.data_files import read_json
 
 
@@ -32,6 +32,7 @@ class HuggingFaceDataOption(DataOption):
         **dict.fromkeys(("subset", "train_split", "val_split", "test_split"), TEXT),
         **dict.fromkeys(("input_column", "label_column"), TEXT),
         "max_length": whole(1),
+        "classes": either(list_of(TEXT), NULL),
     }
     hub: str | None
     subset: str | None
@@ -75,7 +76,8 @@ class HuggingFaceDataOption(DataOption):
 class HuggingFaceData(ImagesOrText):
     """A data set's splits; its columns say whether samples are images, texts with a class each, or just text.
 
-    Columns are names, or "auto"; ``label_column`` "none": text without classes. ``max_length``: tokens of a text.
+    Columns are names, or "auto"; ``label_column`` "none": text without classes. ``max_length``: tokens of a text;
+    ``classes``: the values of the classes, in their order, None for those of the training samples.
     """
 
     root: str | None
@@ -89,6 +91,7 @@ class HuggingFaceData(ImagesOrText):
     input_column: str
     label_column: str
     max_length: int
+    classes: Sequence[str] | None
 
     @cached_property
     def contents(self) -> Any:
@@ -116,8 +119,11 @@ SAVED = ("dataset_dict.json", "state.json")  # files that save_to_disk writes
 KINDS = ("arrow", "csv", "imagefolder", "json", "parquet", "text")
 
 
-def read_folder(root: Path) -> Any:
-    """The data set in a folder, as save_to_disk or another program wrote it. Raises ConfigurationError, OSError."""
+def read_folder(root: Path, *, streaming: bool = False) -> Any:
+    """The data set in a folder, as save_to_disk or another program wrote it. Raises ConfigurationError, OSError.
+
+    ``streaming``: to read its files as samples are taken.
+    """
     import datasets  # the option is also declared where the package is missing, and importing takes a second
     from datasets.data_files import DataFilesDict, get_data_patterns
     from datasets.load import infer_module_for_data_files
@@ -130,13 +136,17 @@ def read_folder(root: Path) -> Any:
     with offline():
         if any((root / name).is_file() for name in SAVED):
             _check_saved(root)
+            if streaming:
+                rest = ": samples that save_to_disk wrote have numbers. Set data.order=auto."
+                raise ConfigurationError.at("data.order", "stream", rest)
             return datasets.load_from_disk(str(root))
         files = DataFilesDict.from_patterns(get_data_patterns(str(root)), base_path=str(root))
         kind, options = infer_module_for_data_files(files)
         if kind not in KINDS:
             allowed = f"Allowed: {', '.join(KINDS)}"
             raise ConfigurationError.at("data.root", printable(root), f" holds files of type {kind}. {allowed}.")
-        return datasets.load_dataset(kind, data_files={name: list(paths) for name, paths in files.items()}, **options)
+        listed = {name: list(paths) for name, paths in files.items()}
+        return datasets.load_dataset(kind, data_files=listed, streaming=streaming, **options)
 
 
 def _check_saved(root: Path) -> None:

@@ -1,6 +1,6 @@
 """The contents of a Hugging Face data set, determined from its columns, and read by the datasets library."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from manyheads.runner.data.links import boundary
 from manyheads.runner.data.samples import Samples, TokenBlocks
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.locate import load
 from manyheads.runner.wording import nearest
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ class HfContents:
 
     def __init__(self, data: "HuggingFaceData"):
         self.data = data
-        self.splits = read(**{key: getattr(data, key) for key in PLACE})
+        self.splits = read(**{key: getattr(data, key) for key in PLACE}, streaming=data.streaming is not None)
         self.train = self._split("train")
-        features = self.train.features
+        features = self.train.features or {}  # of a stream of files that don't say
         self.input = self._column("input", _inputs(features), _images(features) + _texts(features), "images or texts")
         self.is_image = isinstance(features[self.input], datasets.Image)
         self.target = None
@@ -40,7 +41,7 @@ class HfContents:
                 "data.label_column", "none", f": images need classes. Set it to one of {', '.join(features)}."
             )
         self.tokenizer = data.tokenizer
-        self.classes = None if self.target is None else _classes(self.train, self.target)
+        self.classes = None if self.target is None else _classes(self.train, self.target, data.classes)
         self.num_classes = vocabulary(self.tokenizer) if self.classes is None else len(self.classes)
 
     @property
@@ -55,6 +56,8 @@ class HfContents:
         rows = self._split(name)
         if rows is None:
             return None
+        if self.data.streaming is not None:
+            return self._stream(rows, train=name == "train")
         if self.target is None:
             return self._blocks(rows, name)
         assert self.classes is not None
@@ -67,6 +70,15 @@ class HfContents:
         root = self.data.root
         files, within = DataFiles(images, self.input, root), root and boundary(root)
         return self.data.images(files, targets, train=name == "train", classes=self.classes, within=within)
+
+    def _stream(self, rows: Any, *, train: bool) -> Samples:
+        data, key = self.data, "data.root" if self.data.root else "data.hub"
+        assert data.streaming is not None
+        build = load("manyheads.runner.data.rank.streams.hf_samples.samples_of")
+        build_stream = load("manyheads.runner.data.rank.streams.parts.build_stream")
+        return build_stream(
+            build(self, rows, train=train), **data.streaming, is_train=train, name=data.root or data.hub, key=key
+        )
 
     def _split(self, name: str) -> Any:
         wanted = getattr(self.data, f"{name}_split")
@@ -115,23 +127,38 @@ class DataFiles(Sequence[Any]):
         return len(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
-        image = self.rows[int(index)][self.column]
+        return self.file(self.rows[int(index)][self.column])
+
+    def file(self, image: Mapping[str, Any]) -> Any:
+        """The content of a row's image, or the path of its file."""
         if image["bytes"] is not None:
             return image["bytes"]
         return image["path"] if self.root is None else str(self.root / image["path"])
 
 
-def read(*, root: str | None, hub: str | None, subset: str | None, revision: str | None, download: bool) -> Any:
-    """The data set's splits by name. Raises ConfigurationError if it cannot be read, or downloaded."""
+def read(
+    *,
+    root: str | None,
+    hub: str | None,
+    subset: str | None,
+    revision: str | None,
+    download: bool,
+    streaming: bool = False,
+) -> Any:
+    """The data set's splits by name. Raises ConfigurationError if it cannot be read, or downloaded.
+
+    ``streaming``: as samples are taken, which needs the hub, but downloads no complete files.
+    """
     key = f"data.root={root}" if hub is None else f"data.hub={hub}"
     datasets.disable_progress_bars()  # of every rank
     try:
         if root is not None:
-            dataset = read_folder(Path(root).resolve())
+            dataset = read_folder(Path(root).resolve(), streaming=streaming)
         else:
             config = datasets.DownloadConfig(local_files_only=not download)
             with nullcontext() if download else offline():
-                dataset = datasets.load_dataset(hub, subset, revision=revision, download_config=config)
+                options = {"revision": revision, "download_config": config, "streaming": streaming}
+                dataset = datasets.load_dataset(hub, subset, **options)
     except ConfigurationError:
         raise
     except Exception as error:  # each format, and the network, has errors of its own
@@ -164,10 +191,15 @@ def _targets(features: Any, taken: str) -> list[str]:
     return classes or [name for name in usual if name in columns and name != taken]
 
 
-def _classes(rows: Any, column: str) -> list[str]:
-    """The names of the classes: the column's own, or all values of the training samples in their order."""
+def _classes(rows: Any, column: str, given: Sequence[str] | None = None) -> list[str]:
+    """The names of the classes: the column's own, those given, or all values of the training samples in their order."""
     if isinstance(kind := rows.features[column], datasets.ClassLabel):
         return list(kind.names)
+    if given is not None:
+        return [*given]
+    if not hasattr(rows, "unique"):
+        rest = ": a stream is not searched for the values of its classes. Set it to them, such as [bad,good]."
+        raise ConfigurationError.at("data.classes", None, rest)
     values = sorted(rows.unique(column))
     if fractions := [fraction for fraction in values if isinstance(fraction, float) and not fraction.is_integer()]:
         raise ConfigurationError.at(

@@ -46,7 +46,7 @@ class Shuffle(Order):
 class InOrder(Order):
     """The order in which a stream gives its samples."""
 
-    summary = "stream: samples as they come, which each rank reads completely"
+    summary = "stream: samples as they come"
 
     def __init__(self, size: int):
         self.size = size

@@ -41,6 +41,8 @@ def build_observers(trainer: TrainerSection, update: Update, loaders: Loaders, r
         observers.append(load(f"{OBSERVERS}.average.SWA")(update, start=start))
     if (encoding := getattr(loaders.train.batches.dataset, "encoding", None)) is not None:
         observers.append(load(f"{OBSERVERS}.encoding_record.EncodingRecord")(encoding))
+    if getattr(stream := loaders.train.batches.dataset, "keeps_state", False):
+        observers.append(load(f"{OBSERVERS}.stream_record.StreamRecord")(stream, parallel))
     observers.append(Breakdown.of(update))
     if parallel.world_size > 1:  # no other waits for a single rank
         observers.append(load(f"{OBSERVERS}.rank_times.RankTimes").of(parallel, reporter.display.say))

@@ -96,7 +96,7 @@ WINGS = {  # by name, what is deleted
         *("runner/optimizer/several.py", "runner/optimizer/rank/several.py", "runner/scheduler/rank/by_part.py"),
     ],
     "sampling": ["runner/data/rank/sampling", "tests/data/sampling"],
-    "stream": ["runner/data/rank/stream.py", "tests/data/test_stream.py"],
+    "stream": ["runner/data/rank/streams", "runner/loop/observers/stream_record.py", "tests/data/streams"],
     "table": [
         *(
             "runner/data/table",

@@ -26,7 +26,7 @@ RESULTS = {
         *("decoders", "documents", "end_token", "fields", "vocab_size"),
         *("train_shards", "val_shards", "test_shards"),
         *("tokenizer", "max_tokens", "max_length", "hub", "subset", "revision", "download"),
-        *("train_split", "val_split", "test_split", "input_column", "label_column"),
+        *("train_split", "val_split", "test_split", "input_column", "label_column", "classes"),
         *(
             "labels",
             "target",

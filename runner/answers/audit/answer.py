@@ -47,6 +47,7 @@ class Audit(Answer):
     size: Annotated[int, "number of training samples"]
     dropped: Annotated[int, "training samples that an epoch does not take, by data.drop_last or trainer.limit_train"]
     is_drawn: Annotated[bool, "whether data.sampler chose the samples, so that an epoch may take one several times"]
+    is_stream: Annotated[bool, "whether samples are positions of a stream, whose content the data set decides"]
     earlier: Annotated[str | None, "the checkpoint from which it continued, of the run that has the earlier records"]
     findings: list[Finding]
     skipped: Annotated[list[Skipped], "samples that could not be read; the next readable one was used instead"]
@@ -77,7 +78,8 @@ class Audit(Answer):
             dropped = f" ({self.dropped:,} are not due in an epoch)" if self.dropped else ""
             drawn = f"each update took the samples that data.sampler draws for it, of {self.size:,}"
             once = f"each epoch took each of its samples exactly once, of {self.size:,}{dropped}"
-            lines.append(drawn if self.is_drawn else once)
+            position = f"each epoch took each of its {self.size:,} positions of the stream exactly once{dropped}"
+            lines.append(drawn if self.is_drawn else position if self.is_stream else once)
         lines += [
             f"epoch {row.epoch}: sample {row.sample} was unreadable, the next one used: {row.path} ({row.reason})"
             for row in self.skipped[:SHOWN]

@@ -79,6 +79,7 @@ def _answer(
         size=0 if due is None else due.size,
         dropped=0 if due is None or due.is_drawn else due.size - len(np.unique(due.samples(1, 1, due.updates))),
         is_drawn=due is not None and due.is_drawn,
+        is_stream=config["data"].get("order") == "stream",
         earlier=config["checkpoint"]["resume"] if taken and taken[0].first > 1 else None,
         findings=findings,
         skipped=read_skipped(folder),

@@ -1,6 +1,6 @@
 """Turns a request into a batch in host memory, in a loader process or in the rank itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class Batch:
     ``content``: the result of the data set's collation, None if there is no sample; ``inputs``: the model's inputs;
     ``counted``: number of units that the task's loss averages over, such as tokens; ``mix``: how its samples are mixed;
     ``partners``: the samples that they are mixed with. The loader mixes, and adds ``inputs``, ``counted`` and
-    ``partners``, on the device.
+    ``partners``, on the device. ``reached``: where the reading of a stream is behind them, by part.
     """
 
     content: Any
@@ -52,6 +52,7 @@ class Batch:
     epoch: int = 0
     mix: Mix | None = None
     partners: Partners | None = None
+    reached: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def own_ids(self) -> np.ndarray:
@@ -90,6 +91,7 @@ class BatchDataset:
         self.collate = getattr(dataset, "collate_fn", None) or default_collate
         self.is_stacked = self.collate is default_collate
         self._redraw, self._epoch = getattr(dataset, "set_epoch", None) if redraws else None, -1
+        self._reached = getattr(dataset, "reached", None) if redraws else None
 
     def __getitem__(self, request: BatchIndices) -> Batch | ConfigurationError:
         """The batch for a request; a configuration error is returned, since raising it in a loader would garble it."""
@@ -103,9 +105,12 @@ class BatchDataset:
             content = self.dataset.batch(request.indices, keys)
             return self._batch(request, content, request.count, request.indices)
         try:
-            return self._collect(request, keys)
+            batch = self._collect(request, keys)
         except ConfigurationError as error:
             return error
+        if self._reached is not None:
+            batch.reached = self._reached()
+        return batch
 
     def fetch(self, request: BatchIndices) -> Batch | ConfigurationError:
         """The batch for a request, in the rank's own process, whose random number generators are left unchanged."""

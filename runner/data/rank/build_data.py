@@ -48,19 +48,21 @@ def build_data(option: DataOption) -> Data:
     kind = option.kind
     drawn = KEYS if option.draws else ()  # data that splits itself, such as text, takes its own keys
     options = option.arguments(*LOADING, *drawn, *TRANSFORMS)
+    streaming: dict[str, Any] | None = None
+    if option.order == "stream":
+        streaming = {"size": option.epoch_samples, "batch_size": option.batch_size}
+        streaming["multiple_of"] = option.batch_size if option.drop_last else 1
     if not (isinstance(kind, type) and issubclass(kind, Data)):
         try:
             splits = ("train", "val") if option.partition is None else ("train",)
-            multiple_of = option.batch_size if option.drop_last else 1
-            stream = {"size": option.epoch_samples, "multiple_of": multiple_of}
-            reading = stream if option.order == "stream" else None
-            build_custom = load("manyheads.runner.data.rank.custom.build_custom")
-            data: Data = build_custom(option.target, kind, splits, reading, **options)
+            custom = load("manyheads.runner.data.rank.custom.Custom")
+            data: Data = call("data", option.target, custom, kind, splits, streaming, **options)
         except FileNotFoundError as error:
             raise ConfigurationError(_missing(option.target, error)) from error
     else:
         named = {"name": option.name} if "name" in inspect.signature(kind).parameters else {}
         data = call("data", option.target, kind, **options, **named)
+        data.streaming = streaming
     data.without_classes = option.without_classes
     return data
 
@@ -84,7 +86,7 @@ def build_loaders(
             dataset.to(parallel.device)  # type: ignore[attr-defined]
     for stream in (train, *evaluated) if option.order == "stream" else ():
         if hasattr(stream, "begin"):
-            stream.begin(parallel, seed=seed, batch_size=option.batch_size)
+            stream.begin(parallel, seed=seed)
     sampler = build_sampler(option, trainer, train, parallel, seed=seed)
     resizing = sampler.resizing
     loading: dict[str, Any] = {"seed": seed, "on_corrupt": option.on_corrupt}
@@ -110,6 +112,8 @@ def build_sampler(
     if option.sampler is None:
         size, block, window = len(train), option.order_block, option.order_window
         order = build_order(option.order, size, seed=seed, block=block, window=window)
+        if option.order == "stream":
+            order.summary = train.summary  # type: ignore[attr-defined]
     else:
         build_drawn_order = load("manyheads.runner.data.rank.sampling.drawn_order.build_drawn_order")
         order = build_drawn_order(option.sampler, train, batch_size=option.batch_size, seed=seed)

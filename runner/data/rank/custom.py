@@ -25,19 +25,6 @@ def refuse_without_split(target: str, build: Callable[..., Any]) -> None:
         raise ConfigurationError.at("data._target_", target, rest)
 
 
-def build_custom(
-    target: str,
-    build: Callable[..., Dataset],
-    splits: Sequence[str],
-    reading: Mapping[str, Any] | None,
-    /,
-    **options: Any,
-) -> "Custom":
-    """The data of the class ``build``, which ``target`` names. Raises ConfigurationError and FileNotFoundError."""
-    data: Custom = call("data", target, Custom, build, splits, reading, **options)
-    return data
-
-
 def check_custom(option: DataOption) -> None:
     """Raises ConfigurationError unless the user's class accepts its keys, without calling it, as it may read files."""
     kind = option.kind
@@ -61,7 +48,7 @@ class Custom(Data):
 
     The option's further keys are passed to it. uint8 images are scaled to 0..1, and normalized by the ``mean`` and
     ``std`` that the training samples declare; float images are used unchanged. ``splits``: those to build at
-    once; others are built when they are used. ``reading``: arguments of Stream for samples without numbers, None if
+    once; others are built when they are used. ``streaming``: arguments of Stream for samples without numbers, None if
     they must have some.
     """
 
@@ -71,7 +58,7 @@ class Custom(Data):
         self,
         build: Callable[..., Dataset],
         splits: Sequence[str],
-        reading: Mapping[str, Any] | None = None,
+        streaming: Mapping[str, Any] | None = None,
         /,
         *,
         root: str | None,
@@ -83,7 +70,7 @@ class Custom(Data):
         self._target = f"{build.__module__}.{build.__qualname__}"
         refuse_without_split(self._target, build)
         self._build, self._options, self._splits = build, options, dict[str, Dataset]()
-        self._reading = reading
+        self.streaming = streaming
         for split in splits:
             self._of(split)
         train = self._of("train")
@@ -115,12 +102,12 @@ class Custom(Data):
     def _read_in_order(self, samples: Any, split: str) -> Dataset:
         """The samples of a split, by number. Raises ConfigurationError for those without one if data.order needs it."""
         if not is_stream(samples):
-            if self._reading is not None and split == "train":
+            if self.streaming is not None and split == "train":
                 raise ConfigurationError.at(
                     "data.order", "stream", ": the training samples have numbers. Set it to auto to shuffle them."
                 )
             return samples
-        if self._reading is None:
+        if self.streaming is None:
             kind = "an IterableDataset" if isinstance(samples, IterableDataset) else f"a {type(samples).__name__}"
             raise ConfigurationError.at(
                 "data._target_",
@@ -131,8 +118,8 @@ class Custom(Data):
         if not hasattr(samples, "__iter__"):
             raise ConfigurationError.at("data._target_", self._target, " gives samples without __iter__.")
         is_train = split == "train"
-        stream = load("manyheads.runner.data.rank.stream.Stream")
-        return stream(samples, **self._reading, is_train=is_train, name=self._target)
+        build_stream = load("manyheads.runner.data.rank.streams.parts.build_stream")
+        return build_stream(samples, **self.streaming, is_train=is_train, name=self._target)
 
 
 def _declared(dataset: Dataset, name: str, default: float) -> tuple[float, ...]:

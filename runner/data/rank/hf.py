@@ -24,8 +24,14 @@ class Texts:
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         text = self.rows[int(index)][self.column] or ""
-        numbers = tokens_of(text, self.tokenizer, self.size, f"row {index}")[: self.max_length]
-        ids = torch.full((self.max_length,), getattr(self.tokenizer, "pad_token_id", None) or 0)
-        ids[: len(numbers)] = torch.tensor(numbers, dtype=torch.int64)
-        mask = (torch.arange(self.max_length) < len(numbers)).long()
-        return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor(self.targets[index])}
+        numbers = tokens_of(text, self.tokenizer, self.size, f"row {index}")
+        return padded(numbers, self.targets[index], self.tokenizer, self.max_length)
+
+
+def padded(numbers: Sequence[int], target: int, tokenizer: Any, max_length: int) -> dict[str, Tensor]:
+    """The tokens of a text and its class, as an item of ``Texts``."""
+    tokens = torch.tensor(numbers[:max_length], dtype=torch.int64)
+    ids = torch.full((max_length,), getattr(tokenizer, "pad_token_id", None) or 0)
+    ids[: len(tokens)] = tokens
+    mask = (torch.arange(max_length) < len(tokens)).long()
+    return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor(target)}

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset
 
-from manyheads.runner.data.rank.stream import Stream
+from manyheads.runner.data.rank.streams.stream import Stream
 from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.run_folder import RunFolder
@@ -67,8 +67,8 @@ class Unsized(Images):
 def stream(
     dataset: Any, *, size: int | None = None, multiple_of: int = 1, is_train: bool = True, seed: int = 1
 ) -> Stream:
-    samples = Stream(dataset, size=size, multiple_of=multiple_of, is_train=is_train, name="mine")
-    samples.begin(ALONE, seed=1, batch_size=4)
+    samples = Stream(dataset, size=size, multiple_of=multiple_of, batch_size=4, is_train=is_train, name="mine")
+    samples.begin(ALONE, seed=1)
     return samples
 
 
@@ -205,6 +205,6 @@ def test_a_stream_that_divides_samples_among_ranks_itself_is_refused():
             return [value, value[1:]]
 
     ranks = OfTwo(rank=0, local_rank=0, world_size=2, device_type="cpu")
-    samples = Stream(Sized(), size=None, multiple_of=1, is_train=True, name="mine")
+    samples = Stream(Sized(), size=None, multiple_of=1, batch_size=4, is_train=True, name="mine")
     with pytest.raises(ConfigurationError, match="gives other samples on other ranks. Let it give all samples"):
-        samples.begin(ranks, seed=1, batch_size=4)
+        samples.begin(ranks, seed=1)
