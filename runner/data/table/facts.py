@@ -7,7 +7,7 @@ import numpy as np
 from manyheads.runner.data.table.encoding import listed
 from manyheads.runner.data.table.findings import is_identifier, leaks, may_be_codes
 from manyheads.runner.data.table.kinds import CATEGORY, IGNORED, NUMBER, is_whole, setting
-from manyheads.runner.data.table.rows import DRAWN
+from manyheads.runner.data.table.rows import ALL, DRAWN
 from manyheads.runner.errors import printable
 from manyheads.runner.wording import counted
 
@@ -31,6 +31,8 @@ def facts_of(table: "Table") -> dict[str, str]:
     )
     if ignored := [name for name, kind in table.kinds.items() if kind == IGNORED]:
         lines["ignored"] = listed(ignored)
+    if table.val_fraction == ALL:
+        lines["split"] = f"all {len(rows):,} rows are measured"
     if table.encoding is not None:
         return lines
     holes = [(column.name, rows.columns[column.name].null_count / len(rows)) for column in encoding.numbers]

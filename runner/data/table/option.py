@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.data.table.files import TableFormat, files_of, read
 from manyheads.runner.data.table.kinds import CATEGORY, DATE, KINDS, NUMBER
+from manyheads.runner.data.table.rows import ALL
 from manyheads.runner.data.table.table import Table, target_kind
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.locate import Section
-from manyheads.runner.option.rules import AUTO, PATH, TEXT, Rule, choice, either, list_of, text
+from manyheads.runner.option.rules import AUTO, NULL, PATH, TEXT, Rule, choice, either, list_of, number, text, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
@@ -45,7 +46,8 @@ class TableOption(DataOption):
         "missing_target": choice("error", "skip"),
         "delimiter": either(AUTO, text("a character", ".|\t")),
         "decimal": choice(".", ","),
-        "encoding": either(AUTO, PATH),
+        "encoding": either(AUTO, PATH, NULL),
+        "val_fraction": either(number(above=0, below=1), whole(ALL, ALL)),
     }
     root: str | list[str]  # type: ignore[assignment]
     columns: dict[str, str]
@@ -90,10 +92,15 @@ class TableOption(DataOption):
             )
         if wanted is not None:
             keys["columns"] = {**self.columns, column: wanted}
+        if run.trainer.evaluate_only:
+            keys |= _measured(run.data.root, run.checkpoint.load)
         return run.changed(data=keys)
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
+        if self.val_fraction == ALL and not run.trainer.evaluate_only:
+            rest = " leaves no row to train on. Lower it: all rows are for evaluations of trained weights."
+            raise ConfigurationError.at("data.val_fraction", self.val_fraction, rest)
         table = Table(**{key: self.section[key] for key in inspect.signature(Table).parameters})
         table.split(train=True)
         table.split(train=False)
@@ -111,6 +118,15 @@ class TableOption(DataOption):
     def sources(self) -> dict[str, Path]:
         roots = self.root if isinstance(self.root, list) else [self.root]
         return {f"root_{number}" if number else "root": Path(root) for number, root in enumerate(roots)}
+
+
+def _measured(root: Any, weights: str | None) -> dict[str, Any]:
+    """Keys of an evaluation: rows are encoded as in training, and other files than it had are measured completely."""
+    if (encoding := _encoding_of(weights)) is None:
+        return {}
+    trained_on = RunFolder(Path(encoding).parent).read_config()["data"]["root"]
+    every = {"val_fraction": ALL, "folds": None, "fold": None}
+    return {"encoding": encoding, **(every if root != trained_on and "val" not in files_of(root) else {})}
 
 
 def _encoding_of(weights: str | None) -> str | None:

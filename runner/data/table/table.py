@@ -13,7 +13,7 @@ from manyheads.runner.data.table.encoding import Encoding, TargetColumn, fitted
 from manyheads.runner.data.table.facts import facts_of
 from manyheads.runner.data.table.files import TableFormat, TextColumns, files_of, read, refuse_lacking
 from manyheads.runner.data.table.kinds import CATEGORY, DATE, IGNORED, NUMBER, is_whole, kind_of, numbers_in, setting
-from manyheads.runner.data.table.rows import DRAWN, validating
+from manyheads.runner.data.table.rows import ALL, DRAWN, validating
 from manyheads.runner.data.table.stored import stored_encoding
 from manyheads.runner.errors import ConfigurationError, printable
 
@@ -136,6 +136,8 @@ class Table(Data):
         import numpy as np
 
         rows = self.rows
+        if self.val_fraction == ALL:  # an evaluation builds training samples too, and takes none
+            return np.ones(len(rows), bool), np.ones(len(rows), bool)
         if self.partition is None:
             return np.ones(len(rows), bool), np.zeros(len(rows), bool)
         groups = times = None

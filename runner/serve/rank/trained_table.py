@@ -1,6 +1,8 @@
 """A model that was trained on a table: predictions for rows of files, and its form for other programs."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +41,17 @@ class TrainedTable(Trained):
 
     def texts(self, path: str | Path) -> TextColumns:
         """The rows of a file, or of all files in a folder. Raises ConfigurationError."""
-        return read([file for files in files_of(str(path)).values() for file in files], self._reading)
+        with without_keys():
+            return read([file for files in files_of(str(path)).values() for file in files], self._reading)
 
     def rows(self, texts: TextColumns) -> Tensor:
         """The rows, encoded: (N, inputs) float32. Values that training did not have are named in a warning."""
         encoding = self.encoding
+        with without_keys():
+            raw = encoding.raw(texts)
         if unknown := encoding.unknown(texts):
             warn(f"seen less than twice in training, so nothing is known of it: {'; '.join(unknown)}")
-        return torch.from_numpy(encoding.inputs(encoding.raw(texts)))
+        return torch.from_numpy(encoding.inputs(raw))
 
     def values(self, rows: Tensor) -> list[Any]:
         """The predictions for encoded rows."""
@@ -60,6 +65,16 @@ class TrainedTable(Trained):
     def _reading(self) -> TableFormat:
         data = self.config["data"]
         return TableFormat(data["delimiter"], data["decimal"], tuple(data["missing"]))
+
+
+@contextmanager
+def without_keys() -> Iterator[None]:
+    """A context in which errors about a file don't name keys of training, which a prediction doesn't take."""
+    try:
+        yield
+    except ConfigurationError as error:
+        message = re.sub(r"[;,] (?:or|if) [^;]*data\.[^;]*", "", str(error).removeprefix("data.root="))
+        raise ConfigurationError(f"{message.rstrip('.')}.") from None
 
 
 class FromValues(nn.Module):

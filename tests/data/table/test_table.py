@@ -1,6 +1,7 @@
 """data=table: rows by what the training rows of a fold say."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from manyheads.runner.data.rank.build_data import build_data
 from manyheads.runner.data.table.encoding import encoding_of
 from manyheads.runner.errors import ConfigurationError
 from tests.data.table.rows import NAMES, houses, save
-from tests.in_process import small, train, typed
+from tests.in_process import attempt, small, train, typed
 from tests.launchers.conftest import freeze
 from tests.tail import tail
 
@@ -184,6 +185,65 @@ def test_a_trained_model_predicts_a_new_file(tmp_path, table, command):
     assert (tmp_path / "predictions.csv").read_text().splitlines()[0].endswith(",probability_4,city")
     save(tmp_path / "bad.csv", [row[1:] for row in rows], ["size", *NAMES[2:]])
     assert "bad.csv has no column area" in command("predict", run.folder.path, "bad.csv").err
+
+
+MISTAKEN = {
+    "missing.csv": (None, "missing.csv does not exist. Set it to a file, a list of files, or a folder."),
+    "words.csv": (
+        (["H1", "many", "3", "Bern", "yes", "2020-01-15", "1"],),
+        "words.csv is not (1 such values). Correct it.",
+    ),
+    "short.csv": ((["1", "2"],), "row 1 has 2 values for"),
+    "without.csv": ((), "has no rows"),
+}
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory):
+    """A run that predicts a price, and the files that it was trained on, and new ones."""
+    path = tmp_path_factory.mktemp("priced")
+    save(path / "old.csv", houses())
+    save(path / "new.csv", houses(25, seed=5))
+    return train(path / "run", small("data=table", f"data.root={path / 'old.csv'}", "data.target=price", *FOUR))
+
+
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_a_prediction_names_no_keys_of_training(tmp_path, priced, name):
+    rows, words = MISTAKEN[name]
+    if rows is not None:
+        save(tmp_path / name, [*rows])
+    trained = manyheads.load(priced.folder.path, which="last")
+    with pytest.raises(ConfigurationError, match=re.escape(words)) as error:
+        trained.predict(tmp_path / name)
+    assert "data." not in str(error.value)
+
+
+def test_a_column_that_a_prediction_lacks_is_named(tmp_path, priced):
+    trained = manyheads.load(priced.folder.path, which="last")
+    with pytest.raises(ConfigurationError, match="has no column .*, which the model needs"):
+        trained.predict([{"house": 1, "area": 2}])
+
+
+def test_an_evaluation_of_new_files_measures_all_rows(tmp_path, priced):
+    """Encoded as in training; that of the run's own files the rows that validated."""
+    weights = f"checkpoint.load={priced.folder.path / 'checkpoints' / 'last.pt'}"
+    root = priced.folder.path.parent
+    for file, count in (("new.csv", 25), ("old.csv", priced.trainer.evaluation.loader.samples)):
+        given = (f"data.root={root / file}", "data.target=price", *FOUR, "data.encoding=null")
+        run = attempt(tmp_path / file, small("data=table", *given, weights, "trainer.evaluate_only=true"))
+        run.evaluate()
+        assert run.trainer.evaluation.loader.samples == count
+        assert run.folder.read_result()["metrics"]["val_samples"] == count
+        if file == "old.csv":
+            assert run.folder.read_result()["metrics"]["val_loss"] == pytest.approx(
+                priced.folder.read_result()["metrics"]["val_loss"], rel=1e-6
+            )
+
+
+def test_all_rows_are_for_evaluations(tmp_path, table):
+    given = ("data=table", f"data.root={table}", "data.target=price", "data.val_fraction=1")
+    with pytest.raises(ConfigurationError, match="data.val_fraction=1 leaves no row to train on"):
+        small(*given)
 
 
 def test_a_run_is_resumed_on_the_same_rows_alone(tmp_path, table):
