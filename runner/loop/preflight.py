@@ -22,11 +22,12 @@ from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
-from manyheads.runner.option.locate import Section, locate, targets
+from manyheads.runner.option.locate import Section, load, locate, targets
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.build_task import build_task
+from manyheads.runner.task.rank.task import Task
 
 CPU_SECONDS = 10  # a constructor may take any time; the ranks then find out themselves
 SAMPLES = 2
@@ -73,6 +74,7 @@ def _checks(run: RunConfig) -> Iterator[Callable[[], None]]:
     is_own = run.data.target.startswith("manyheads.")
     if not is_own:
         yield lambda: check_custom(run.data)
+    yield lambda: _step(run)
     yield lambda: _model(run, build_data(run.data) if is_own else Unread(run.data.num_classes), reads=is_own)
     yield lambda: _optimizer(run)  # last, since it makes torch import for two more seconds
 
@@ -82,6 +84,13 @@ def _locate_all(config: Section) -> None:
         group, _, name = key.rpartition(".")
         if target != "auto" and not target.startswith("manyheads."):  # some of this project's import slow libraries
             locate(group, target, key=name)
+
+
+def _step(run: RunConfig) -> None:
+    """Whether a task with its own step works with the other settings."""
+    kind = run.task.kind
+    if isinstance(kind, type) and issubclass(kind, Task) and kind.step is not Task.step:
+        load("manyheads.runner.loop.own_step.build.kind_of")(run)
 
 
 def _optimizer(run: RunConfig) -> None:

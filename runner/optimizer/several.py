@@ -92,7 +92,7 @@ class SeveralOption(OptimizerOption):
                 "optimizer.parts.<name>.lr.",
                 key="parameters.groups",
             )
-        if not run.parallel.own_steps:
+        if not run.parallel.several_optimizers:
             raise ConfigurationError.at(
                 "parallel",
                 run.parallel.name,

@@ -17,7 +17,7 @@ class DistributedDataParallelOption(ReplicasOption):
         "powersgd_start": whole(2),
     }
     color = "#0072b2"
-    own_steps = True
+    own_steps = several_optimizers = True
     changes_gradients: ClassVar = {"compression": "none"}
     compression: str
 

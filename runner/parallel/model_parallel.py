@@ -165,7 +165,7 @@ class FSDPOption(MeshOption):
     """Sharded weights, and perhaps several copies of all shards."""
 
     color = "#662200"
-    own_steps = True
+    own_steps = several_optimizers = True
     remainder = "shard"
 
 

@@ -26,7 +26,7 @@ class ParallelOption(Option):
     so this time counts as computing in a time breakdown. ``changes_gradients``: keys that are meant to change the
     result, each with the value that does not. ``tolerance_of_shares``: the largest relative difference between results
     with BatchNorm's statistics over all of a batch and over a rank's share of it: 1.7 in resnet18 with shares of 16
-    samples. ``own_steps``: it works with a task's own step, and with several optimizers.
+    samples. ``own_steps``: it works with a task's own step; ``several_optimizers``: and with several optimizers.
     """
 
     rules: ClassVar = {
@@ -50,6 +50,7 @@ class ParallelOption(Option):
     changes_gradients: ClassVar[Mapping[str, Any]] = {}
     tolerance_of_shares: ClassVar[float] = 2.0
     own_steps: ClassVar[bool] = False
+    several_optimizers: ClassVar[bool] = False
     backend: str = "auto"
     compression: str = "none"
     sync_batchnorm: bool = False

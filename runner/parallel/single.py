@@ -9,7 +9,7 @@ class SingleOption(ParallelOption):
 
     one_process = True
     is_baseline = True
-    own_steps = True
+    own_steps = several_optimizers = True
     color = "#56646e"
 
     def exchanges(self, *, devices: int) -> Exchanges:

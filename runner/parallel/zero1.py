@@ -13,6 +13,7 @@ class Zero1Option(ReplicasOption):
 
     color = "#56b4e9"
     saves_memory = True
+    own_steps = True
 
     def exchanges(self, *, devices: int) -> Exchanges:
         return replace(super().exchanges(devices=devices), shards_optimizer=True)

@@ -27,7 +27,7 @@ UNSUITED = (
         "parallel",
         lambda run: None if run.parallel.own_steps else run.parallel.name,
         "orders or watches the passes itself",
-        "it to single, ddp or fsdp",
+        "it to single, ddp, zero1 or fsdp",
     ),
     Unsuited(
         "parallel.compression",

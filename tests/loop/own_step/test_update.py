@@ -9,7 +9,8 @@ from torch.nn.functional import mse_loss, normalize
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.own_step.context import StepContext
-from tests.in_process import attempt, config, opened, rows, train, weights
+from manyheads.runner.loop.preflight import refusal
+from tests.in_process import attempt, config, opened, rows, train, typed, weights
 from tests.loop.own_step import zoo
 from tests.loop.own_step.configs import BYOL, CONTRASTIVE, GAN, TASKS, ZOO, of
 
@@ -231,6 +232,12 @@ def mistaken(name: str, like: tuple[str, ...]) -> tuple[str, ...]:
 def test_mistakes_are_told(tmp_path, settings, message):
     with pytest.raises(ConfigurationError, match=message):
         train(tmp_path, config(*settings))
+
+
+@pytest.mark.parametrize("name", ["dp", "tensor", "pipeline", "local_sgd"])
+def test_before_any_rank_starts_a_strategy_that_cannot_is_refused(name):
+    error = refusal(typed(*CONTRASTIVE, f"parallel={name}", *(["launcher.nproc_per_node=2"] * (name != "dp"))))
+    assert f"parallel={name} orders or watches the passes itself, and this task has a step" in str(error)
 
 
 def test_a_strategy_that_cannot_is_refused(tmp_path):
