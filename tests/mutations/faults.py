@@ -280,4 +280,12 @@ FAULTS = (
         replacement="if False:",
         tests=("tests/launchers/foreign/test_meeting.py::test_ranks_that_do_not_belong_together_are_refused",),
     ),
+    Fault(
+        name="a loss over the global batch is weighted by its micro-batch, as if it were a mean over samples",
+        promise="compute the same",
+        file="runner/loop/own_step/turns.py",
+        original="weight = 1 / len(self.runs) if run.context.gathered else self._steps.weight(run.batch)",
+        replacement="weight = 1.0 if run.context.gathered else self._steps.weight(run.batch)",
+        tests=("tests/loop/own_step/test_update.py::test_a_gathered_loss_is_a_mean_over_micro_batches",),
+    ),
 )

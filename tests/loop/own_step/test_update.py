@@ -81,6 +81,21 @@ def test_accumulation_gives_the_same_weights(tmp_path, name):
         torch.testing.assert_close(weights(two.trainer)[key], weight, rtol=0, atol=1e-12)
 
 
+def test_a_gathered_loss_is_a_mean_over_micro_batches(tmp_path):
+    plain = ("trainer.max_steps=1", "trainer.grad_accumulation=2", "optimizer.momentum=0", "optimizer.weight_decay=0")
+    settings = (*CONTRASTIVE, *SHORT[1:], *plain)
+    run = train(tmp_path / "run", config(*settings))
+    torch.manual_seed(1)
+    model = zoo.Projection().double()
+    with opened(tmp_path / "batches", config(*settings)) as trainer:
+        for batch in next(trainer.updates(trainer.train.epoch(0))):
+            context = StepContext(trainer.update, batch, 0, training=True, of=2)
+            (next(zoo.Contrastive().step(model, batch.inputs, context)) / 2).backward()
+    for name, weight in weights(run.trainer).items():
+        before = model.get_parameter(name)
+        torch.testing.assert_close(weight, (before - 0.05 * before.grad).detach(), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["gan", "byol"])
 def test_a_run_in_two_parts_is_the_same_to_the_bit(tmp_path, name):
     settings = config(*TASKS[name], "checkpoint.every=1")
