@@ -1,11 +1,14 @@
 """``python -m runner judge``: whether a change is better than base, or the difference is noise."""
 
 import argparse
+import pkgutil
 from dataclasses import fields
 from pathlib import Path
 
+from manyheads.runner.answers import judge as package
 from manyheads.runner.answers.judge.answer import CheckedJudgement, Judged
 from manyheads.runner.answers.judge.log.audit_log import AuditedLog, audit_log
+from manyheads.runner.option.locate import load
 
 HELP = "judge whether a change is faster or learns better, or the difference is noise: keep, discard or undecided"
 
@@ -38,21 +41,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "say how many kept changes in the log of a search noise alone explains; runs nothing. With --on <column>"
     parser.add_argument("--log", metavar="FILE", type=Path, help=about)
     better = parser.add_mutually_exclusive_group()
-    better.add_argument("--lower", action="store_true", default=None, help="with --log: lower values are better")
+    better.add_argument("--lower", action="store_true", default=None, help="lower values are better")
     better.add_argument("--higher", action="store_false", dest="lower", default=None, help="higher values are better")
+    for name in _kinds():
+        load(f"{name}.add_arguments")(parser)
+
+
+def _kinds() -> list[str]:
+    """The modules with the flags of what else can be judged than configs: ``flags`` in packages that have one."""
+    packages = (module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
+    names = [name for name in packages if (Path(package.__path__[0]) / name / "flags.py").is_file()]
+    return [f"{package.__name__}.{name}.flags" for name in names]
 
 
 def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement | AuditedLog:
     """Judge a change, check a judgement, or audit a log. Raises ConfigurationError, RunFailed."""
     if arguments.log is not None:
         return audit_log(arguments.log, None if arguments.on == "speed" else arguments.on, lower=arguments.lower)
-    from manyheads.runner.answers.judge.judge import again, check, judge
+    from manyheads.runner.answers.judge.recorded import RecordedJudgement
     from manyheads.runner.answers.judge.terms import JudgementTerms
 
     if arguments.check is not None:
-        return check(arguments.check)
+        return RecordedJudgement.of(arguments.check).check()
+    for name in _kinds():
+        other: Judged | None = load(f"{name}.answer")(arguments)
+        if other is not None:
+            return other
     terms = JudgementTerms(**{field.name: getattr(arguments, field.name) for field in fields(JudgementTerms)})
     if arguments.again is not None:
-        return again(arguments.again, arguments.overrides, terms)
+        recorded = RecordedJudgement.of(arguments.again)
+        answer: Judged = load(f"{recorded.question.asker}.again")(recorded, arguments.overrides, terms)
+        return answer
+    from manyheads.runner.answers.judge.judge import judge
+
     chosen = {name: getattr(arguments, name) for name in ("change", "code", "config_dir")}
     return judge(arguments.overrides, terms, **chosen)

@@ -18,7 +18,7 @@ from manyheads.runner.machine.ownership import open_to_others
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import fresh_folder
-from manyheads.runner.run.run_folder import LEDGER, RunFolder
+from manyheads.runner.run.run_folder import LEDGER, RUN_DIR, SWEEP_DIR, RunFolder
 
 OWN_PLUGINS = "hydra_plugins.manyheads."
 BASIC_SWEEPER = f"{OWN_PLUGINS}combinations.Combinations"
@@ -124,7 +124,6 @@ def _holds_sweep(path: Path) -> bool:
     return (path / LEDGER).exists() or (path / "0").exists()
 
 
-RUN_DIR, SWEEP_DIR = "hydra.run.dir=", "hydra.sweep.dir="
 _BELOW = {RUN_DIR: Path("outputs"), SWEEP_DIR: Path("outputs/sweeps")}  # as in conf/config.yaml
 
 

@@ -1,7 +1,7 @@
 """Asks git about a repository. Nothing that the repository or its configuration names is run, and nothing fetched."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from manyheads.runner.run.program import Program
@@ -55,3 +55,17 @@ def edited(folder: Path, blob_of: Mapping[PurePosixPath, bytes]) -> list[PurePos
     now = git(folder, "hash-object", "--no-filters", "--stdin-paths", given=paths).split()
     same = {name for name, blob in zip(present, now, strict=False) if blob_of[name] == blob}
     return [name for name in blob_of if name not in same]
+
+
+def contents(folder: Path, blob_of: Mapping[PurePosixPath, bytes]) -> Iterator[tuple[PurePosixPath, bytes | None]]:
+    """The files' contents, unfiltered; None for one that the repository lacks."""
+    answer = git(folder, "cat-file", "--batch", given=b"".join(blob + b"\n" for blob in blob_of.values()))
+    at = 0
+    for name in blob_of:
+        head, at = answer[at : answer.index(b"\n", at)], answer.index(b"\n", at) + 1
+        if head.endswith(b" missing"):
+            yield name, None
+            continue
+        size = int(head.split()[2])
+        yield name, answer[at : at + size]
+        at += size + 1

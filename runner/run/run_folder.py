@@ -20,6 +20,7 @@ from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check, r
 
 CHECKED = "MANYHEADS_CHECKED"
 LEDGER = "ledger.jsonl"  # in the folder of a sweep
+RUN_DIR, SWEEP_DIR = "hydra.run.dir=", "hydra.sweep.dir="  # by which a user names a folder
 FORMAT = 3  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
 _FORMAT = re.compile(rb"^format: *(\d{1,9}) *$", re.MULTILINE)
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last

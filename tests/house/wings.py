@@ -21,6 +21,7 @@ WINGS = {  # by name, what is deleted
         *("runner/answers/judge", "runner/commands/judge.py", "tests/answers/judge"),
         "tests/trust/attacks/judged_code_swapped.py",
     ],
+    "command": ["runner/answers/judge/command", "tests/answers/judge/command"],
     "tune": ["runner/answers/tune", "runner/commands/tune.py", "tests/answers/tune", "tests/benchmarks/searchers.py"],
     "explain": ["runner/answers/explain", "runner/commands/explain.py", "tests/answers/explain"],
     "scale": ["runner/answers/scale", "runner/commands/scale.py", "tests/answers/scale", "tests/benchmarks/scaling"],

@@ -105,6 +105,7 @@ def sentences(question: Question, claims: Claims) -> Iterator[str]:
             else f"{claims.interrupted} runs never ended; their rounds were repeated."
         )
     if claims.effects:
+        yield from question.caveats()
         yield (
             f"The verdict is wrong in at most {100 * question.alpha:g} % of cases, whenever one looks: "
             f"{TESTS[question.test].null}. The interval is for a gain that is the same in every round."

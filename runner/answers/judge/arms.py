@@ -10,7 +10,7 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.config_question import ConfigQuestion
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.arm_configs import ArmConfigs
 from manyheads.runner.config.checks import check_fresh_start
@@ -79,7 +79,7 @@ def compose_arms(overrides: Sequence[str], change: str | None, *, config_dir: st
     return arms
 
 
-def recorded_arms(question: Question, overrides: Sequence[str], path: Path, *, is_own: bool) -> Arms:
+def recorded_arms(question: ConfigQuestion, overrides: Sequence[str], path: Path, *, is_own: bool) -> Arms:
     """The arms of a recorded question with ``overrides`` applied, checked and admitted like any saved configs.
 
     ``path``: the judgement's file, for messages. ``is_own``: whether the user recorded it. Raises as ``sent``.

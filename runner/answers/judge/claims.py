@@ -6,10 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from manyheads.runner.answers.judge.question import Question
-from manyheads.runner.answers.judge.refusals import evidence_of, refusals
 from manyheads.runner.answers.judge.rounds import Pair, differences, pairs
 from manyheads.runner.answers.judge.terms import Aim
-from manyheads.runner.answers.measure.numerics import EQUAL
 from manyheads.runner.answers.measure.rounds import scale_of
 from manyheads.runner.answers.measure.rows import FAILED, FLOOR, INTERRUPTED, ROUND, RunRow
 from manyheads.runner.answers.measure.sequential import TESTS, Interval, intervals, least_rounds
@@ -59,11 +57,10 @@ class Claims:
 
 def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
     """The claims that follow from the rows."""
-    if reasons := refusals(question, rows):
+    if reasons := question.refusals(rows):
         return Claims(REFUSED, reasons)
-    evidence, rounds = evidence_of(question, rows), pairs(rows, ROUND)
-    numerics = evidence.numerics
-    exact = None if numerics is None or evidence.exact is EQUAL else evidence.exact
+    compared, rounds = question.comparison(rows), pairs(rows, ROUND)
+    numerics, exact = compared.numerics, compared.exact
     claims = Claims(
         UNDECIDED,
         numerics=None if numerics is None else numerics.name,
@@ -72,7 +69,7 @@ def claims_of(question: Question, rows: Sequence[RunRow]) -> Claims:
         lost=_lost(rounds),
         interrupted=sum(row.state == INTERRUPTED for row in rows),
     )
-    if failure := evidence.failure:
+    if failure := compared.failure:
         return replace(claims, verdict=DISCARD, reasons=(failure,))
     if not pairs(rows, FLOOR):
         return claims

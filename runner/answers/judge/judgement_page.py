@@ -56,11 +56,10 @@ COMPUTED = {  # findings of FACTS, in words
 
 def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: Sequence[str]) -> str:
     """The page as HTML. ``faults``: what the audit found."""
-    change = question.change or f"the working tree against {(question.revision or '')[:10]}"
-    differing = question.configs.differences().items()
+    differing = question.differences().items()
     return html_page(
         TEMPLATE,
-        heading=change,
+        heading=question.heading,
         kind="judgement",
         headline=verdict_line(question, claims),
         facts=_facts(question, rows),
@@ -69,7 +68,7 @@ def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: 
         titles=_titles(question),
         rounds=[*_rounds(rows, claims)],
         keys=[[key, *(_text(value) for value in values)] for key, values in differing],
-        files=question.files,
+        files=question.changed_files(),
         faults=faults,
         runs=len(rows),
         ledger=_ledger(rows),
@@ -79,10 +78,9 @@ def as_page(question: Question, rows: Sequence[RunRow], claims: Claims, faults: 
 
 
 def _facts(question: Question, rows: Sequence[RunRow]) -> dict[str, str]:
-    asked = ["--change", question.change] if question.change else ["--code", question.revision or ""]
     times = [time.strftime("%Y-%m-%d %H:%M", time.localtime(row.began)) for row in (rows[0], rows[-1])] if rows else []
     return {
-        "command": invocation.command("judge", *question.overrides, *asked, "--on", question.on),
+        "command": invocation.command("judge", *question.arguments()),
         "date": " to ".join(dict.fromkeys(times)),
         "error rate": f"{100 * question.alpha:g} %",
         "test": question.test,

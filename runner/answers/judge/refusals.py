@@ -1,20 +1,23 @@
 """Why two arms cannot be compared, in sentences: ``judge`` refuses to continue, and ``judge --check`` reports them."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.terms import FOUND, VERSIONS
 from manyheads.runner.answers.measure.evidence import Evidence
 from manyheads.runner.answers.measure.numerics import SAME_BITS, class_of
 from manyheads.runner.answers.measure.rows import BASE, CHANGE, COMPLETED, FLOOR, ROUND, STEPS, RunRow
 
+if TYPE_CHECKING:
+    from manyheads.runner.answers.judge.config_question import ConfigQuestion
 
-def evidence_of(question: Question, rows: Sequence[RunRow]) -> Evidence:
+
+def evidence_of(question: "ConfigQuestion", rows: Sequence[RunRow]) -> Evidence:
     """The evidence on both arms in the ledger's rows."""
     return Evidence(question.configs, rows, needs_same_steps=question.is_about_speed)
 
 
-def refusals(question: Question, rows: Sequence[RunRow]) -> tuple[str, ...]:
+def refusals(question: "ConfigQuestion", rows: Sequence[RunRow]) -> tuple[str, ...]:
     """All reasons that the rows give so far."""
     evidence = evidence_of(question, rows)
     more = _of_pace(evidence) if question.is_about_speed else (*_of_samples(evidence), *_of_versions(question, rows))
@@ -33,7 +36,7 @@ def _of_samples(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def _of_versions(question: Question, rows: Sequence[RunRow]) -> Iterator[str]:
+def _of_versions(question: "ConfigQuestion", rows: Sequence[RunRow]) -> Iterator[str]:
     """Runs that measured an aim by another definition than the first one did."""
     trained = [row for row in rows if row.state == COMPLETED and FOUND in row.findings]
     for aim in question.aims:

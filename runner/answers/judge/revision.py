@@ -18,7 +18,7 @@ from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.locate import Section, files_named, packages_named
 from manyheads.runner.option.source_file import source_file
-from manyheads.runner.provenance.git import blobs, edited, git
+from manyheads.runner.provenance.git import blobs, contents, edited, git
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder
@@ -91,30 +91,24 @@ class Revision:
             yield BaseCode(self.project, self.commit, folder / "code")
 
     def _write(self, tree: Path) -> None:
-        committed = blobs(self.project, self.commit)
-        content = git(self.project, "cat-file", "--batch", given=b"".join(blob + b"\n" for blob in committed.values()))
-        at = 0
-        for name in committed:
-            head, at = content[at : content.index(b"\n", at)], content.index(b"\n", at) + 1
-            if head.endswith(b" missing"):
+        for name, content in contents(self.project, blobs(self.project, self.commit)):
+            if content is None:
                 raise ConfigurationError(
                     f"--code: the repository lacks the content of {printable(name)} at {self.commit[:10]}. Fetch it "
                     "with git.",
                     key="--code",
                 )
-            size = int(head.split()[2])
             if name.is_absolute() or ".." in name.parts:
                 raise ConfigurationError(f"--code: {printable(name)} points outside the repository.", key="--code")
             try:
                 make_folder((tree / name).parent)
                 with open(tree / name, "wb", opener=no_link) as file:
-                    file.write(content[at : at + size])
+                    file.write(content)
             except OSError as error:  # such as a folder and a file of the same name
                 raise ConfigurationError(
                     f"--code: {printable(name)} of {self.commit[:10]} cannot be written: {error.strerror}.",
                     key="--code",
                 ) from None
-            at += size + 1
 
 
 @dataclass(frozen=True)

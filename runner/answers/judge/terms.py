@@ -14,7 +14,7 @@ from manyheads.runner.answers.measure.sequential import TESTS
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.rules import seconds
 
-SPEED = "speed"
+SPEED, CLOCK = "speed", "seconds"
 TRAINING = "seconds of training"
 TARGET = re.compile(r"seconds to (\w+)=(-?\d+(?:\.\d+)?)")
 # Keys of a training's findings: by aim its value, its sign, -1 if lower is better, and the version of its definition.
@@ -34,6 +34,16 @@ class Aim:
         return self.text == SPEED
 
     @property
+    def is_clock(self) -> bool:
+        """Whether the seconds of complete processes are compared, whatever they compute."""
+        return self.text == CLOCK
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is the time of computing the same."""
+        return self.is_speed or self.is_clock
+
+    @property
     def target(self) -> tuple[str, float] | None:
         """The metric and its target value, of an aim such as ``seconds to val_acc1=94``; None for other aims."""
         match = TARGET.fullmatch(self.text)
@@ -42,7 +52,7 @@ class Aim:
     @property
     def is_relative(self) -> bool:
         """Whether seconds are compared, as logarithms."""
-        return self.is_speed or self.is_training or self.target is not None
+        return self.is_time or self.is_training or self.target is not None
 
     @property
     def is_training(self) -> bool:
@@ -123,10 +133,10 @@ class JudgementTerms:
                 key="--on",
                 value=self.on,
             )
-        aims_of(self.asked)
+        aims = self.aims
         if not 0 < self.alpha < 1:
             raise not_allowed("--alpha", self.alpha, "a number between 0 and 1, such as 0.05")
-        if not 0 <= self.least_gain < (1 if aims_of(self.asked)[0].is_relative else math.inf):
+        if not 0 <= self.least_gain < (1 if aims[0].is_relative else math.inf):
             raise not_allowed("--least", self.least, "a number of at least 0; for seconds, a fraction below 1")
         if seconds(self.budget) is None:
             raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
@@ -136,6 +146,11 @@ class JudgementTerms:
             raise ConfigurationError("--rate requires a session: name its file with --session.", key="--rate")
 
     @property
+    def aims(self) -> tuple[Aim, ...]:
+        """What should improve, and what must not get worse. Raises ConfigurationError."""
+        return aims_of(self.asked)
+
+    @property
     def asked(self) -> str:
         """``on``, in which "speed" is replaced by TRAINING if numerics may change."""
         return self.on.replace(SPEED, TRAINING, 1) if self.allow_changed_numerics else self.on
@@ -143,13 +158,13 @@ class JudgementTerms:
     @property
     def least_gain(self) -> float:
         """``least``, or its default."""
-        default = LEAST_GAIN if aims_of(self.asked)[0].is_relative else 0.0
+        default = LEAST_GAIN if self.aims[0].is_relative else 0.0
         return default if self.least is None else self.least
 
     @property
     def name_of_test(self) -> str:
         """``test``, or its default."""
-        return self.test or ("symmetric" if aims_of(self.asked)[0].is_speed else "mean")
+        return self.test or ("symmetric" if self.aims[0].is_time else "mean")
 
     @property
     def seconds(self) -> float:

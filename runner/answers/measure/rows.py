@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.config.fresh_folder import SWEEP_DIR
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import no_link, parse_json, read_bytes, read_text
 from manyheads.runner.run.ledger import JUDGED
-from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.run.run_folder import SWEEP_DIR, RunFolder
 
 MOST_BYTES = 2**26
 SEALED = "judgement"  # the purpose of the seals

@@ -1,6 +1,5 @@
 """Starts runs one after another, each with new ranks, and writes their ledger."""
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,17 +8,14 @@ from typing import Any
 
 from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.slots import output_to
-from manyheads.runner.answers.measure.rows import BASE, COMPLETED, EXACT, FAILED, ROUND, RunLedger, RunRow
-from manyheads.runner.errors import ConfigurationError, RunFailed
+from manyheads.runner.answers.measure.recording import Recording
+from manyheads.runner.answers.measure.rows import COMPLETED, RunRow
 from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.records.claims import machine_of
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.files import remove
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of
-
-RUNS = "runs"  # the folder of all runs
 
 
 @dataclass(frozen=True)
@@ -52,38 +48,24 @@ class ArmCode:
         return digest_of(provenance.get("own_code"))
 
 
-class Runs:
+class Runs(Recording):
     """The runs in ``folder``, which a ledger lists. ``code``: the code of each arm."""
 
     def __init__(self, folder: Path, code: ArmCode | None = None):
-        self.folder, self.ledger, self._code = folder, RunLedger(folder), code or ArmCode()
-
-    def discard(self) -> None:
-        """Remove all runs, and the ledger last, so that its question can be asked afresh."""
-        remove(self.folder / RUNS)
-        remove(self.ledger.path)
+        super().__init__(folder)
+        self._code = code or ArmCode()
 
     def start(self, config: Section, purpose: Purpose, *, arm: str, round: int = 0, turn: int = 0) -> RunRow:
-        """Run a config to its end and record its row, also if it failed.
-
-        Raises RunFailed or ConfigurationError if base fails, except in a round and in steps in double precision, and
-        Interrupted.
-        """
-        number = len(self.ledger.rows())
-        folder = f"{RUNS}/{number:04d}-{purpose.name}"  # without the arm's name, so that nothing but the config differs
-        began, signature = time.time(), config_digest(config)
-        row = RunRow(number, purpose.name, round, turn, arm, config["seed"], folder, began, signature=signature)
-        self.ledger.write(row)
-        try:
-            row = self._done(row, config, purpose)
-        except (RunFailed, ConfigurationError) as error:
-            self.ledger.write(row := replace(row, state=FAILED, reason=str(error), ended=time.time()))
-            if arm == BASE and purpose.name not in (ROUND, EXACT):
-                print("base failed, so nothing can be compared", file=sys.stderr)
-                raise
-            return row
-        self.ledger.write(row)
-        return row
+        """Run a config to its end and record its row, also if it failed. Raises as ``record``."""
+        return self.record(
+            lambda row: self._done(row, config, purpose),
+            purpose=purpose.name,
+            arm=arm,
+            round=round,
+            turn=turn,
+            seed=config["seed"],
+            signature=config_digest(config),
+        )
 
     def _done(self, row: RunRow, config: Section, purpose: Purpose) -> RunRow:
         folder, code = RunFolder(self.folder / row.folder), self._code

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.runner.answers.judge.arms import compose_arms
-from manyheads.runner.answers.judge.judgement import Judgement
-from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.config_judgement import ConfigJudgement as Judgement
+from manyheads.runner.answers.judge.config_question import ConfigQuestion as Question
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.arm_configs import tolerances_of
 from manyheads.runner.answers.measure.rounds import new_draw

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 import manyheads
-from manyheads.runner.answers.judge.judgement import Judgement
+from manyheads.runner.answers.judge.config_judgement import ConfigJudgement as Judgement
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.rows import FLOOR
 from manyheads.runner.answers.measure.runs import Runs

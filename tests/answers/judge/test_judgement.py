@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from manyheads.runner.answers.judge.judgement import BudgetTooSmall, Judgement
+from manyheads.runner.answers.judge.config_judgement import ConfigJudgement as Judgement
+from manyheads.runner.answers.judge.judgement import BudgetTooSmall
 from manyheads.runner.answers.measure import purposes
 from manyheads.runner.answers.measure.rows import BASE, CHANGE, FACTS, FLOOR
 from manyheads.runner.answers.measure.runs import Runs

@@ -1,0 +1,139 @@
+"""``manyheads judge --command``: judge any command, or repeat such a judgement."""
+
+import argparse
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import cast
+
+from manyheads.runner.answers.judge.answer import Judged
+from manyheads.runner.answers.judge.command.arm_runs import ArmFiles, ArmRuns
+from manyheads.runner.answers.judge.command.command_judgement import CommandJudgement
+from manyheads.runner.answers.judge.command.command_question import CommandQuestion
+from manyheads.runner.answers.judge.command.command_terms import CommandTerms
+from manyheads.runner.answers.judge.command.trees import Project, changed, fingerprints
+from manyheads.runner.answers.judge.decide import decide
+from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.recorded import RecordedJudgement
+from manyheads.runner.answers.judge.terms import JudgementTerms
+from manyheads.runner.answers.measure.rounds import new_draw
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.machine import invocation
+from manyheads.runner.option.rules import seconds
+from manyheads.runner.run import scratch
+from manyheads.runner.run.run_folder import SWEEP_DIR
+
+
+def judge_command(arguments: argparse.Namespace) -> Judged:
+    """Judge the commands that the flags name. Raises ConfigurationError, RunFailed and Interrupted."""
+    named = [word for word in arguments.overrides if word.startswith(SWEEP_DIR)]
+    for word in arguments.overrides:
+        if word not in named:
+            message = f"{word}: --command judges a command, which has no overrides. Quote the command, or leave it out."
+            raise ConfigurationError(message, key="--command", value=word)
+    if arguments.change is not None:
+        message = "--change is about configs. Name the changed command with --against."
+        raise ConfigurationError(message, key="--change", value=arguments.change)
+    terms = CommandTerms(**{field.name: getattr(arguments, field.name) for field in fields(CommandTerms)})
+    return _judged(terms, Path(named[-1].removeprefix(SWEEP_DIR)) if named else None)
+
+
+def again(recorded: RecordedJudgement, overrides: Sequence[str], terms: JudgementTerms) -> Judged:
+    """Repeat a judgement in the working directory. Raises ConfigurationError for somebody else's command."""
+    asked = cast(CommandQuestion, recorded.question)
+    if not recorded.is_own:
+        raise ConfigurationError(
+            f"{printable(recorded.path)} names somebody else's command, which would do whatever it says. Read it; to "
+            f"run it here: {invocation.command('judge', *map(printable, asked.arguments()))}"
+        )
+    sign = next(iter(asked.signs.values()), 0)
+    known = {field.name: getattr(terms, field.name) for field in fields(JudgementTerms)}
+    known |= {name: getattr(asked, name) for name in ("on", "least", "alpha", "test", "command", "against")}
+    same = None if asked.same is None else f"{asked.same[0]}:{asked.same[1]!r}"
+    known |= {"code": asked.revision, "lower": sign < 0 if sign else None, "same": same, "result": asked.result}
+    known |= {"evaluator": asked.evaluator, "frozen": ",".join(asked.frozen), "share": ",".join(asked.shared)}
+    named = next((word.removeprefix(SWEEP_DIR) for word in overrides if word.startswith(SWEEP_DIR)), None)
+    return _judged(CommandTerms(**known), Path(named or f"outputs/judgements/again-{secrets.token_hex(4)}"))
+
+
+def _judged(terms: CommandTerms, named: Path | None) -> Judged:
+    project = Project.around(Path.cwd())
+    without = [path.resolve() for path in (terms.session, named) if path is not None]
+    with scratch.folder() as folder:
+        change = folder / secrets.token_hex(4)
+        digest = project.write_working_tree(change, without=without)
+        frozen, shared = (_paths(text, project) for text in (terms.frozen, terms.share))
+        base, commit, code, names = change, None, [digest, digest], list[str]()
+        if terms.code is not None:
+            base, commit = folder / secrets.token_hex(4), project.commit(terms.code)
+            project.write_revision(commit, base)
+            code, names = [commit, digest], _differing(base, change)
+        _refuse_missing(project, base, change, frozen, shared)
+        if terms.code is not None and not names:
+            message = f"--code: no file differs from {str(commit)[:10]}, so there is nothing to judge."
+            raise ConfigurationError(message, key="--code")
+        files = ArmFiles(base, change, folder, [(project.top / name, name) for name in shared])
+        question = CommandQuestion(
+            change=terms.against or f"the working tree against {str(commit)[:10]}",
+            on=terms.on,
+            least=terms.least_gain,
+            alpha=terms.alpha,
+            test=terms.name_of_test,
+            draw=new_draw(),
+            command=terms.command,
+            against=terms.against,
+            revision=commit,
+            within=str(project.within),
+            code=code,
+            files=names,
+            signs=terms.signs,
+            result=terms.result,
+            evaluator=terms.evaluator,
+            frozen=frozen,
+            shared=shared,
+            same=None if terms.tolerance is None else [*terms.tolerance],
+        )
+
+        @contextmanager
+        def judging(place: Path, asked: Question) -> Iterator[CommandJudgement]:
+            known = cast(CommandQuestion, asked)
+            timeout = seconds(terms.timeout or "") or terms.seconds
+            yield CommandJudgement(ArmRuns(place, known, files), known, terms.seconds, timeout)
+
+        return decide(question, terms, named, judging)
+
+
+def _differing(base: Path, change: Path) -> list[str]:
+    """The files whose mode or content differ."""
+    one, other = (
+        {name: (prints[0], prints[-1]) for name, prints in fingerprints(tree).items()} for tree in (base, change)
+    )
+    return changed(one, other)
+
+
+def _paths(text: str, project: Project) -> list[str]:
+    """Typed paths, relative to the project's folder."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    paths = [(Path.cwd().resolve() / name) for name in names]
+    for name, path in zip(names, paths, strict=True):
+        if not path.is_relative_to(project.top) or ".." in path.parts:
+            raise ConfigurationError(f"{name} is not in {project.top}.", key="--share", value=name)
+    return [str(path.relative_to(project.top)) for path in paths]
+
+
+def _refuse_missing(project: Project, base: Path, change: Path, frozen: Sequence[str], shared: Sequence[str]) -> None:
+    """Raises ConfigurationError for a path that is missing, copied anyway, or frozen and different in the arms."""
+    for name in shared:
+        if not (project.top / name).exists():
+            raise ConfigurationError.at("--share", name, " does not exist. Name files that git ignores.")
+        if (base / name).exists() or (change / name).exists():
+            raise ConfigurationError.at("--share", name, " is copied anyway, since git does not ignore it.")
+    for name in frozen:
+        if any(Path(name).is_relative_to(other) for other in shared):
+            continue
+        if not (base / name).exists():
+            raise ConfigurationError.at("--frozen", name, " is not among base's files. Commit it, or leave it out.")
+        if differing := [path for path in _differing(base, change) if Path(path).is_relative_to(name)]:
+            raise ConfigurationError.at("--frozen", name, f": {differing[0]} differs between base and the change.")

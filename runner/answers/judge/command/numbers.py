@@ -1,0 +1,99 @@
+"""Reads the numbers that a command prints or writes."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.data_files import parse_json, read_text
+
+MOST_BYTES = 2**24  # of a console's end, and of a result file
+CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and cursor movements of a terminal
+VALUE = r"([-+]?(?:nan|inf(?:inity)?|\.?\d[\d.]*(?:e[-+]?\d+)?))(?![\w.])"
+
+
+def printed(console: Path, names: Iterable[str]) -> dict[str, float]:
+    """The numbers with these names, each from the last line that has it; names without a number are missing.
+
+    A line has a number as ``METRIC name=value``, ``name: value``, ``name=value`` or as a key of a JSON object.
+    """
+    with open(console, "rb") as file:
+        file.seek(max(0, console.stat().st_size - MOST_BYTES))
+        text = CODES.sub("", file.read().decode(errors="replace"))
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+    numbers = {}
+    for name in names:
+        pattern = re.compile(rf"(?<![\w./-]){re.escape(name)}[\"']?\s*[:=]\s*{VALUE}", re.IGNORECASE)
+        for line in reversed(lines):
+            if (value := _in_line(line, name, pattern)) is not None:
+                numbers[name] = value
+                break
+    return numbers
+
+
+def _in_line(line: str, name: str, pattern: re.Pattern[str]) -> float | None:
+    if line.lstrip().startswith("{"):
+        try:
+            value = _at(json.loads(line), name)
+        except (ValueError, RecursionError):
+            value = None
+        if value is not None:
+            return value
+    values = pattern.findall(line)
+    try:
+        return float(values[-1].rstrip(".")) if values else None
+    except ValueError:  # such as a version, 1.2.3
+        return None
+
+
+def written(path: Path, key: str, names: Iterable[str]) -> dict[str, float]:
+    """The numbers in a JSON file: one at ``key``, such as val.acc; several by their names below it.
+
+    Raises ConfigurationError if the file cannot be read.
+    """
+    try:
+        content = parse_json(read_text(path, most=MOST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"--result: {path.name} cannot be read: {error}", key="--result") from None
+    wanted = [*names]
+    keys = {wanted[0]: key} if len(wanted) == 1 and key else {name: f"{key}.{name}".strip(".") for name in wanted}
+    numbers = {name: _at(content, at) for name, at in keys.items()}
+    return {name: value for name, value in numbers.items() if value is not None}
+
+
+def _at(content: Any, key: str) -> float | None:
+    """The number at a key, also a dotted one; None if there is none."""
+    if isinstance(content, Mapping) and key in content:
+        value = content[key]
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    first, _, rest = key.partition(".")
+    return _at(content[first], rest) if rest and isinstance(content, Mapping) and first in content else None
+
+
+def finite(numbers: Mapping[str, float], names: Iterable[str], *, where: str, end: str) -> dict[str, float]:
+    """The numbers, each of which must exist and be finite; otherwise raises ConfigurationError.
+
+    ``where``: in which they were looked for; ``end``: how that ends.
+    """
+    for name in names:
+        if name not in numbers:
+            raise ConfigurationError(
+                f"{where} has no number {name}. Print a line such as '{name}: 0.5', or name a file with --result. "
+                f"It ends with: {end}",
+                key="--on",
+                value=name,
+            )
+        if not math.isfinite(numbers[name]):
+            raise ConfigurationError(f"{name} is {numbers[name]}", key="--on", value=name)
+    return {name: numbers[name] for name in names}
+
+
+def last_words(console: Path) -> str:
+    """The last lines that a command printed, in one."""
+    with open(console, "rb") as file:
+        file.seek(max(0, console.stat().st_size - 2000))
+        lines = CODES.sub("", file.read().decode(errors="replace")).split("\n")
+    return " | ".join([line.strip() for line in lines if line.strip()][-3:])[-300:] or "nothing"

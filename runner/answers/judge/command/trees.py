@@ -1,0 +1,140 @@
+"""The files that a command runs on: private copies of a revision, or of the working tree."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.provenance.git import contents, git
+from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import make_folder
+from manyheads.runner.run.ledger import JUDGED
+from manyheads.runner.run.progress import say
+
+MOST_BYTES = 2**30  # that are copied for each run
+OUTPUT = {".csv", ".jsonl", ".log", ".out", ".tmp", ".tsv", ".txt"}  # of untracked files: these may change meanwhile
+LINK, EXECUTABLE = b"120000", b"100755"  # git's modes
+
+
+@dataclass(frozen=True)
+class Project:
+    """The files around the working directory. ``top``: the repository's folder, without one the working directory."""
+
+    top: Path
+    is_repository: bool
+
+    @classmethod
+    def around(cls, folder: Path) -> "Project":
+        """The project around a folder."""
+        top = git(folder, "rev-parse", "--show-toplevel").decode().strip()
+        return cls(Path(top or folder).resolve(), bool(top))
+
+    @property
+    def within(self) -> PurePosixPath:
+        """The working directory, relative to ``top``."""
+        return PurePosixPath(Path.cwd().resolve().relative_to(self.top))
+
+    def commit(self, name: str) -> str:
+        """The commit that a revision names. Raises ConfigurationError if there is none."""
+        if not self.is_repository:
+            raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
+        commit = git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if not commit:
+            message = f"--code {name}: {self.top} has no such revision. Name one, such as HEAD."
+            raise ConfigurationError(message, key="--code")
+        return commit.decode().strip()
+
+    def write_revision(self, commit: str, tree: Path) -> None:
+        """Write the files of a commit from git's objects, so that no hook, filter or monitor runs.
+
+        Raises ConfigurationError if a file is missing in the repository.
+        """
+        listed = git(self.top, "ls-tree", "-r", "-z", commit).split(b"\0")
+        entries = [(about.split(), name) for about, _, name in (line.partition(b"\t") for line in listed if line)]
+        files = {PurePosixPath(os.fsdecode(name)): about for about, name in entries if about[1] == b"blob"}
+        make_folder(tree)
+        for name, content in contents(self.top, {name: about[2] for name, about in files.items()}):
+            path = tree / name
+            if content is None or name.is_absolute() or ".." in name.parts:
+                message = f"--code: the repository lacks {printable(name)} at {commit[:10]}. Fetch it with git."
+                raise ConfigurationError(message, key="--code")
+            make_folder(path.parent)
+            if files[name][0] == LINK:
+                os.symlink(os.fsdecode(content), path)
+                continue
+            with open(path, "wb", opener=no_link) as file:
+                file.write(content)
+            os.chmod(path, 0o755 if files[name][0] == EXECUTABLE else 0o644)
+
+    def write_working_tree(self, tree: Path, *, without: Sequence[Path]) -> str:
+        """Copy the tracked and the unignored files of the working tree; returns a digest of those that are code.
+
+        ``without``: files and folders that are not copied. Raises ConfigurationError if there is too much.
+        """
+        digest, size, tracked = hashlib.sha256(), 0, {*self._listed("--cached")}
+        make_folder(tree)
+        for name in self._names(without):
+            source, path = self.top / name, tree / name
+            size += source.lstat().st_size
+            if size > MOST_BYTES:
+                raise ConfigurationError(
+                    f"the files of {self.top} have more than {MOST_BYTES >> 30} GB, and each run gets a copy of them. "
+                    "Have git ignore what is data, and name it with --share.",
+                    key="--share",
+                )
+            make_folder(path.parent)
+            shutil.copy2(source, path, follow_symlinks=False)
+            if name in tracked or name.suffix not in OUTPUT:
+                content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+                digest.update(repr((str(name), source.lstat().st_mode, hashlib.sha256(content).hexdigest())).encode())
+        return digest.hexdigest()
+
+    def _names(self, without: Sequence[Path]) -> Iterator[PurePosixPath]:
+        listed = self._listed("--cached", "--others", "--exclude-standard") if self.is_repository else self._all()
+        for name in sorted({*listed}):
+            path = self.top / name
+            if any(path.is_relative_to(other) for other in without) or self._is_of_judgement(name):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                say(f"{printable(name)} is another repository, and is not copied: name it with --share")
+            elif path.is_file() or path.is_symlink():
+                yield name
+
+    def _listed(self, *which: str) -> list[PurePosixPath]:
+        names = git(self.top, "ls-files", "-z", *which).split(b"\0") if self.is_repository else []
+        return [PurePosixPath(os.fsdecode(name)) for name in names if name]
+
+    def _all(self) -> Iterator[PurePosixPath]:
+        for folder, _, files in os.walk(self.top):
+            yield from (PurePosixPath(folder, name).relative_to(self.top) for name in files)
+
+    def _is_of_judgement(self, name: PurePosixPath) -> bool:
+        return any((self.top / folder / JUDGED).is_file() for folder in name.parents)
+
+
+def fingerprints(folder: Path, names: Sequence[str] = (".",), *, read: bool = True) -> dict[str, tuple[object, ...]]:
+    """By path, what changes whenever a file is changed, also if it is restored: inode, times, size, and its bytes.
+
+    ``names``: files and folders in ``folder``; a missing one has no entry. ``read``: whether their bytes count.
+    """
+    prints: dict[str, tuple[object, ...]] = {}
+    for name in names:
+        root = folder / name
+        inside = [Path(above, entry) for above, _, entries in os.walk(root) for entry in entries]
+        for path in [root, *inside]:
+            try:
+                status = path.lstat()
+                content = hashlib.sha256(path.read_bytes()).hexdigest() if read and path.is_file() else ""
+            except OSError:
+                continue
+            if not path.is_dir() or path.is_symlink():
+                prints[str(path.relative_to(folder))] = (status.st_mode, status.st_ino, status.st_ctime_ns, content)
+    return prints
+
+
+def changed(before: Mapping[str, tuple[object, ...]], after: Mapping[str, tuple[object, ...]]) -> list[str]:
+    """The paths that differ between two results of ``fingerprints``."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))

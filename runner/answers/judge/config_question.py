@@ -1,0 +1,108 @@
+"""The question whether one run config is better than another, or whether code is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from manyheads.runner.answers.judge.config_faults import config_faults
+from manyheads.runner.answers.judge.question import ArmComparison, Question, are_numbers, are_texts
+from manyheads.runner.answers.judge.refusals import evidence_of, refusals
+from manyheads.runner.answers.measure.arm_configs import ArmConfigs, examined, timed, unobserved
+from manyheads.runner.answers.measure.numerics import EQUAL
+from manyheads.runner.answers.measure.rounds import seed
+from manyheads.runner.answers.measure.rows import BASE, FLOOR, ROUND, TRIAL, RunRow
+from manyheads.runner.option.locate import Section
+
+
+@dataclass(frozen=True)
+class ConfigQuestion(Question):
+    """Whether a changed run config is better than base's.
+
+    ``overrides``: as typed.
+    ``base``, ``changed``: the run configs of the arms.
+    ``tolerances``: see ArmConfigs.
+    ``code``: a digest of the code of both arms.
+    ``revision``: the commit of the user's repository that base runs; None for the working tree.
+    ``files``: the files of the working tree that differ from it.
+    """
+
+    overrides: list[str]
+    tolerances: list[float]
+    code: str
+    base: Section
+    changed: Section
+    revision: str | None = None
+    files: list[str] = field(default_factory=list)
+
+    asker: ClassVar[str] = "manyheads.runner.answers.judge.judge"
+    words: ClassVar[tuple[str, ...]] = (*Question.words, "overrides")
+
+    def is_sound(self) -> bool:
+        lists = self.tolerances, self.overrides, self.files
+        texts = (self.code, "" if self.revision is None else self.revision)
+        return (
+            super().is_sound()
+            and all(isinstance(value, list) for value in lists)
+            and are_numbers(self.tolerances)
+            and are_texts((*texts, *self.overrides, *self.files))
+            and isinstance(self.base, dict)
+            and isinstance(self.changed, dict)
+            and len(self.tolerances) == 3
+        )
+
+    @property
+    def is_about_speed(self) -> bool:
+        """Whether both arms take the same steps, whose seconds are compared."""
+        return self.aims[0].is_speed
+
+    @property
+    def configs(self) -> ArmConfigs:
+        """The run configs of both arms, to compare their updates."""
+        return ArmConfigs(self.base, self.changed, self.tolerances, changes_code=self.revision is not None)
+
+    def config(
+        self, purpose: str, arm: str, *, round: int = 0, turn: int = 0, updates: int = 0, per_epoch: int = 1
+    ) -> Section:
+        """The run config of a run with this purpose.
+
+        ``round``, ``turn``: they decide its seed; ``updates``: how many are timed; ``per_epoch``: the updates in one
+        of the arm's epochs.
+        """
+        config = self.base if arm == BASE else self.changed
+        if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
+            return timed(config, updates=updates, per_epoch=per_epoch)
+        if not self.is_about_speed and purpose in (FLOOR, ROUND):
+            return {**unobserved(config), "seed": seed(self.draw, purpose, round, turn)}
+        return examined(config, purpose)
+
+    def refusals(self, rows: Sequence[RunRow]) -> tuple[str, ...]:
+        return refusals(self, rows)
+
+    def comparison(self, rows: Sequence[RunRow]) -> ArmComparison:
+        evidence = evidence_of(self, rows)
+        numerics = evidence.numerics
+        exact = None if numerics is None or evidence.exact is EQUAL else evidence.exact
+        return ArmComparison(evidence.failure, numerics, exact)
+
+    def faults(self, rows: Sequence[RunRow]) -> Iterator[str]:
+        yield from config_faults(self, rows)
+
+    def differences(self) -> Mapping[str, Sequence[Any]]:
+        return self.configs.differences()
+
+    @property
+    def heading(self) -> str:
+        return self.change or f"the working tree against {(self.revision or '')[:10]}"
+
+    def changed_files(self) -> Sequence[str]:
+        return self.files
+
+    def arguments_again(self, path: Path, *, is_own: bool) -> list[object]:
+        if self.revision is None:
+            return super().arguments_again(path, is_own=is_own)
+        return [*(self.overrides if is_own else ()), "--code", str(self.revision)]
+
+    def arguments(self) -> list[str]:
+        asked = ["--change", self.change] if self.change else ["--code", self.revision or ""]
+        return [*self.overrides, *asked, "--on", self.on]
