@@ -32,7 +32,7 @@ LOADING = {
     "on_corrupt",
     "fingerprint",
     "on_device",
-    *("order", "order_block", "order_window", "sampler"),
+    *("order", "order_block", "order_window", "sampler", "epoch_samples"),
     *("val_fraction", "folds", "fold", "split_seed", "transform", "val_transform"),
 }  # understood by the loaders, for every kind of data
 FITTING = {"lr_scaling", "base_batch_size"}  # understood by the optimizers' own module, for every class

@@ -96,6 +96,7 @@ WINGS = {  # by name, what is deleted
         *("runner/loop/own_step", "tests/loop/own_step", "conf/optimizer/several.yaml"),
         *("runner/optimizer/several.py", "runner/optimizer/rank/several.py", "runner/scheduler/rank/by_part.py"),
     ],
+    "samples": ["runner/callbacks/rank/samples.py", "conf/callbacks/samples.yaml", "tests/callbacks/test_samples.py"],
     "sampling": ["runner/data/rank/sampling", "tests/data/sampling"],
     "stream": ["runner/data/rank/streams", "runner/loop/observers/stream_record.py", "tests/data/streams"],
     "table": [
