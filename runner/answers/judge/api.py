@@ -32,17 +32,20 @@ class Verdict:
         return self.verdict == "keep"
 
 
-def judge(overrides: Sequence[str] = (), *, change: str, conf: str | Path | None = None, **terms: Term) -> Verdict:
+def judge(
+    overrides: Sequence[str] = (), *, change: str | None = None, conf: str | Path | None = None, **terms: Term
+) -> Verdict:
     """Judge a change like ``manyheads judge <overrides> --change <change>``, in a separate process.
 
     overrides: base's, as for train. conf: a folder with your own configs, like --config-dir. terms: the command's other
-    flags, such as ``on="val_acc1"``, ``least=0.1``, ``budget="1h"``, ``session="night.jsonl"``, ``rate=True``.
+    flags, such as ``on="val_acc1"``, ``least=0.1``, ``budget="1h"``, ``session="night.jsonl"``, ``rate=True``; for a
+    script of your own, in place of overrides and change, ``command="python train.py {seed}"`` and ``code="HEAD"``.
 
     The same call again continues the same judgement. Raises ConfigurationError for a question that cannot be judged,
     RunFailed if base fails, and KeyboardInterrupt if it was stopped.
     """
     line = as_typed(overrides, conf)
-    ended = call("judge", *line.arguments, "--change", change, *as_flags(terms))
+    ended = call("judge", *line.arguments, *as_flags({} if change is None else {"change": change}), *as_flags(terms))
     if ended.code not in DECIDED or not ended.result:
         raise ended.error()
     path, claims = Path(ended.result["path"]).absolute(), ended.result["claims"]

@@ -28,6 +28,7 @@ class CommandQuestion(Question):
     ``signs``: by number, 1 if higher is better, -1 if lower is.
     ``result``, ``evaluator``, ``frozen``, ``shared``: as typed.
     ``same``: the number that must agree, and by which fraction it may differ.
+    ``paired``: whether both arms of a round get the same seed.
     """
 
     command: str
@@ -42,6 +43,7 @@ class CommandQuestion(Question):
     frozen: list[str]
     shared: list[str]
     same: list[Any] | None
+    paired: bool = False
 
     asker: ClassVar[str] = "manyheads.runner.answers.judge.command.judge_command"
 
@@ -54,6 +56,7 @@ class CommandQuestion(Question):
             and all(isinstance(value, list) and are_texts(value) for value in lists)
             and are_texts((self.command, self.within, *(value or "" for value in optional)))
             and isinstance(self.signs, dict)
+            and isinstance(self.paired, bool)
             and {*self.signs.values()} <= {1, -1}
             and len(self.code) == len(same) == 2
             and are_texts(same[:1])
@@ -79,8 +82,9 @@ class CommandQuestion(Question):
         return self.command if arm == BASE or self.against is None else self.against
 
     def seed(self, purpose: str, number: int, turn: int) -> int:
-        """The seed of a run. If both runs of a round must compute the same, they have the same."""
-        return seed(self.draw, purpose, number, 0 if self.same is not None and purpose == ROUND else turn)
+        """The seed of a run: the same for both runs of a round if they are paired, or must compute the same."""
+        is_shared = purpose == ROUND and (self.paired or self.same is not None)
+        return seed(self.draw, purpose, number, 0 if is_shared else turn)
 
     def signature(self, arm: str) -> str:
         """A digest of what an arm runs."""
@@ -156,6 +160,7 @@ class CommandQuestion(Question):
         named = {"--result": self.result, "--same": same, "--evaluator": self.evaluator}
         named |= {"--frozen": ",".join(self.frozen), "--share": ",".join(self.shared)}
         more = [word for flag, value in named.items() if value for word in (flag, value)]
+        more += ["--paired"] if self.paired else []
         return ["--command", self.command, *map(str, change), "--on", self.on, *direction, *more]
 
     def caveats(self) -> Iterator[str]:

@@ -53,7 +53,12 @@ def again(recorded: RecordedJudgement, overrides: Sequence[str], terms: Judgemen
     known |= {name: getattr(asked, name) for name in ("on", "least", "alpha", "test", "command", "against")}
     same = None if asked.same is None else f"{asked.same[0]}:{asked.same[1]!r}"
     known |= {"code": asked.revision, "lower": sign < 0 if sign else None, "same": same, "result": asked.result}
-    known |= {"evaluator": asked.evaluator, "frozen": ",".join(asked.frozen), "share": ",".join(asked.shared)}
+    known |= {
+        "paired": asked.paired,
+        "evaluator": asked.evaluator,
+        "frozen": ",".join(asked.frozen),
+        "share": ",".join(asked.shared),
+    }
     named = next((word.removeprefix(SWEEP_DIR) for word in overrides if word.startswith(SWEEP_DIR)), None)
     return _judged(CommandTerms(**known), Path(named or f"outputs/judgements/again-{secrets.token_hex(4)}"))
 
@@ -93,6 +98,7 @@ def _judged(terms: CommandTerms, named: Path | None) -> Judged:
             evaluator=terms.evaluator,
             frozen=frozen,
             shared=shared,
+            paired=terms.paired,
             same=None if terms.tolerance is None else [*terms.tolerance],
         )
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,8 @@ def printed(console: Path, names: Iterable[str]) -> dict[str, float]:
 
 def _in_line(line: str, name: str, pattern: re.Pattern[str]) -> float | None:
     if line.lstrip().startswith("{"):
-        try:
-            value = _at(json.loads(line), name)
-        except (ValueError, RecursionError):
-            value = None
-        if value is not None:
-            return value
+        with suppress(ValueError, RecursionError):
+            return _at(json.loads(line), name)
     values = pattern.findall(line)
     try:
         return float(values[-1].rstrip(".")) if values else None

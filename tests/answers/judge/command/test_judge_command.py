@@ -64,6 +64,19 @@ def test_the_user_s_own_judgement_is_repeated(project):
     assert "was not checked" in again.out
 
 
+def test_paired_runs_have_the_same_seed(project):
+    """Both arms depend on the seed in the same way, by much more than they differ."""
+    line = "echo loss: $(({seed} % 1000 + {gain}))"
+    commands = ("--command", line.replace("{gain}", "500"), "--against", line.replace("{gain}", "0"))
+    done = project.judge(*commands, "--on", "loss", "--paired", NAMED)
+    assert done.code == 0, done.out + done.err
+    rounds = [line["content"] for line in content()["lines"][1:] if line["content"]["purpose"] == "round"]
+    seeds = {(row["round"], row["seed"]) for row in rounds}
+    assert len(seeds) == len({row["round"] for row in rounds})
+    assert {round(gain, 6) for gain in content()["claims"]["effects"][0]["differences"]} == {500}
+    assert faults(content()) == []
+
+
 def test_a_faster_command_is_kept(project):
     done = project.judge("--command", "sleep 0.2", "--against", "sleep 0.02", "--on", "seconds", NAMED)
     assert done.code == 0, done.out + done.err
@@ -112,6 +125,7 @@ def test_a_change_that_fails_is_discarded(project):
         ((*TRAIN[:2], "--code", "nowhere", "--on", "loss"), 2, "no such revision"),
         (TRAIN, 2, "no file differs"),
         ((*TRAIN, "model=mlp"), 2, "has no overrides"),
+        ((*TRAIN[:4], "--on", "seconds", "--paired"), 2, "--paired requires --on with a number and --test mean"),
         ((*TRAIN, "--same", "loss"), 2, "--same requires --on seconds"),
         ((*TRAIN, "--share", "data"), 2, "--share data does not exist"),
         ((*TRAIN[:2], "--against", "true", "--on", "loss", "--frozen", "eval.py"), 2, "--frozen eval.py is not among"),

@@ -1,0 +1,57 @@
+"""Which number a line has, and which file."""
+
+import json
+
+import pytest
+
+from manyheads.runner.answers.judge.command.command_terms import sign_of
+from manyheads.runner.answers.judge.command.numbers import finite, printed, written
+from manyheads.runner.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("METRIC loss=0.5", 0.5),
+        ("loss: 1e-3", 1e-3),
+        ("epoch 1 | loss: 3 | acc: 4\nepoch 2 | loss: 2 | acc: 5", 2),
+        ('{"step": 3, "loss": 0.25}', 0.25),
+        ('{"loss": null}\nloss=7', 7),
+        ('{"val": {"loss": 3}}', None),
+        ("'loss': -1.5,", -1.5),
+        ("loss 0.3\rloss: 0.4\rdone", 0.4),
+        ("\x1b[32mloss\x1b[0m: \x1b[1m0.9\x1b[0m", 0.9),
+        ("val_loss: 1\ntrain/loss: 2\nloss_scale: 3\nx.loss: 4", None),
+        ("loss: 1.2.3", None),
+        ("loss: 12abc", None),
+        ("the loss: 0.5.", 0.5),
+        ("loss = nan", float("nan")),
+        ("", None),
+    ],
+)
+def test_the_last_line_that_has_it(tmp_path, text, number):
+    console = tmp_path / "console.log"
+    console.write_text(text)
+    numbers = printed(console, ["loss"])
+    assert numbers == ({} if number is None else {"loss": pytest.approx(number, nan_ok=True)})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
+def test_a_number_must_be_finite(value):
+    with pytest.raises(ConfigurationError):
+        finite({} if value is None else {"loss": value}, ["loss"], where="the output", end="")
+
+
+def test_a_key_of_a_file(tmp_path):
+    path = tmp_path / "metrics.json"
+    path.write_text(json.dumps({"val": {"acc": 0.5, "loss": 2}, "name": "x"}))
+    assert written(path, "val.acc", ["accuracy"]) == {"accuracy": 0.5}
+    assert written(path, "val", ["acc", "loss"]) == {"acc": 0.5, "loss": 2}
+    assert written(path, "name", ["acc"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "sign"), [("val_loss", -1), ("val_acc1", 1), ("top5", 1), ("val/bpb", -1), ("score", None), ("5", None)]
+)
+def test_the_name_says_which_direction_is_better(name, sign):
+    assert sign_of(name) == sign
