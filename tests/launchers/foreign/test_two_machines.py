@@ -1,4 +1,6 @@
-"""A user's own mpirun and horovodrun on two machines, which are network namespaces; a script stands in for ``ssh``."""
+"""A user's own mpirun, horovodrun and torchrun on two machines, which are network namespaces; a script stands in for
+``ssh``.
+"""
 
 import os
 import subprocess
@@ -68,3 +70,30 @@ def test_one_run_on_two_machines(machines: Cluster, usual: str, tmp_path: Path, 
     [folder] = [path.parent for path in tmp_path.rglob("run.yaml")]
     result = RunFolder(folder).read_result() or {}
     assert (result["status"], result["world_size"], result["weights_sha256"]) == ("completed", 2, usual), done.stdout
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_torchrun_finds_the_other_machine_by_its_own_rendezvous(
+    machines: Cluster, usual: str, tmp_path: Path, *, shares: bool
+) -> None:
+    """Also without a folder that both see, of which it then says what is missing."""
+    rendezvous = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "node1:29400")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", *rendezvous)
+    typed = (*torchrun, str(RUN), *SMALL, "launcher.threads_per_rank=1")
+    hidden = ("sh", "-c", f'mount -t tmpfs none {tmp_path} && cd {tmp_path} && exec "$@"', "sh")
+    ranks = [
+        subprocess.Popen(
+            machines.on(node, *(() if shares or node == 1 else hidden), *typed),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for node in (1, 2)
+    ]
+    output = "".join(rank.communicate(timeout=350)[0] for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [0, 0], output
+    [folder] = [path.parent for path in tmp_path.rglob("run.yaml")]
+    result = RunFolder(folder).read_result() or {}
+    assert (result["status"], result["world_size"], result["weights_sha256"]) == ("completed", 2, usual), output
+    assert ("node2 does not see" in output) != shares, output
