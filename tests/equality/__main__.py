@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +49,24 @@ def main() -> int:
         return 0
     record = given.folder / "numbers.json"
     before = json.loads(record.read_text()) if record.exists() else {}
-    now = measured(chosen, given.checkout.resolve(), given.folder / "work")
+    outcomes = measured(chosen, given.checkout.resolve(), given.folder / "work")
     if given.what == "compare":
-        return compared({name: before.get(name) for name in chosen}, now)
-    record.write_text(json.dumps(before | now, indent=1, sort_keys=True))
+        return compared(before, outcomes)
+    record.write_text(json.dumps(before | dict(outcomes), indent=1, sort_keys=True))
     return 0
 
 
-def measured(chosen: dict[str, list[Command]], checkout: Path, folder: Path) -> dict[str, Any]:
-    """The outcome of each case, printed with its exit codes as it is measured."""
+def measured(chosen: dict[str, list[Command]], checkout: Path, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Each case with its outcome, whose exit codes are printed as it is measured."""
     os.environ["PYTHONPATH"] = os.pathsep.join([str(checkout / ".names"), str(checkout)])
     for name in ("STATE", "CONFIG", "CACHE"):
         os.environ[f"XDG_{name}_HOME"] = str((folder / name.lower()).resolve())
     os.environ |= {"HF_HOME": str((folder / "hf").resolve()), "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-    outcomes = {}
     for number, (name, commands) in enumerate(chosen.items(), start=1):
         began = time.monotonic()
-        outcomes[name] = outcome(commands, checkout, (folder / re.sub(r"\W+", "-", name)).resolve())
-        codes = [each["code"] for each in outcomes[name]["commands"]]
-        print(f"[{number}/{len(chosen)}] {name}: {codes}, {time.monotonic() - began:.1f} s", flush=True)
-    return outcomes
+        result = outcome(commands, checkout, (folder / re.sub(r"\W+", "-", name)).resolve())
+        print(f"[{number}/{len(chosen)}] {name}: {codes(result)}, {time.monotonic() - began:.1f} s", flush=True)
+        yield name, result
 
 
 def outcome(commands: list[Command], checkout: Path, folder: Path) -> dict[str, Any]:
@@ -112,13 +111,16 @@ def without_timings(value: Any) -> Any:
     return [without_timings(each) for each in value] if isinstance(value, list) else value
 
 
-def compared(before: dict[str, Any], now: dict[str, Any]) -> int:
-    """Print each place where the two differ; 3 if there is one."""
-    kept = {name: (before[name], now[name]) for name in now}
-    kept |= {name: tuple(map(codes, pair)) for name, pair in kept.items() if name.startswith(VARYING)}
-    lines = [line for name, pair in kept.items() for line in differences(name, *pair)]
-    print(*lines, f"{len(now)} cases, {len(lines)} differences", sep="\n")
-    return 3 if lines else 0
+def compared(before: dict[str, Any], outcomes: Iterable[tuple[str, Any]]) -> int:
+    """Print each place where a case differs from what was recorded before, as it is measured; 3 if there is one."""
+    cases = places = 0
+    for cases, (name, now) in enumerate(outcomes, start=1):
+        pair = before.get(name), now
+        lines = differences(name, *(map(codes, pair) if name.startswith(VARYING) else pair))
+        places += len(lines)
+        print(*(f"  {line}\n" for line in lines), sep="", end="", flush=True)
+    print(f"{cases} cases, {places} differences")
+    return 3 if places else 0
 
 
 def codes(outcome: dict[str, Any] | None) -> list[int]:
