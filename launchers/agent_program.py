@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.launchers.causes import error_of
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.processes import Ranks, supervise
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.runner.errors import MISTAKES, ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.files import matching

@@ -77,7 +77,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
         origin.answers.append(partial(result_if_any, folder.path))  # a job's comes after that of its sweep
         folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
         if is_met_elsewhere(config.get("launcher", {})):
-            run = checked(config, trust=origin.trust, folders=folders)
+            run = checked(config, admit=origin.admit, folders=folders)
             run.launcher.join(run.digests())
             return None
         if _in_sweep() and folder.is_planned():  # its config was on disk meanwhile, open to changes
@@ -85,7 +85,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
         else:
             check_experiment(hydras.overrides.task, folders)
             folder.refuse_second_run()
-            run = checked(config, trust=origin.trust, folders=folders)
+            run = checked(config, admit=origin.admit, folders=folders)
             begun = Start.of(run, apart=_in_sweep())
             if not _in_sweep():
                 begun.refuse_early()

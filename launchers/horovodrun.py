@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 from manyheads.launchers import mpirun
 from manyheads.launchers.agent_program import relay_stdout, run_agent
 from manyheads.launchers.environment import rendezvous
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import Unavailable
 from manyheads.runner.machine import addresses
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import choice
+from manyheads.runner.option.tree import Section
 from manyheads.runner.parallel import horovod_installation as horovod
 from manyheads.runner.run.hosts import read_hosts
 from manyheads.runner.run.rank_info import EXPORTED, without_place

@@ -11,7 +11,8 @@ from types import FrameType
 
 from manyheads.launchers.causes import error_of, first_failure
 from manyheads.launchers.environment import file_rendezvous, variables_set
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.launcher_option import Ahead, LauncherOption
 from manyheads.launchers.processes import Ranks, Watchdog, watch
 from manyheads.launchers.result import finish

@@ -10,14 +10,15 @@ from functools import partial
 
 from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.environment import PROJECT, environment
-from manyheads.launchers.launcher import TRAIN, Job, Launcher
+from manyheads.launchers.job import TRAIN, Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.result import finish
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed, complain
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import received_signals
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import targets
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import targets
 from manyheads.runner.run.files import disk_full, remove
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.json_types import ResultJson

@@ -9,13 +9,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from manyheads.launchers.launcher import Launcher
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
     COMPUTE,
     PLACE,
+    KeyKind,
     Tunable,
     always,
     choice,
@@ -28,6 +27,7 @@ from manyheads.runner.option.rules import (
     whole,
 )
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.hosts import count_nodes, read_hosts
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 from manyheads.launchers.agent_program import relay_stdout, run_agent
 from manyheads.launchers.environment import rendezvous
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.hosts import count_nodes, read_hosts
 
 DEFAULT_SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}"

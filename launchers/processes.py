@@ -10,7 +10,7 @@ from dataclasses import replace
 import psutil
 
 from manyheads.launchers.causes import error_of, first_failure, recorded, stalled, stopped, waited_for
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.run.heartbeat import FAILED, FINISHED, Heartbeat
 

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from manyheads.launchers import warm_server as warm
 from manyheads.launchers.environment import file_rendezvous
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.launcher_option import Ahead, LauncherOption
 from manyheads.launchers.processes import Ranks, supervise
 from manyheads.runner.option.run_config import RunConfig

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.launchers.agent_program import as_module, ordered, run_agent
 from manyheads.launchers.environment import file_rendezvous
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.runner.run import scratch

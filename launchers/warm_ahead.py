@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from manyheads.runner.config.lookup import CONF, options, read
 from manyheads.runner.option.declared import declared
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 
 if TYPE_CHECKING:
     from manyheads.launchers.launcher_option import Ahead

@@ -26,8 +26,8 @@ from manyheads.launchers.environment import common, variables_set
 from manyheads.launchers.warm_settings import WAITS_FOR, WarmSettings
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
 from manyheads.runner.machine.process import blocked_signals
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run import scratch
 
 CHECK_SECONDS = 1.5  # the user's constructors may take longer; then ranks find out

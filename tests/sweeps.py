@@ -10,7 +10,7 @@ import yaml
 
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import OPTION
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder

@@ -15,15 +15,15 @@ from manyheads.launchers.environment import environment
 from manyheads.launchers.foreign.meeting import Ask, Lead, Message
 from manyheads.launchers.foreign.world import World
 from manyheads.launchers.inline import Inline
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.processes import POLL_SECONDS, gone_silently
 from manyheads.runner.errors import ConfigurationError, Interrupted, Kind, RunFailed, warn
 from manyheads.runner.machine import addresses
 from manyheads.runner.machine.process import die_with_parent
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import AUTO, PLACE, either, whole
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.files import remove, write_whole
 from manyheads.runner.run.heartbeat import FINISHED
 from manyheads.runner.run.rank_info import RankInfo

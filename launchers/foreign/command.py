@@ -9,7 +9,7 @@ from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import declared
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.frozen import read_typed
 from manyheads.runner.run.run_folder import RunFolder
 

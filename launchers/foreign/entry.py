@@ -20,7 +20,7 @@ from manyheads.launchers.foreign.command import ALONE, completed, recorded_launc
 from manyheads.launchers.foreign.meeting import Follower, Lead, Message, machine
 from manyheads.launchers.foreign.stores import store_of
 from manyheads.launchers.foreign.world import OURS, World, world_of
-from manyheads.launchers.launcher import TRAIN
+from manyheads.launchers.job import TRAIN
 from manyheads.launchers.processes import existing
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, Interrupted, complain
@@ -29,8 +29,9 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder, write_whole
+from manyheads.runner.run.frozen_config import CHECKED, run_config
 from manyheads.runner.run.heartbeat import PLACE, Heartbeat
-from manyheads.runner.run.run_folder import CHECKED, RunFolder, run_config
+from manyheads.runner.run.run_folder import RunFolder
 
 LAST_SECONDS = 3.0  # that rank 0 has to say why there is no run
 LOCAL_RANK = re.compile(r"--local[-_]rank=\d+")  # which torch.distributed.launch adds to the command line

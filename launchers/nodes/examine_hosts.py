@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from manyheads import __version__
 from manyheads.launchers.environment import environment
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.open_rendezvous import called_machines

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.joining import other_config, refused
 from manyheads.launchers.nodes.rendezvous import Meeting, Node

@@ -10,7 +10,7 @@ from threading import Event
 
 from manyheads.launchers.agent_program import run_agent
 from manyheads.launchers.environment import folders
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.nodes.link import ParentLink
 from manyheads.launchers.nodes.shared_folder import check_storage
 from manyheads.launchers.nodes.wire import MOST_BYTES, Message

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from manyheads.launchers.causes import error_of
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.nodes.rendezvous import ALIVE_SECONDS, Meeting, Node
 from manyheads.launchers.nodes.wire import Message
 from manyheads.launchers.processes import Ranks

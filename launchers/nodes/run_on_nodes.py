@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.launchers.environment import exported
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes.gathering import Gathering
 from manyheads.launchers.nodes.node_ranks import NodeRanks

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.nodes.wire import Message
 from manyheads.runner.errors import ConfigurationError, Failure, Interrupted, RunFailed
 from manyheads.runner.run.data_files import no_link, read_text

@@ -11,12 +11,13 @@ from functools import partial
 from importlib import metadata
 from typing import Any, ClassVar
 
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.launchers.torchrun import order
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import AUTO, PLACE, choice, either, number, whole
+from manyheads.runner.option.tree import Section
 
 
 class Ray(Launcher):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.launchers import warm_server
 from manyheads.launchers.causes import error_of
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.result import finish
 from manyheads.launchers.slurm import slurm_commands

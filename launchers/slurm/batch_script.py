@@ -13,8 +13,8 @@ from manyheads.launchers.environment import PROJECT
 from manyheads.launchers.slurm.allocation import OURS
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.user_folders import STATE
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import seconds
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -11,8 +11,7 @@ from manyheads.launchers.slurm.allocation import Allocation, is_on_node
 from manyheads.launchers.slurm.following import standing
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.rules import AUTO, DURATION, PLACE, either, list_of, text, whole
+from manyheads.runner.option.rules import AUTO, DURATION, PLACE, KeyKind, either, list_of, text, whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -111,7 +111,7 @@ def decided(planned: PlannedJob, options: Options, origin: Origin) -> PlannedJob
     try:
         folders = searched(planned.config.hydra.runtime.config_sources)
         check_experiment(planned.config.hydra.overrides.task, folders)
-        run = checked(planned.config, trust=origin.trust, timeout=options.timeout, folders=folders)
+        run = checked(planned.config, admit=origin.admit, timeout=options.timeout, folders=folders)
     except Unavailable as reason:
         return replace(planned, entry=entry.now("skipped", reason=str(reason)), error=reason)
     except ConfigurationError as error:

@@ -26,7 +26,7 @@ from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.admit import admit_job, admit_jobs, admit_run
+from manyheads.runner.trust.admit import admit_job, admit_jobs, admit_run, door
 
 DONE = ("completed", "pruned")
 
@@ -103,7 +103,7 @@ def resume_job(entry: Entry, ledger: Ledger, options: Options, packages: Sequenc
         if not folder.config.exists():  # it was refused; what it lacked may be available now
             config, trust = admit_job(folder, ledger.sweep, packages)
             refuse_open_place(config)  # it has no copies
-            freeze(folder, OmegaConf.create(config), trust=trust, timeout=options.timeout)
+            freeze(folder, OmegaConf.create(config), admit=door(trust), timeout=options.timeout)
         admit_run(folder, packages)  # again: the folder may have changed meanwhile
         return launch(prepare(folder, apart=True))["objective"]
 

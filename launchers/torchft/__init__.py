@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import KEYS, NodeSettings
 from manyheads.launchers.spawn import Spawn, SpawnOption
 from manyheads.launchers.torchft.lighthouse import Lighthouse

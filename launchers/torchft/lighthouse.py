@@ -7,7 +7,7 @@ import time
 from multiprocessing.process import BaseProcess
 
 from manyheads.launchers import warm_server as warm
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.runner.machine import addresses
 from manyheads.runner.machine.process import RECEIVED, die_with_parent, heard_signals
 from manyheads.runner.parallel.replicated import LIGHTHOUSE, PLACE

@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.processes import supervise
 from manyheads.launchers.spawn import start_rank
 from manyheads.launchers.torchft.replica_processes import ReplicaProcesses

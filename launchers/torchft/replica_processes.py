@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from manyheads.launchers.causes import is_stopped
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.processes import Ranks, end, send
 from manyheads.launchers.torchft.lighthouse import Lighthouse
 from manyheads.runner.errors import Failure, Kind

@@ -6,7 +6,8 @@ Functions import what they need: most runs stay on one machine.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.run_folder import RunFolder

@@ -13,8 +13,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, sync_folder, take_name
 from manyheads.runner.run.folder import aside
-from manyheads.runner.run.objects import MissingObject, StorageError, opened
-from manyheads.runner.run.objects.address import Address, is_address
+from manyheads.runner.run.objects import Address, MissingObject, StorageError, is_address, opened
 from manyheads.runner.run.progress import working
 
 if TYPE_CHECKING:

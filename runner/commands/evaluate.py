@@ -10,7 +10,7 @@ from manyheads.runner.config.fresh_folder import new_folder
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file

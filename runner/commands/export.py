@@ -9,7 +9,7 @@ from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, ExitCode, complain, printable
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.run.objects.address import is_address
+from manyheads.runner.run.objects import is_address
 from manyheads.runner.run.progress import working
 from manyheads.runner.serve.formats import FORMATS, refuse_missing
 

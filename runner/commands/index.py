@@ -15,7 +15,7 @@ from manyheads.runner.data.tar.index import list_shards
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import scratch
 from manyheads.runner.run.answer import Answer
-from manyheads.runner.run.objects.address import Address, place_of
+from manyheads.runner.run.objects import Address, place_of
 from manyheads.runner.run.progress import Work, working
 from manyheads.runner.wording import counted
 

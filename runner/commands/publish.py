@@ -11,7 +11,7 @@ from manyheads.launchers.companions.publishing.publish_state import one_publishe
 from manyheads.launchers.companions.publishing.publisher import Publisher, tracker_of
 from manyheads.runner.config.command_line import typed_values
 from manyheads.runner.config.lookup import options, read_option
-from manyheads.runner.config.schema import check_entry
+from manyheads.runner.config.section_rules import check_entry
 from manyheads.runner.errors import ConfigurationError, ExitCode, Unavailable, complain
 from manyheads.runner.logger.logger_option import LoggerOption
 from manyheads.runner.machine import invocation

@@ -28,7 +28,7 @@ def run_config(words: Sequence[str], line: CommandLine, origin: Origin) -> RunCo
     check_experiment(OmegaConf.create(list(words)), folders)
     with explained(line), composing_from_conf():
         composed = compose("config", [*words, *path])
-    return checked(composed, trust=origin.trust, folders=folders)
+    return checked(composed, admit=origin.admit, folders=folders)
 
 
 Compose = Callable[..., DictConfig]

@@ -26,8 +26,8 @@ from manyheads.runner.config.meanings import described, description
 from manyheads.runner.config.run_rules import RULES, rules_of
 from manyheads.runner.errors import UnknownName
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.locate import OPTION, TARGET
 from manyheads.runner.option.rules import CLASS, Rule, rule_for
+from manyheads.runner.option.tree import OPTION, TARGET
 from manyheads.runner.run.json_schema import DIALECT, Schema, to_json
 from manyheads.runner.wording import nearest
 

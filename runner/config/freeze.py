@@ -4,11 +4,11 @@ This happens without torch, before any process of the run starts.
 """
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from manyheads.runner.config.checks import check_batch, check_trainer, with_checkpoint
 from manyheads.runner.config.lookup import OWN, Folders
 from manyheads.runner.config.schema import check
 from manyheads.runner.errors import ConfigurationError, Unavailable, warn
@@ -16,43 +16,48 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.machine.hardware import NO_GPU
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.check_trust import plain, refuse_untrusted
-from manyheads.runner.trust.trust_store import Trust
 
+if TYPE_CHECKING:
+    from manyheads.launchers.launcher_option import LauncherOption
+
+Admit = Callable[[Section | DictConfig], None]
 # The launcher is first, since strategies ask how its ranks communicate; data is last, since finding it may take long.
 ORDER = sorted(GROUPS, key=lambda group: {"launcher": 0, "data": 2}.get(group, 1))
+
+
+def own(config: Section | DictConfig) -> None:
+    """Admits any config, since it is the user's own."""
 
 
 def freeze(
     folder: RunFolder,
     composed: DictConfig,
     *,
-    trust: Trust | None = None,
+    admit: Admit = own,
     timeout: float | None = None,
-    folders: Folders = OWN,
 ) -> RunConfig:
     """Write run.yaml and return its content. The other arguments and errors are those of ``checked``."""
     folder.refuse_second_run()
-    run = checked(composed, trust=trust, timeout=timeout, folders=folders)
+    run = checked(composed, admit=admit, timeout=timeout)
     folder.write_config(run.written)
     return run
 
 
 def checked(
-    composed: DictConfig, *, trust: Trust | None = None, timeout: float | None = None, folders: Folders = OWN
+    composed: DictConfig, *, admit: Admit = own, timeout: float | None = None, folders: Folders = OWN
 ) -> RunConfig:
     """Check and complete a config, as ``freeze`` does, without writing it.
 
-    trust: what the user trusts of the config, None for the user's own; timeout: minutes, if the launcher has none;
-    folders: where Hydra found the config's options.
+    admit: raises for a config of somebody else's that the user does not trust (``trust/admit``); timeout: minutes, if
+    the launcher has none; folders: where Hydra found the config's options.
 
     Raises ConfigurationError for an invalid config, Unavailable for a valid one that this machine cannot run.
     """
-    if trust is not None:
-        refuse_untrusted(plain(composed), trust)
+    admit(composed)
     config = check(composed, folders)
-    refuse_untrusted(config, trust)  # as it will run; classes are looked up after this
+    admit(config)  # as it will run; classes are looked up after this
     run = completed(RunConfig.of(config))
     meant = config["trainer"]["device"] != "auto" or run.on_gpus or hardware.gpus_are_hidden()
     if not meant and (why := hardware.unused_gpus()):
@@ -79,9 +84,13 @@ def completed(run: RunConfig) -> RunConfig:
             if group != "data":
                 getattr(run, group).check_keys()
                 getattr(run, group).check_run(run)
-        check_batch(run)  # after Unavailable errors: a sweep skips such a job, whatever its batch
-        run = with_checkpoint(run)
-        check_trainer(run)
+        # After Unavailable errors: a sweep skips such a job, whatever its batch.
+        division = {"shares": run.data_shares, "accumulation": run.trainer.grad_accumulation}
+        check_division(run.data.batch_size, **division, launcher=run.launcher)
+        run.checkpoint.check_keys(run.trainer)
+        if paths := run.checkpoint.resolved_keys():
+            run = run.changed(checkpoint=paths)
+        run.trainer.check_keys()
         run.data.check_keys()
         run.data.check_run(run)
         return run
@@ -138,3 +147,30 @@ def _with_ranks(run: RunConfig) -> RunConfig:
     if run.launcher.wait_policy == "auto":
         resolved["wait_policy"] = "default" if count * threads <= hardware.cpu_cores() else "brief"
     return run.changed(launcher=resolved)
+
+
+def check_division(size: int, *, shares: int, accumulation: int, launcher: "LauncherOption") -> None:
+    """Raises ConfigurationError if the global batch can't be divided among the ranks and their micro-batches.
+
+    ``size``: in samples; ``shares``: the data-parallel ranks; ``accumulation``: micro-batches on each.
+    """
+    parts = shares * accumulation
+    if size % parts:
+        lower, upper = size // parts * parts, (size // parts + 1) * parts
+        nearest = f"{lower} or {upper}" if lower else str(upper)
+        is_fixed = bool(launcher.machines)  # by a list of hosts
+        instead = "" if is_fixed else " or ".join(map(str, _fitting(launcher.nproc_per_node, size, parts)))
+        kind = "ranks" if shares == launcher.ranks else "data-parallel ranks"
+        instead = instead and f"; or with this batch launcher.nproc_per_node={instead}"
+        raise ConfigurationError.at(
+            "data.batch_size",
+            size,
+            f" is the global batch, which can't be divided among {shares} {kind} x "
+            f"{accumulation} micro-batches. The nearest values that work: data.batch_size={nearest}{instead}.",
+        )
+
+
+def _fitting(count: int, size: int, parts: int) -> list[int]:
+    """The nearest lower and higher numbers of ranks than ``count`` that divide the batch."""
+    fits = [n for n in range(2, 2 * count + 1) if size % (n * parts // count) == 0]
+    return [*[n for n in fits if n < count][-1:], *[n for n in fits if n > count][:1]]

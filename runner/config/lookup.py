@@ -17,7 +17,7 @@ from manyheads.runner.config.code_files import KIND, absolute
 from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, UnknownName, printable
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.option.locate import TARGET, Section, with_targets
+from manyheads.runner.option.tree import TARGET, Section, with_targets
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.seal import is_own_place, project_of
 from manyheads.runner.wording import nearest, similar, suggest

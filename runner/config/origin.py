@@ -14,11 +14,11 @@ from manyheads.runner.config.own_folders import with_own_folders
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.admit import admit_line, admit_run
-from manyheads.runner.trust.check_trust import complaint, plain, refuse_untrusted, untrusted
+from manyheads.runner.trust.check_trust import complaint, refuse_untrusted, untrusted
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
 NO_RERUN = (
@@ -53,10 +53,9 @@ class Origin:
         for end in self.ends:
             end()
 
-    def admit(self, composed: DictConfig) -> None:
-        """Raises ConfigurationError for a composed config that the user does not trust."""
-        if self.trust is not None:
-            refuse_untrusted(plain(composed), self.trust)
+    def admit(self, config: Section | DictConfig) -> None:
+        """Raises ConfigurationError for a config, composed or as it will run, that the user does not trust."""
+        refuse_untrusted(config, self.trust)
 
     def admitted(self, folder: RunFolder) -> RunConfig:
         """The config of a job that was frozen before, and has been on disk since. Raises as ``admit_run``."""

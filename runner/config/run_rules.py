@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyheads.runner.checkpoint.retention import EVERY, STEPS
-from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.rules import (
     AUTO,
     CLASS,
@@ -14,6 +13,7 @@ from manyheads.runner.option.rules import (
     PATH,
     PLACE,
     TEXT,
+    KeyKind,
     Rule,
     Tunable,
     always,

@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 from hydra import compose
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.hydra_version import REPLACE, composing_from_conf
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, Folders, option_of, read
 from manyheads.runner.config.own_folders import with_own_folders
-from manyheads.runner.config.parse_config import parse_config
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import Section
-from manyheads.runner.run import seal
+from manyheads.runner.option.tree import Section
+from manyheads.runner.run import seal, yaml_text
 from manyheads.runner.run.data_files import read_bytes
-from manyheads.runner.run.run_folder import RunFolder, without_format
+from manyheads.runner.run.frozen_config import without_format
+from manyheads.runner.run.run_folder import RunFolder
 
 NAME = "saved"
 
@@ -100,3 +100,19 @@ def composed(config: Section, overrides: Iterable[str], *, chosen: set[str]) -> 
     path = [searching(folders[1:])] if folders[1:] else []
     with composing_from_conf():
         return compose(NAME, [*overrides, *path]), folders
+
+
+BYTES = 50_000  # limit of a file; a run config has 4,000
+
+
+def parse_config(content: bytes, path: Path) -> Any:
+    """Parse a config's content as Hydra would. Raises ConfigurationError if it is too large or not YAML."""
+    try:
+        if len(content) > BYTES:
+            raise ValueError(f"it has more than {BYTES} bytes")
+        text = content.decode()
+        yaml_text.parse(text)  # within its limits
+        return OmegaConf.to_container(OmegaConf.create(text))  # what Hydra reads: parsers differ
+    except Exception as error:  # YAML's constructors raise anything, RecursionError included
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigurationError(f"a config cannot be read: {printable(path)}: {reason}.") from None

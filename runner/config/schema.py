@@ -2,14 +2,13 @@
 
 import pickle
 import re
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from manyheads.runner.config.code_files import KIND, absolute, check_files
+from manyheads.runner.config.code_files import absolute, check_files
 from manyheads.runner.config.lookup import (
     ABOUT,
     CONF,
@@ -17,26 +16,23 @@ from manyheads.runner.config.lookup import (
     OWN,
     SECTIONS,
     Folders,
-    entry_option,
-    option_of,
-    options,
-    owners,
     read,
-    read_option,
-    refuse_hidden,
-    shown,
-    unknown_key,
 )
 from manyheads.runner.config.run_rules import EPOCHS, RULES, rules_of
-from manyheads.runner.config.secret_values import refuse_secrets
-from manyheads.runner.errors import ConfigurationError, UnknownName, not_allowed
-from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.locate import OPTION, Section, leaves, targets, with_targets
-from manyheads.runner.option.rules import Rule, rule_for
-from manyheads.runner.option.source_file import source_file
-from manyheads.runner.run import yaml_text
+from manyheads.runner.config.section_rules import (
+    check_entry,
+    check_named,
+    check_names,
+    check_section,
+    check_values,
+    checked_option,
+    completed,
+    refuse_secrets,
+)
+from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.option.declared import ENTRIES, GROUPS
+from manyheads.runner.option.tree import Section, leaves, targets, with_targets
 from manyheads.runner.run.seal import project_of
-from manyheads.runner.wording import nearest
 
 _VOLATILE = re.compile(r"\$\{(now|hydra)[:.]")
 
@@ -52,45 +48,23 @@ def check(composed: DictConfig, folders: Folders = OWN) -> Section:
     config = with_targets(config, partial(absolute, projects=projects))
     check_files([*targets(config)])
     base = read(CONF / "config.yaml")
-    _check_names("", config, ["seed", *SECTIONS, *GROUPS, *NAMED, *ABOUT])
-    _check_values("", {key: config.setdefault(key, base[key]) for key in ("seed", *ABOUT)}, base, RULES)
+    check_names("", config.items(), ["seed", *SECTIONS, *GROUPS, *NAMED, *ABOUT])
+    check_values("", {key: config.setdefault(key, base[key]) for key in ("seed", *ABOUT)}, base, RULES)
     for name in SECTIONS:
-        section = config[name] = _completed(name, config.get(name, {}), base[name])
+        section = config[name] = completed(name, config.get(name, {}), base[name])
         if name == "trainer":
             section = config[name] = {**section, "epochs": _settled_epochs(section)}
-        _check_section(name, section, base[name], rules_of(name), open_keys=name == "loss")
+        check_section(name, section, base[name], rules_of(name), open_keys=name == "loss")
     for group in GROUPS:
-        option = option_of(group, config.get(group), folders)
-        if option is not None:
-            refuse_hidden(group, config[group], folders)
-        default = _without_class(option or {}) | _own_class(group, config[group])
-        section = config[group] = _completed(group, config[group], default)
-        _check_values(group, {key: section[key] for key in ("_target_", OPTION) if key in section}, {}, {})
-        declares = declared_class(group, section)
-        if declares.has_own_class:
-            _check_own_name(group, section, option, folders)
-        if option is None:
-            _refuse_keys_of_another(group, section, folders)
-        _check_section(group, section, option or {}, declares.all_rules(), folders, open_keys=option is None)
+        config[group] = checked_option(group, config.get(group), folders)
     for name in NAMED:
         config[name] = config.get(name) or {}
-        _check_named(name, config[name])
+        check_named(name, config[name])
     for group in ENTRIES:
         for name, entry in config[group].items():
             check_entry(group, name, entry, folders)
     refuse_secrets(leaves(config))
     return config
-
-
-def _without_class(option: Section) -> dict[str, Any]:
-    """An option's content without the class that declares it, which would be imported from any folder."""
-    return {key: value for key, value in option.items() if key != OPTION}
-
-
-def _own_class(group: str, section: Section) -> dict[str, Any]:
-    """The declaration of the project's own option of that class, for configs that predate the key."""
-    option = option_of(group, section) or {}
-    return {OPTION: option[OPTION]} if OPTION in option else {}
 
 
 def is_run_config(composed: DictConfig) -> bool:
@@ -148,119 +122,3 @@ def _missing_or(error: OmegaConfBaseException) -> str:
     if "Missing mandatory value" in str(error):
         return f"{key} is not set, and has no default. Set it: {key}=<value>."
     return f"{key}: {str(error).splitlines()[0]}. Set {key} to a plain value, or to a reference to another key."
-
-
-def _completed(name: str, section: Any, default: Section) -> Section:
-    """The section completed with the defaults of missing keys."""
-    if not isinstance(section, dict):
-        raise ConfigurationError(
-            f"{name}={shown(section)}: allowed are keys below {name}: {', '.join(default)}.",
-            key=name,
-            value=shown(section),
-        )
-    for key, value in default.items():
-        if key not in section and value == "???":
-            message = f"{name}.{key} is not set, and has no default. Set it: {name}.{key}=<value>."
-            raise ConfigurationError(message, key=f"{name}.{key}")
-    return {**section, **{key: value for key, value in default.items() if key not in section}}
-
-
-def _check_section(
-    name: str,
-    section: Section,
-    default: Section,
-    rules: Mapping[str, Rule],
-    folders: Folders = OWN,
-    *,
-    open_keys: bool,
-) -> None:
-    if not open_keys and default.get("_target_") != "???":
-        _check_names(name, section, list(default), folders)
-    _check_values(name, section, default, rules)
-
-
-def _check_named(section: str, entries: Any) -> None:
-    """Raises ConfigurationError unless each entry has a class, and a name that can be a column or a key."""
-    if not isinstance(entries, dict):
-        raise ConfigurationError(
-            f"{section}={shown(entries)}: allowed are names below {section}, each a mapping.",
-            key=section,
-            value=shown(entries),
-        )
-    for name, entry in entries.items():
-        key = f"{section}.{name}"
-        if not isinstance(name, str) or not name.isidentifier():
-            raise ConfigurationError(
-                f"{key}: {name} is not a valid name. Allowed: letters, digits and underscores.", key=key
-            )
-        if not isinstance(entry, dict) or entry.get("_target_") is None:
-            raise ConfigurationError(
-                f"{key}={shown(entry)} names no class. Set +{key}._target_=<class>, or leave it out with ~{key}.",
-                key=key,
-                value=shown(entry),
-            )
-        _check_values(key, entry, {}, {})
-
-
-def check_entry(group: str, name: str, entry: dict[str, Any], folders: Folders = OWN) -> None:
-    """Check an entry and complete it with defaults. Raises ConfigurationError.
-
-    If an option has an entry of the same class, the entry may have that option's keys; otherwise any keys.
-    """
-    option = entry_option(group, entry, folders) or {}
-    base = entry_option(group, entry) or {}
-    entry |= _completed(name, entry, _without_class(option) | {k: base[k] for k in (OPTION,) if k in base})
-    declares = declared_class(group, entry)
-    _check_section(f"{group}.{name}", entry, option, declares.all_rules(), folders, open_keys=not option)
-
-
-def _check_own_name(group: str, section: Section, option: Section | None, folders: Folders) -> None:
-    """Raises ConfigurationError if a section's name does not match its class, since reports use the name."""
-    if option and section["name"] != option["name"]:
-        raise ConfigurationError.at(
-            f"{group}.name",
-            str(section["name"]),
-            f" does not match {group}._target_={section['_target_']}. Choose "
-            f"{group}=<{'|'.join(options(group, folders))}> as a whole.",
-        )
-
-
-def _refuse_keys_of_another(group: str, section: Mapping[str, Any], folders: Folders) -> None:
-    """Raises ConfigurationError if a file's class is set over an option, whose keys the class would get too."""
-    names, name = options(group, folders), section["name"]
-    if KIND not in names or name not in names or source_file(section["_target_"]) is None:
-        return
-    custom, taken = read_option(group, KIND, folders), read_option(group, name, folders)
-    if rest := [key for key in taken if key in section and key not in (OPTION, *custom)]:
-        raise ConfigurationError.at(
-            f"{group}._target_",
-            str(section["_target_"]),
-            f" is set over {group}={name}, whose keys it would be given too: "
-            f"{', '.join(rest)}. Set {group}={KIND} as well; in an experiment, defaults: [override /{group}: {KIND}].",
-        )
-
-
-def _check_names(prefix: str, section: Section, allowed: list[str], folders: Folders = OWN) -> None:
-    dot = f"{prefix}." if prefix else ""
-    for key in section:
-        if key not in allowed and not (prefix in GROUPS and key == OPTION):
-            listed = [dot + name for name in allowed]
-            hint = f" Leave it out, or remove it: ~{dot}{key}." if owners(dot + key, folders) else ""
-            message = f"{unknown_key(dot + key, folders, allowed)} Allowed: {', '.join(listed)}.{hint}"
-            raise UnknownName(message, key=dot + key, value=section[key], allowed=listed)
-
-
-def _check_values(prefix: str, section: Section, default: Section, rules: Mapping[str, Rule]) -> None:
-    dot = f"{prefix}." if prefix else ""
-    for key, value in section.items():
-        rule = rule_for(rules, key, default.get(key))
-        if rule is not None and not rule.accepts(value):
-            hint = _hint(value, rule) if isinstance(value, str) else ""
-            raise not_allowed(dot + key, value, rule.allowed, values=rule.values, shown=shown(value), hint=hint)
-
-
-def _hint(value: str, rule: Rule) -> str:
-    """A remedy for a text that its key does not accept; empty if none is known."""
-    if re.fullmatch(r"[\w.+-]+", value) and rule.accepts(yaml_text.parse(value)):
-        return f" {value} is a text here: leave out the quotes, or read variables as ${{oc.decode:${{oc.env:NAME}}}}."
-    return nearest(value, filter(rule.accepts, rule.allowed.split(", ")))

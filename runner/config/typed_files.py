@@ -18,7 +18,7 @@ from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import TARGET
+from manyheads.runner.option.tree import TARGET
 
 _PLAIN = r"""[^\s,'"\[\]{}()=][^,'"\[\]{}()=]*?"""
 _FILE = rf"""(?:'([^'\\]+{NAMED})'|"([^"\\]+{NAMED})"|({_PLAIN}{NAMED})(?![^\s,\]}})]))"""

@@ -10,14 +10,13 @@ from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import hardware
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
     BOOLEAN,
     DATA,
     PATH,
+    KeyKind,
     Rule,
     Tunable,
     choice,
@@ -27,7 +26,8 @@ from manyheads.runner.option.rules import (
     whole,
 )
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.objects.address import Address, is_address
+from manyheads.runner.option.tree import Section
+from manyheads.runner.run.objects import Address, is_address
 
 OBJECTS = Rule(
     "a list, each {_target_: <class>, ...}",

@@ -17,9 +17,9 @@ from manyheads.runner.data.labelled_images import SPLIT, labelled_images
 from manyheads.runner.data.left_out import LeftOut
 from manyheads.runner.data.links import boundary, opened
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import PATH
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 
 SPLITS = {True: "train", False: "val"}
 

@@ -13,7 +13,7 @@ from manyheads.runner.data.tar import stored
 from manyheads.runner.data.token_files import index_of, inspect
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 
 Opened = Callable[[str], LocalFile]  # a file by its name below the root
 

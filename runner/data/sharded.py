@@ -17,10 +17,10 @@ from manyheads.runner.data.shards.index import ShardIndex, ShardKind
 from manyheads.runner.data.shards.stored import Reading, StoredShards
 from manyheads.runner.data.tokenizing import vocabulary
 from manyheads.runner.errors import ConfigurationError, printable, warn
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.rules import TEXT
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run import objects
-from manyheads.runner.run.objects.address import Address, is_address, place_of
+from manyheads.runner.run.objects import Address, is_address, place_of
 
 SPLITS = ("train", "val", "test")
 TEXTS = (".md", ".txt", ".json", ".yaml", ".yml")  # of files that may describe shards

@@ -3,9 +3,8 @@
 import importlib.util
 from typing import ClassVar
 
-from manyheads.runner.option.kind import KeyKind
 from manyheads.runner.option.option import Option
-from manyheads.runner.option.rules import choice, text
+from manyheads.runner.option.rules import KeyKind, choice, text
 
 
 class LoggerOption(Option):

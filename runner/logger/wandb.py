@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from manyheads.runner.logger.logger_option import ADDRESS, NAME, TrackerOption
 from manyheads.runner.logger.tracker import Point, RunOutcome, TrackedRun, Tracker
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.rules import choice
+from manyheads.runner.option.rules import KeyKind, choice
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, matching, remove, whole_file
 

@@ -49,7 +49,7 @@ def assemble(
     parallel.example = example
     kind: Callable[..., Update] = Update
     if task.has_step:
-        kind = load("manyheads.runner.loop.own_step.build.kind_of")(run)
+        kind = load("manyheads.runner.loop.own_step.build.kind_of")(run.parallel, run.precision, trainer, seed=run.seed)
     epochs = trainer.epochs_in(updates)
     wrapped, phases = wrap(run, parallel, precision, prepared.model, epochs=epochs, wraps=not task.has_step)
     inner = parallel.unwrap(wrapped.model)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,12 +11,11 @@ from manyheads.runner.logger.logger import Guarded, LoggedRun, Logger
 from manyheads.runner.logger.run_log import Both, log_display
 from manyheads.runner.logger.terminal import Display, Terminal
 from manyheads.runner.loop.assembly import assemble
-from manyheads.runner.loop.build_observers import build_observers
+from manyheads.runner.loop.build_observers import ModelDescription, build_observers
 from manyheads.runner.loop.determinism import set_deterministic
 from manyheads.runner.loop.guards.build_guards import guards_of_record
 from manyheads.runner.loop.header import header
 from manyheads.runner.loop.monitor import Monitor
-from manyheads.runner.loop.observers.model_description import ModelDescription
 from manyheads.runner.loop.prepare import Prepared, closed_on_failure, prepare
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.scores import Scores
@@ -33,9 +31,6 @@ from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.tables.writer import CSVWriter, NullWriter
-
-if TYPE_CHECKING:
-    from manyheads.runner.loop.observers.callbacks import Callbacks
 
 
 def join(run: RunConfig, *, rank: int, local_rank: int, world_size: int) -> Parallel:
@@ -73,7 +68,9 @@ def build(
         display = Both(Terminal(), log_display(folder.log)) if parallel.records else Display()
         guards = guards_of_record(run.trainer, parallel, folder, display.say)
         update, settings = assemble(run, parallel, prepared, example=loaders.train.example, guards=guards)
-        callbacks = _callbacks(run, parallel, folder) if run.callbacks else []
+        callbacks = []
+        if run.callbacks:
+            callbacks = load("manyheads.runner.loop.observers.callbacks.calling")(run.callbacks, parallel, folder)
         recorder = NullWriter()
         if parallel.records and not run.trainer.evaluate_only:
             recorder = build_recorder(run, update.scores, folder, state, display, has_mfu=flops is not None)
@@ -88,17 +85,6 @@ def build(
     observers = [*build_observers(run.trainer, update, loaders, reporter), *description, *attached]
     monitor = build_monitor(run, update, settings.ending, say=display.say)
     return Trainer(update, loaders, settings, reporter, heartbeat, monitor, observers)
-
-
-def _callbacks(run: RunConfig, parallel: Parallel, folder: RunFolder) -> "list[Callbacks]":
-    """What calls the config's callbacks on this rank. Raises ConfigurationError."""
-    callback = load("manyheads.runner.callbacks.callback.Callback")
-    entries = instantiate_named("callbacks", run.callbacks, callback).values()
-    callbacks = [callback for callback in entries if parallel.records or callback.every_rank]
-    of = {"rank": parallel.rank, "world_size": parallel.world_size, "gather": parallel.gather}
-    about = partial(load("manyheads.runner.callbacks.callback.RunContext"), folder.path, dict(run.written), **of)
-    observer = load("manyheads.runner.loop.observers.callbacks.Callbacks")
-    return [observer(callbacks, about, folder.last_checkpoint)] if callbacks else []
 
 
 def build_unrecorded(
@@ -155,7 +141,7 @@ def build_recorder(
     sections = {name: option.section for name, option in run.logger.items() if not option.publishes}
     instances = instantiate_named("logger", sections, Logger)
     loggers: list[Logger] = [Guarded(name, logger, say=display.say) for name, logger in instances.items()]
-    logged = LoggedRun(folder.path, dict(run.written), step, [*train, *val])
+    logged = LoggedRun(folder.path, folder.read_config(), step, [*train, *val])
     for logger in loggers:
         logger.start(logged)
     return CSVWriter(

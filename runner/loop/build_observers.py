@@ -3,6 +3,8 @@
 Those that only some runs have are loaded by name, as options are.
 """
 
+from collections.abc import Callable
+
 from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.taken import Taken
 from manyheads.runner.errors import ConfigurationError
@@ -14,7 +16,9 @@ from manyheads.runner.loop.observers.sample_record import SampleRecord
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.update import Update
 from manyheads.runner.option.locate import load
-from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.option.trainer_section import TrainerSection
+from manyheads.runner.run.model_description import Description, write
+from manyheads.runner.run.run_folder import RunFolder
 
 OBSERVERS = "manyheads.runner.loop.observers"
 
@@ -47,3 +51,15 @@ def build_observers(trainer: TrainerSection, update: Update, loaders: Loaders, r
     if parallel.world_size > 1:  # no other waits for a single rank
         observers.append(load(f"{OBSERVERS}.rank_times.RankTimes").of(parallel, reporter.display.say))
     return [*observers, HeldMemory(update), Garbage()]
+
+
+class ModelDescription(Observer):
+    """``describe``: the content of model.json, known once batches have arrived."""
+
+    def __init__(self, folder: RunFolder, describe: Callable[[], Description]):
+        self._folder, self.describe, self._is_written = folder, describe, False
+
+    def saving(self) -> None:
+        if not self._is_written:
+            write(self._folder, self.describe())
+            self._is_written = True

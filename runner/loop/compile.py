@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyheads.runner.config.checks import CUDA_GRAPHS
+from manyheads.runner.option.trainer_section import CUDA_GRAPHS
 from manyheads.runner.parallel.rank.structure import map_tensors
 from manyheads.runner.parallel.rank.units import listed_units
 

@@ -10,7 +10,8 @@ from manyheads.runner.data.rank.build_data import Loaders
 from manyheads.runner.data.rank.in_memory import TokenDataset
 from manyheads.runner.errors import as_typed
 from manyheads.runner.loop.train_settings import TrainSettings
-from manyheads.runner.option.sections import CheckpointSection, TrainerSection
+from manyheads.runner.option.sections import CheckpointSection
+from manyheads.runner.option.trainer_section import TrainerSection
 from manyheads.runner.scheduler.scheduler_option import SchedulerOption
 
 OF_IMAGES, OF_TEXT = ("image_size", "train_image_size", "val_resize"), ("block_size", "tokenizer")

@@ -22,8 +22,9 @@ from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.machine.process import die_with_parent
 from manyheads.runner.model.rank.build_model import bare_model
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
-from manyheads.runner.option.locate import Section, load, locate, targets
+from manyheads.runner.option.locate import load, locate
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section, targets
 from manyheads.runner.parallel.rank.structure import call
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.build_task import build_task

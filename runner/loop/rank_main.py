@@ -1,21 +1,16 @@
 """The main of each rank, ``python -m manyheads.runner.loop.rank_main <folder>``: read run.yaml, join, train, leave."""
 
-import faulthandler
 import logging
 import os
 import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from manyheads.runner.errors import Failure, printable_text
+from manyheads.runner.loop.rank_process import become_rank, log_failure, logging_to, note_collectives
 from manyheads.runner.machine.process import RECEIVED, die_with_parent, handle_signals
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import FINISHED, Heartbeat
 from manyheads.runner.run.rank_info import NAMES, RankInfo, read_rank_info
 from manyheads.runner.run.run_folder import RunFolder
@@ -23,7 +18,6 @@ from manyheads.runner.run.run_folder import RunFolder
 if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.parallel import Parallel
 
-COUNT_SECONDS = 0.5
 Work = Callable[[RunConfig, "Parallel", RunFolder, Heartbeat], None]
 
 
@@ -42,11 +36,11 @@ def main(path: str, *, work: Work | None = None, failed: Callable[[], object] = 
     signal.pthread_sigmask(signal.SIG_UNBLOCK, RECEIVED)  # the launcher may have blocked them
     code = 0
     try:
-        _become_rank(folder, rank, world_size)
+        become_rank(folder, rank, world_size)
         run_rank(folder, rank=rank, local_rank=local_rank, world_size=world_size, apart=True, work=work)
     except BaseException as error:
         heartbeat.fail(error)
-        code = _log(error)
+        code = log_failure(error)
         failed()
     with suppress(OSError):  # of the disk that the log is on
         sys.stdout.flush()
@@ -63,7 +57,7 @@ def run_rank(
     """
     heartbeat = Heartbeat.of_rank(RankInfo(rank, local_rank, world_size), folder.heartbeat)
     heartbeat.enter()
-    with _logging_to(folder.rank_log(rank), apart=apart):
+    with logging_to(folder.rank_log(rank), apart=apart):
         from manyheads.runner.loop import build, session
 
         run = RunConfig.read(folder)
@@ -71,7 +65,7 @@ def run_rank(
             run.launcher.bind_rank(local_rank, on_gpus=run.on_gpus)
         parallel = build.join(run, rank=rank, local_rank=local_rank, world_size=world_size)
         if world_size > 1:
-            _note_collectives(parallel, heartbeat)
+            note_collectives(parallel, heartbeat)
         try:
             (work or session.work)(run, parallel, folder, heartbeat)
         except BaseException:
@@ -80,87 +74,6 @@ def run_rank(
             raise
         parallel.leave()
     heartbeat.leave(FINISHED)
-
-
-def _note_collectives(parallel: "Parallel", heartbeat: Heartbeat) -> None:
-    """Report to the parent, from a thread, which collective operation this rank has reached, and waits at.
-
-    The flight recorder is read only while the rank makes no progress, and reporting ends with a failure.
-    """
-
-    def tell() -> None:
-        last: object = None
-        while not heartbeat.has_failed:
-            with suppress(Exception):  # it is leaving
-                now = parallel.collectives(), heartbeat.own_beats
-                heartbeat.note_collective(now[0], parallel.pending() if now == last else None)
-                last = now
-            time.sleep(COUNT_SECONDS)
-
-    threading.Thread(target=tell, name="collectives", daemon=True).start()
-
-
-def _become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
-    """Leave the terminal's process group, set the process title, and write to the rank's own log."""
-    import setproctitle
-
-    if os.getpgrp() != os.getpid():
-        os.setpgid(0, 0)
-    setproctitle.setproctitle(f"manyheads: rank {rank}/{world_size} {folder.path}")
-    log = no_link(str(folder.rank_log(rank)), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, sys.stderr.fileno())
-    if rank > 0:  # rank 0 prints to the terminal
-        os.dup2(log, sys.stdout.fileno())
-    elif terminal := os.environ.get("MANYHEADS_TERMINAL"):
-        _speak_on(terminal)
-    os.close(log)
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1)  # the parent asks for it when the run stalls
-
-
-def _speak_on(terminal: str) -> None:
-    """Redirect standard output from the launcher's agent to this terminal, if it is on this machine."""
-    with suppress(OSError):
-        descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
-        os.dup2(descriptor, sys.stdout.fileno())
-        os.close(descriptor)
-
-
-class _Log(logging.StreamHandler):
-    """A log handler that ignores a full disk, which other errors report, instead of printing a stack for each line."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        if not isinstance(sys.exception(), OSError):
-            super().handleError(record)
-
-
-@contextmanager
-def _logging_to(path: Path, *, apart: bool) -> Iterator[None]:
-    """A context in which Python's log messages and warnings go to the rank's log file."""
-    file = open(path, "a", opener=no_link)  # noqa: SIM115  # closed below, where it may fail
-    handler = _Log(file)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    if apart:
-        root.setLevel(logging.INFO)
-        logging.captureWarnings(True)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        with suppress(OSError):  # lines are lost on a full disk, but not the error that ended the run
-            handler.close()
-        with suppress(OSError):
-            file.close()
-
-
-def _log(error: BaseException) -> int:
-    """Write what happened to the log, whose disk may be full, or hang; returns this process's exit code."""
-    failure = Failure.of(error)
-    with suppress(OSError):
-        print(printable_text(failure.traceback), file=sys.stderr)
-    return failure.exit_code or 0
 
 
 if __name__ == "__main__":

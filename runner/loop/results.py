@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.runner.checkpoint.rank.load import load, weights_sha256
-from manyheads.runner.loop.header import device_name
+from manyheads.runner.loop.header_rows import device_name
 from manyheads.runner.loop.scores import Scores
 from manyheads.runner.loop.state import TrainingState
 from manyheads.runner.loop.trainer import Trainer

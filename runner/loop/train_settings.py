@@ -8,7 +8,7 @@ from manyheads.runner.checkpoint.retention import steps_of
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.machine.process import SIGNALS
 from manyheads.runner.option.rules import seconds
-from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.option.trainer_section import TrainerSection
 from manyheads.runner.run.heartbeat import Heartbeat
 
 MAX_TIME = "max_time"

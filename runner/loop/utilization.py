@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.runner.data.rank.batches import Batch
 from manyheads.runner.data.rank.loader import Loader
-from manyheads.runner.loop.header import device_name
+from manyheads.runner.loop.header_rows import device_name
 from manyheads.runner.machine.gpus import peak
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.structure import call, map_tensors, tensors_in

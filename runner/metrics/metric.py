@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import Section, arguments_of, call, locate, signature
+from manyheads.runner.option.locate import arguments_of, call, locate, signature
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.json_types import MetricJson
 
 if TYPE_CHECKING:

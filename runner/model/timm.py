@@ -4,8 +4,7 @@ import importlib.util
 from typing import ClassVar
 
 from manyheads.runner.model.model_option import ModelOption
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.rules import Rule, number
+from manyheads.runner.option.rules import KeyKind, Rule, number
 
 
 class TimmOption(ModelOption):

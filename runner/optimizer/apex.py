@@ -6,8 +6,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import apex_installation
 from manyheads.runner.machine.apex_installation import NATIVE
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.rules import Rule, is_whole, number
+from manyheads.runner.option.rules import KeyKind, Rule, is_whole, number
 from manyheads.runner.option.run_config import RunConfig
 
 

@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.optimizer_option import OptimizerOption
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.locate import TARGET, Section
-from manyheads.runner.option.rules import Rule
+from manyheads.runner.option.rules import KeyKind, Rule
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import TARGET, Section
 
 OF_PART = ("match", "scheduler")  # keys that are not its optimizer's
 

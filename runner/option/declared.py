@@ -7,7 +7,8 @@ does not have to be registered anywhere.
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, Section, load, locate
+from manyheads.runner.option.locate import load, locate
+from manyheads.runner.option.tree import OPTION, Section
 
 # The groups of options, in the order of the run config, and the base class of each group's declarations.
 BASES = {

@@ -6,8 +6,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import TARGET, Section, arguments_of, call, combined, locate
+from manyheads.runner.option.locate import arguments_of, call, combined, locate
 from manyheads.runner.option.rules import Rule, Tunable
+from manyheads.runner.option.tree import TARGET, Section
 
 if TYPE_CHECKING:
     from manyheads.runner.option.run_config import RunConfig

@@ -6,10 +6,28 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from manyheads.runner.option.kind import KeyKind
-
 if TYPE_CHECKING:
     from manyheads.runner.option.run_config import RunConfig
+from enum import IntEnum
+
+
+class KeyKind(IntEnum):
+    """Declared by a key's rule, and None until somebody has decided it, which then counts as dangerous.
+
+    Somebody else's config may set a number, one of some words, a text that names nothing outside the run, and objects,
+    judged by their classes. ``PATH``, of data or weights that are only read: inside the folder that was received.
+    ``PLACE``, any other path, address, host or command, and what downloads; and ``ANYTHING``, arguments of another
+    library: only what the user types or trusts.
+    """
+
+    NUMBER = 1
+    CHOICE = 2
+    TEXT = 3
+    OBJECT = 4
+    PATH = 5
+    PLACE = 6
+    ANYTHING = 7
+
 
 Schema = Mapping[str, Any]
 FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}  # JSON Schema has no infinity

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.option.locate import Section, targets
-from manyheads.runner.option.sections import CheckpointSection, FixedSection, ParametersSection, TrainerSection
+from manyheads.runner.option.sections import CheckpointSection, FixedSection, ParametersSection
+from manyheads.runner.option.trainer_section import TrainerSection
+from manyheads.runner.option.tree import Section, targets
 from manyheads.runner.run.json_types import ResultJson
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import digest_of

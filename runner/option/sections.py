@@ -1,11 +1,17 @@
 """The sections that every run config has, typed; conf/config.yaml has the default and the meaning of each key."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.errors import ConfigurationError, Unavailable
+from manyheads.runner.run import objects
+from manyheads.runner.run.checkpoint_places import is_checkpoint
+from manyheads.runner.run.objects import Address
+
+if TYPE_CHECKING:
+    from manyheads.runner.option.trainer_section import TrainerSection
 
 
 @dataclass(frozen=True)
@@ -37,69 +43,6 @@ class ParametersSection(FixedSection):
 
 
 @dataclass(frozen=True)
-class TrainerSection(FixedSection):
-    """The training loop. ``device`` is "auto" until it is resolved, then "cuda" or "cpu"."""
-
-    epochs: int | None
-    max_steps: int | None
-    stop_after: int | None
-    evaluate_only: bool
-    max_time: float | str | None
-    patience: int | None
-    min_delta: float
-    evaluate_every: int | str
-    tta: str
-    limit_train: float | None
-    limit_val: float | None
-    overfit: int | None
-    test: bool
-    grad_accumulation: int
-    clip_norm: float
-    clip_value: float
-    log_every: int
-    label_smoothing: float
-    mixup_alpha: float
-    cutmix_alpha: float
-    mix_prob: float
-    mix_switch_prob: float
-    aug_repeats: int
-    resize_from: int | None
-    resize_start: float
-    resize_end: float
-    resize_step: int
-    ema_decay: float | None
-    ema_every: int
-    ema_warmup: bool
-    swa_start: int | None
-    sam_rho: float | None
-    sam_every: int
-    recompute: Sequence[str]
-    channels_last: bool
-    compile: str
-    compile_units: Sequence[str]
-    deterministic: bool
-    detect_anomaly: bool
-    on_nan: str
-    device: str
-    on_spike: str | None
-    spike_window: int
-    spike_threshold: float
-    spike_span: int
-    limit_test: float | None
-    verify_every: int
-    on_corruption: str
-
-    def steps_in(self, updates: int) -> int:
-        """The updates of the whole run: of its epochs, of ``updates`` each, or max_steps, whichever is shorter."""
-        limits = (self.epochs and self.epochs * updates, self.max_steps)
-        return min(limit for limit in limits if limit is not None)
-
-    def epochs_in(self, updates: int) -> int:
-        """The number of epochs, of ``updates`` each, the last of which max_steps may cut short."""
-        return math.ceil(self.steps_in(updates) / max(1, updates))
-
-
-@dataclass(frozen=True)
 class CheckpointSection(FixedSection):
     """When checkpoints are written, which are kept, and which one a run starts from."""
 
@@ -115,3 +58,40 @@ class CheckpointSection(FixedSection):
     monitor: str
     mirror: str | None
     mirror_wait: float | str
+
+    def resolved_keys(self) -> Mapping[str, str]:
+        """The paths of checkpoints as absolute ones. Raises ConfigurationError if one is missing."""
+        absolute = {}
+        for key, typed in (("load", self.load), ("resume", self.resume)):
+            if typed is not None:
+                path = Path(typed).expanduser().absolute()
+                if not is_checkpoint(path):
+                    raise ConfigurationError.at(
+                        f"checkpoint.{key}",
+                        typed,
+                        ": there is no such file. Set it to a .pt file, or to the folder of a sharded checkpoint.",
+                    )
+                absolute[key] = str(path)
+        return absolute
+
+    def check_keys(self, trainer: "TrainerSection") -> None:
+        """Raises ConfigurationError for keys that contradict each other or training, Unavailable without a mirror."""
+        if self.mirror is not None:
+            Address.of(self.mirror, key="checkpoint.mirror")
+            if reason := objects.unavailable():
+                raise Unavailable.at("checkpoint.mirror", self.mirror, f": {reason}.")
+        if trainer.evaluate_only and self.load is None:
+            raise ConfigurationError.at(
+                "trainer.evaluate_only", True, " evaluates a checkpoint. Set checkpoint.load=<run>/checkpoints/best.pt."
+            )
+        if self.resume is not None and (trainer.evaluate_only or self.load is not None):
+            other = "trainer.evaluate_only=true" if trainer.evaluate_only else f"checkpoint.load={self.load}"
+            raise ConfigurationError.at(
+                "checkpoint.resume", self.resume, f" resumes a run, {other} does not. Set only one of them."
+            )
+        if trainer.on_spike == "rollback" and self.every == 0:
+            raise ConfigurationError.at(
+                "trainer.on_spike",
+                "rollback",
+                " returns to a checkpoint, and checkpoint.every=0 writes none. Set checkpoint.every=1epoch.",
+            )

@@ -62,6 +62,7 @@ class ParallelOption(Option):
         return f"{gpus} ranks over nccl" if gpus else "2 CPU ranks over gloo by default"
 
     def check_run(self, run: RunConfig) -> None:
+        self._check_training(run)
         if run.on_gpus:
             return
         if self.backend == "nccl":
@@ -73,6 +74,56 @@ class ParallelOption(Option):
                 ": SyncBatchNorm works on GPUs only. Set it to false, or choose a "
                 "model without BatchNorm (model=small_cnn, convnext_tiny, vit_b_16, ...).",
             )
+
+    def _check_training(self, run: RunConfig) -> None:
+        """Refuse training features that need the same weights on every rank, or more exchanges than one an update."""
+        trainer = run.trainer
+        if trainer.recompute and self.mixes_communication:
+            raise ConfigurationError(
+                f"trainer.recompute: with parallel={self.name} ranks communicate within modules. Set it to []; "
+                "parallel=fsdp and parallel=mesh have parallel.recompute=true instead.",
+                key="trainer.recompute",
+            )
+        if trainer.on_spike is not None and self.outlives_ranks:
+            raise ConfigurationError.at(
+                "trainer.on_spike",
+                trainer.on_spike,
+                f": replicas of parallel={self.name} that come and go cannot agree on what is unusual. Set it to null, "
+                "or parallel=ddp.",
+            )
+        if trainer.verify_every and (reason := self._why_no_verification()):
+            raise ConfigurationError.at(
+                "trainer.verify_every",
+                trainer.verify_every,
+                f" computes gradients twice, but parallel={self.name} {reason}.",
+            )
+        if self.is_exact:
+            return
+        if trainer.on_spike == "rollback":
+            raise ConfigurationError.at(
+                "trainer.on_spike",
+                "rollback",
+                f": ranks of parallel={self.name} have weights of their own, to which they cannot return. Set it to "
+                "skip, or parallel=ddp.",
+            )
+        for key, value in (("ema_decay", trainer.ema_decay), ("swa_start", trainer.swa_start)):
+            if value is not None:
+                raise ConfigurationError.at(
+                    f"trainer.{key}",
+                    value,
+                    f": ranks of parallel={self.name} have weights of their own, so the average of one rank says "
+                    "nothing about the others. Set parallel=ddp.",
+                )
+
+    def _why_no_verification(self) -> str | None:
+        """Why an update's gradients can't be computed twice, and what to set; None if they can."""
+        instead = "Set it to 0, or parallel="
+        if self.outlives_ranks:
+            return f"exchanges each update once, with the replicas that take part then. {instead}ddp"
+        if not self.is_exact:
+            return f"averages weights between two updates, where nothing else may change them. {instead}ddp"
+        powersgd = "carries errors from one exchange to the next. Set it to 0, or parallel.compression=none"
+        return powersgd if self.compression == "powersgd" else None
 
     @property
     def tolerance(self) -> float:

@@ -30,6 +30,7 @@ class ApexOption(PrecisionOption):
         return apex_installation.note()
 
     def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
         apex_installation.refuse_cpu(run.trainer.device, f"precision={self.name}", "amp")
         if run.parallel.replicates:  # the forward that amp.initialize patches is the original's
             raise ConfigurationError.at(

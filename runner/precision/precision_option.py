@@ -2,7 +2,9 @@
 
 from typing import ClassVar, NamedTuple
 
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.option import Option
+from manyheads.runner.option.run_config import RunConfig
 
 
 class HalfWeights(NamedTuple):
@@ -38,6 +40,24 @@ class PrecisionOption(Option):
     tolerance: ClassVar[float] = 5e-2
     weights_dtype: ClassVar[str] = "float32"
     unscales_in_backward: ClassVar[bool] = False
+
+    def check_run(self, run: RunConfig) -> None:
+        trainer, on_gpus = run.trainer, run.on_gpus
+        scales_or_copies = self.scales_gradients(on_gpus=on_gpus) or self.half_weights(on_gpus=on_gpus)
+        if trainer.sam_rho is not None and (scales_or_copies or self.reloads_optimizer()):
+            raise ConfigurationError.at(
+                "trainer.sam_rho",
+                trainer.sam_rho,
+                f": its second pass needs unscaled gradients and the model's own "
+                f"weights, which precision={self.name} does not have here. Set precision=bf16 or fp32.",
+            )
+        if trainer.verify_every and self.unscales_in_backward:
+            raise ConfigurationError.at(
+                "trainer.verify_every",
+                trainer.verify_every,
+                f" computes gradients twice, but precision={self.name} changes their scale in each computation. Set it "
+                "to 0, or precision=amp.",
+            )
 
     def autocast(self, *, on_gpus: bool) -> str | None:
         """The dtype that operations are cast to, such as "bfloat16"; None without autocast."""

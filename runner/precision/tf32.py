@@ -16,5 +16,6 @@ class TF32Option(PrecisionOption):
         return None if hardware.gpu_names() else f"{NO_GPU}. Use precision=fp32 or precision=bf16"
 
     def check_run(self, run: RunConfig) -> None:
+        super().check_run(run)
         if not run.on_gpus:
             raise Unavailable.at("precision", "tf32", " is a mode of GPUs. Set trainer.device=cuda or precision=fp32.")

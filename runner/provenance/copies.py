@@ -8,8 +8,8 @@ from pathlib import Path
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.locate import Section, files_named
 from manyheads.runner.option.source_file import COPIES
+from manyheads.runner.option.tree import Section, files_named
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.provenance.open_code import how_to_trust, open_place
 from manyheads.runner.provenance.snapshot import snapshot

@@ -7,8 +7,8 @@ can write to. So it makes no difference who replaces the copies afterwards.
 import hashlib
 from pathlib import Path
 
-from manyheads.runner.option.locate import Section, files_named
 from manyheads.runner.option.source_file import SourceFile
+from manyheads.runner.option.tree import Section, files_named
 from manyheads.runner.provenance.own_code import own_files
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import make_folder, write_whole

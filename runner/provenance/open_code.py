@@ -5,7 +5,7 @@ from pathlib import Path
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.ownership import is_mine
-from manyheads.runner.option.locate import Section, files_named
+from manyheads.runner.option.tree import Section, files_named
 from manyheads.runner.provenance.own_code import own_files
 from manyheads.runner.run import seal
 

@@ -13,8 +13,9 @@ from typing import Any
 from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.invocation import ROOT
-from manyheads.runner.option.locate import Section, files_named, own_folders, packages_named, targets
+from manyheads.runner.option.locate import own_folders
 from manyheads.runner.option.source_file import source_file
+from manyheads.runner.option.tree import Section, files_named, packages_named, targets
 from manyheads.runner.provenance.git import blobs, edited, git
 from manyheads.runner.run import seal
 

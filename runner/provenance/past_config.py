@@ -14,14 +14,14 @@ from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.copies import copies, import_copies, overrides_of
 from manyheads.runner.provenance.kept_files import changed_files, kept
 from manyheads.runner.provenance.provenance import signature
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.run.run_folder import RunFolder
-from manyheads.runner.trust.admit import admit_declarations, admit_run, trusting
+from manyheads.runner.trust.admit import admit_declarations, admit_run, door, trusting
 from manyheads.runner.trust.plain_content import refuse_content
 from manyheads.runner.trust.trust_store import Trust
 
@@ -77,7 +77,7 @@ class PastConfig:
         """
         plain = [*first, *self.replaced, *self.line.overrides]
         composed, folders = saved.composed(self.config, plain, chosen=self.line.chosen)
-        return checked(composed, trust=self.trust(*first), folders=folders)
+        return checked(composed, admit=door(self.trust(*first)), folders=folders)
 
 
 def admitted(folder: RunFolder, packages: Iterable[str] = ()) -> RunConfig:
@@ -113,7 +113,7 @@ def sent(config: Section, path: Path, overrides: Sequence[str], *, is_own: bool)
     if not is_own:
         refuse_content(path, config)
     composed, folders = saved.composed(config, line.overrides, chosen=line.chosen)
-    return checked(composed, trust=trust, folders=folders)
+    return checked(composed, admit=door(trust), folders=folders)
 
 
 def recorded_signature(config: Section, folder: RunFolder | None = None) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 from manyheads.runner.config.lookup import ABOUT, own_sections
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared, declared_class
-from manyheads.runner.option.locate import OPTION, Section, own_folders
+from manyheads.runner.option.locate import own_folders
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import OPTION, Section
 from manyheads.runner.provenance import predicted
 from manyheads.runner.provenance.code_state import code_at_start
 from manyheads.runner.provenance.fingerprint import fingerprint

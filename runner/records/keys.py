@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.records.run_set import REPEATING, RunSet, SweepJob
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn

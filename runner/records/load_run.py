@@ -13,7 +13,7 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.declared import GROUPS, declared
-from manyheads.runner.option.locate import OPTION
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json, printable_texts, read_text
 from manyheads.runner.run.folder import MOST_BYTES, Folder

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.code_state import ROOT
 from manyheads.runner.records.run_result import result_if_any
 from manyheads.runner.run.answer import ChildEnd, run_command
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import remove_if_empty
+from manyheads.runner.run.frozen_config import run_config
 from manyheads.runner.run.program import DISCARD
-from manyheads.runner.run.run_folder import RunFolder, run_config
+from manyheads.runner.run.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.records.find import find_runs, states
 from manyheads.runner.records.keys import config_value, parsed
 from manyheads.runner.records.load_run import Run

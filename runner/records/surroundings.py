@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyheads.runner.machine.console import Console
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.records.keys import config_value, text_of
 from manyheads.runner.run.frozen import flatten

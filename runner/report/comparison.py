@@ -75,11 +75,8 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
         rule = make_rule(rows, swept, baseline, strict=run_set.folder is not None)
         rows = compare_speed(rows, rule)
     rows, findings = agree(rows)
-    rows = (
-        sorted(rows, key=lambda row: row.group)
-        if races
-        else rank(rows, objective, alike=objective.column not in versions)
-    )
+    alike = objective.column not in versions
+    rows = sorted(rows, key=lambda row: row.group) if races else rank(rows, objective, alike=alike)
     speed = rule.caption if races and any(row.baseline for row in rows) else ""
     return Comparison(
         title=run_set.title,
@@ -104,7 +101,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
         races=races,
-        alike=objective.column not in versions,
+        alike=alike,
     )
 
 

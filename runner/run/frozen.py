@@ -10,7 +10,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import read_text
-from manyheads.runner.run.run_folder import without_format
+from manyheads.runner.run.frozen_config import without_format
 
 Flat = dict[str, Any]  # a config by dotted keys, lists as values
 MOST_BYTES = 2**20

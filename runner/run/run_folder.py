@@ -12,29 +12,17 @@ from stat import S_ISDIR
 from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run import checkpoint_places, seal, yaml_text
+from manyheads.runner.run import checkpoint_places
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, no_link, read_bytes, read_json
 from manyheads.runner.run.files import exclusive, make_folder, matching, remove, remove_leftovers, write_whole
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.frozen_config import FORMAT, FrozenConfig
 from manyheads.runner.run.json_types import ProvenanceJson, ResultJson, check, right
 
-CHECKED = "MANYHEADS_CHECKED"
-LEDGER = "ledger.jsonl"  # in the folder of a sweep
 RUN_DIR, SWEEP_DIR = "hydra.run.dir=", "hydra.sweep.dir="  # by which a user names a folder
-FORMAT = 3  # of run.yaml; raised when this version would misread or could not run what an earlier one froze
 _FORMAT = re.compile(rb"^format: *(\d{1,9}) *$", re.MULTILINE)
+LEDGER = "ledger.jsonl"  # in the folder of a sweep
 FLIGHT = "nccl_rank_"  # begins the names of the files below logs/ in which NCCL says what it did last
-
-
-def run_config(content: bytes, path: Path) -> dict:
-    """A run config from the content of run.yaml, at ``path``. Raises ConfigurationError if it cannot be parsed."""
-    try:
-        config = yaml_text.parse(content.decode(errors="replace"))
-    except Exception as error:  # YAML's constructors raise anything, RecursionError included
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
-    if not isinstance(config, dict):
-        raise ConfigurationError(f"{path} cannot be read: it holds no run config.")
-    return without_format(config)
 
 
 def _inside(name: str) -> "cached_property[Path]":
@@ -42,12 +30,11 @@ def _inside(name: str) -> "cached_property[Path]":
     return cached_property(lambda folder: folder.path / name)
 
 
-class RunFolder:
+class RunFolder(FrozenConfig):
     """The folder of one run; docs/run-folder.md says what each file holds."""
 
     COMPOSED = ".hydra/config.yaml"  # what Hydra composed, from which run.yaml is frozen
 
-    config = _inside("run.yaml")
     composed = _inside(COMPOSED)
     provenance = _inside("provenance.json")
     description = _inside("model.json")
@@ -73,7 +60,6 @@ class RunFolder:
 
     def __init__(self, path: str | Path):
         self.path = _settled(Path(path))
-        self._checked: str | None = None  # digest of the run.yaml that may be read
 
     def __str__(self) -> str:
         """The folder as a person would type it: relative if it is below the working directory, else absolute.
@@ -121,46 +107,6 @@ class RunFolder:
 
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank_{rank}.log"
-
-    def write_config(self, config: Mapping[str, Any], *, sealed: Mapping[str, str] | None = None) -> None:
-        """Write and seal run.yaml, the only one read from then on. sealed: other parts that are the user's own too."""
-        make_folder(self.path)
-        content = yaml_text.dump({"format": FORMAT, **config}).encode()
-        seal.record(self.path, {self.config.name: content, **(sealed or {})}, anew=True)
-        write_whole(self.config, content)
-        self._checked = hashlib.sha256(content).hexdigest()
-
-    def config_content(self) -> bytes:
-        """The bytes of run.yaml. Raises ConfigurationError if it is missing, or not the one that was checked."""
-        try:
-            content = read_bytes(self.config)
-        except (FileNotFoundError, NotADirectoryError):
-            raise ConfigurationError(f"{self} holds no run: {self.config.name} does not exist.") from None
-        digest, _, path = os.environ.get(CHECKED, "").partition(" ")
-        expected = self._checked or (digest if path == str(self.path) else None)
-        if expected not in (None, hashlib.sha256(content).hexdigest()):
-            raise ConfigurationError(f"{self.config} was edited while the run was starting. Start it again.")
-        return content
-
-    def pin_config(self) -> dict[str, str]:
-        """From now on read only the present run.yaml. Returns the variable that makes ranks do the same."""
-        self._checked = hashlib.sha256(self.config_content()).hexdigest()
-        return {CHECKED: f"{self._checked} {self.path}"}
-
-    def is_own(self) -> bool:
-        """Whether the user froze or trusted this run unchanged, or submitted it as a job."""
-        if not self.config.exists():
-            return False
-        named = f"{hashlib.sha256(self.config_content()).hexdigest()} {self.path}" == os.environ.get(CHECKED)
-        return named or self.owns()
-
-    def owns(self, **parts: bytes | str) -> bool:
-        """Whether the user recorded run.yaml together with all these parts, or trusts them together (``run/seal``)."""
-        return seal.is_own(self.path, {self.config.name: self.config_content(), **parts})
-
-    def read_config(self) -> dict:
-        """The frozen run config. Raises ConfigurationError if it is missing or cannot be read."""
-        return run_config(self.config_content(), self.config)
 
     def refuse_other_format(self) -> None:
         """Raises ConfigurationError for a run that another version recorded, which only that version can run.
@@ -249,8 +195,3 @@ def _settled(path: Path) -> Path:
             if (above / LEDGER).is_file():
                 return above.resolve() / typed.relative_to(above)
     return resolved
-
-
-def without_format(config: dict) -> dict:
-    """The run config in the content of run.yaml: all keys but ``format``."""
-    return {key: value for key, value in config.items() if key != "format"}

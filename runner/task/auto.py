@@ -1,8 +1,8 @@
 """Declarations of task=auto."""
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, TARGET, Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import OPTION, TARGET, Section
 from manyheads.runner.task.task_option import TaskOption
 
 PACKAGE = "manyheads.runner.task"

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.rules import AUTO, INTEGER, TEXT, Rule, choice, either, is_whole
+from manyheads.runner.option.rules import AUTO, INTEGER, TEXT, KeyKind, Rule, choice, either, is_whole
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.task.task_option import TaskOption
 

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import TARGET
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import TARGET
 from manyheads.runner.wording import nearest
 
 

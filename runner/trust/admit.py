@@ -15,32 +15,35 @@ The user's own is what the user recorded, trusted with ``manyheads trust`` (run/
 it. Content is refused before any of it is imported, resolved or written. docs/security.md describes the threats.
 
 Content is admitted once, by the module that reads it: a command line by ``config/origin.py``, a config that was
-composed by ``config/freeze.py``, a recorded run or config by ``provenance/past_config.py``, what a record names by
-``records/load_run.py``. What these return is admitted; nothing behind them asks again.
+composed by the ``door`` that is handed to ``config/freeze.py``, a recorded run or config by
+``provenance/past_config.py``, what a record names by ``records/load_run.py``. What these return is admitted; nothing
+behind them asks again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.config.command_line import CommandLine, Source, choices, parsed
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.own_folders import packages
-from manyheads.runner.config.parse_config import parse_config
+from manyheads.runner.config.saved import parse_config
 from manyheads.runner.config.schema import check
-from manyheads.runner.config.secret_values import refuse_secrets
+from manyheads.runner.config.section_rules import refuse_secrets
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import OPTION, Section
+from manyheads.runner.option.tree import OPTION, Section
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.folder import Folder
-from manyheads.runner.run.run_folder import RunFolder, run_config, without_format
+from manyheads.runner.run.frozen_config import run_config, without_format
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust.allowed_keys import may_declare
-from manyheads.runner.trust.check_trust import complaint, plain, refuse_untrusted, shown
+from manyheads.runner.trust.check_trust import complaint, refuse_untrusted, shown
 from manyheads.runner.trust.plain_content import refuse_content
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
 
@@ -67,6 +70,11 @@ def admit_line(
     for source in foreign:
         _refuse_source(source, line, trust, saved)
     return trust
+
+
+def door(trust: Trust | None) -> Callable[[Section | DictConfig], None]:
+    """What raises ConfigurationError for a config that the user does not trust; None: for none, all are the user's."""
+    return partial(refuse_untrusted, trust=trust)
 
 
 def trusting(
@@ -227,9 +235,9 @@ def _parsed(content: bytes, path: Path) -> dict[str, Any]:
 
 def _checked(content: bytes, path: Path, trust: Trust) -> dict[str, Any]:
     """Somebody else's run config, which ranks read unchanged, or which will be frozen. Raises ConfigurationError."""
+    refuse_content(path, parse_config(content, path))  # refuses by size before it parses
     config = _parsed(content, path)
-    refuse_content(path, parse_config(content, path))
-    refuse_untrusted(config if path.name == "run.yaml" else plain(OmegaConf.create(config)), trust)
+    refuse_untrusted(config if path.name == "run.yaml" else OmegaConf.create(config), trust)
     if path.name == "run.yaml":  # resuming a run does not check its values again
         check(OmegaConf.create(config))
     return config

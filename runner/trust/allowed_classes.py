@@ -8,7 +8,7 @@ from typing import Any
 
 from manyheads.runner.config.lookup import CONF, own_sections, read
 from manyheads.runner.option.declared import ENTRIES, GROUPS
-from manyheads.runner.option.locate import OPTION
+from manyheads.runner.option.tree import OPTION
 
 _LAYERS = (
     "Linear Flatten Unflatten Identity Dropout Dropout2d Conv1d Conv2d ConvTranspose2d BatchNorm1d BatchNorm2d "

@@ -12,10 +12,9 @@ from manyheads.runner.config.run_rules import rules_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.ownership import is_mine
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared_class
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.locate import OPTION, TARGET, Section
-from manyheads.runner.option.rules import Rule
-from manyheads.runner.run.objects.address import is_address
+from manyheads.runner.option.rules import KeyKind, Rule
+from manyheads.runner.option.tree import OPTION, TARGET, Section
+from manyheads.runner.run.objects import is_address
 from manyheads.runner.trust.allowed_classes import is_harmless, is_own_class, is_reviewed, own_declarations
 from manyheads.runner.trust.trust_store import Trust
 

@@ -11,8 +11,8 @@ from omegaconf.errors import OmegaConfBaseException
 from manyheads.runner.config.lookup import NAMED
 from manyheads.runner.config.typed_packages import NAME
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, TARGET, Section, targets
 from manyheads.runner.option.source_file import source_file
+from manyheads.runner.option.tree import OPTION, TARGET, Section, targets
 from manyheads.runner.trust import trust_store
 from manyheads.runner.trust.allowed_classes import is_harmless
 from manyheads.runner.trust.allowed_keys import may_declare, refused_keys
@@ -21,10 +21,12 @@ from manyheads.runner.trust.trust_store import Trust
 PACKAGES = ("torch", "torchvision", "manyheads")
 
 
-def refuse_untrusted(config: Section, trust: Trust | None) -> None:
+def refuse_untrusted(config: Section | DictConfig, trust: Trust | None) -> None:
     """Raises ConfigurationError that lists what the user must trust, and how. ``trust``: None for an own config."""
     if trust is None:
         return
+    if isinstance(config, DictConfig):
+        config = plain(config)
     if "trust" in config:
         raise ConfigurationError(
             "trust: only the user can say what is trusted, not a config: use trust=[my_package] on the command "

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from manyheads.runner.config.parse_config import parse_config
 from manyheads.runner.config.project import own_project
+from manyheads.runner.config.saved import parse_config
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.option.locate import OPTION, TARGET
+from manyheads.runner.option.tree import OPTION, TARGET
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, parse_json
 from manyheads.runner.run.folder import Folder

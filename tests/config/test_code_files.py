@@ -11,7 +11,7 @@ from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import read
 from manyheads.runner.config.typed_files import offer_files
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import with_targets
+from manyheads.runner.option.tree import with_targets
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.seal import project_of

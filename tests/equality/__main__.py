@@ -28,7 +28,7 @@ from tests.equality.matrix import Command, cases
 # What differs from one time to the next, or tells where a run lies.
 TIMING = re.compile(
     r"(.*_)?(seconds|time|started|memory|mb|fraction|share|speed|speedup|efficiency|utilization|mfu)(_.*)?"
-    r"|samples_per_.*|files|folder|path|results|run|error"
+    r"|samples_per_.*|files|folder|path|results|run|error|slow_ranks"
 )
 TABLES = ("steps.csv", "epochs.csv", "comparison.csv", "predictions.csv", "confusion.csv", "worst_samples.csv")
 VARYING = "replicated"  # how many replicas make an update, and so its rounding, depends on when they join
@@ -114,10 +114,10 @@ def without_timings(value: Any) -> Any:
 def compared(before: dict[str, Any], outcomes: Iterable[tuple[str, Any]]) -> int:
     """Print each place where a case differs from what was recorded before, as it is measured; 3 if there is one."""
     cases = places = 0
-    for cases, (name, now) in enumerate(outcomes, start=1):
+    for name, now in outcomes:
         pair = before.get(name), now
         lines = differences(name, *(map(codes, pair) if name.startswith(VARYING) else pair))
-        places += len(lines)
+        cases, places = cases + 1, places + len(lines)
         print(*(f"  {line}\n" for line in lines), sep="", end="", flush=True)
     print(f"{cases} cases, {places} differences")
     return 3 if places else 0

@@ -22,12 +22,11 @@ def test_a_strategy_has_few_hooks():
     assert len(hooks()) <= 34
 
 
-@left("24 files")
+@left("17 files")
 def test_a_config_passes_few_files():
     assert to_the_first_update()[0] <= 16
 
 
-@left("3,605 lines")
 def test_a_config_passes_few_lines():
     assert to_the_first_update()[1] <= 2_000
 

@@ -5,7 +5,6 @@ from tests.house.imports import imports
 TRUST = "manyheads.runner.trust"
 ASK = {
     "runner.config.origin": "a command line, with the configs that it names",
-    "runner.config.freeze": "a config, once it is composed",
     "runner.provenance.past_config": "a run or a config that was recorded",
     "runner.records.load_run": "the classes that a record names",
     "launchers.sweep.resume_sweep": "the jobs that a ledger names",

@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.runner.config.lookup import CONF, options, read_option, unavailable
 from manyheads.runner.option.declared import declared
 from manyheads.runner.run.heartbeat import Heartbeat

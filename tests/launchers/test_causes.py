@@ -3,7 +3,7 @@
 import pytest
 
 from manyheads.launchers.causes import first_failure, ranks_in_words, waited_for
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder

@@ -10,7 +10,7 @@ import pytest
 
 from manyheads.launchers import processes
 from manyheads.launchers.causes import first_failure
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.processes import gone_silently, started_here
 from manyheads.runner.errors import Failure, Kind
 from manyheads.runner.run import heartbeat as heartbeats

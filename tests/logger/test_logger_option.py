@@ -8,7 +8,8 @@ from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import ConfigurationError, Unavailable
 from manyheads.runner.logger.tracker import Tracker
 from manyheads.runner.option.declared import declared
-from manyheads.runner.option.locate import OPTION, TARGET, locate
+from manyheads.runner.option.locate import locate
+from manyheads.runner.option.tree import OPTION, TARGET
 from tests.callbacks.tracking import NAME
 from tests.in_process import config
 

@@ -3,8 +3,9 @@ import torch
 from torch import nn
 from torchvision.models import resnet18, vit_b_16
 
-from manyheads.runner.loop import header
-from manyheads.runner.loop.header import about, convolves, emulated, length, unused_speedups
+from manyheads.runner.loop import header, header_rows
+from manyheads.runner.loop.header import unused_speedups
+from manyheads.runner.loop.header_rows import about, convolves, emulated, length
 from manyheads.runner.loop.train_settings import TrainSettings
 from manyheads.runner.model.model_option import ModelOption
 from tests.in_process import typed
@@ -79,7 +80,7 @@ def test_what_is_mostly_convolutions():
     ],
 )
 def test_on_a_cpu_that_emulates_bfloat16_it_says_so(monkeypatch, overrides, instructions, says):
-    monkeypatch.setattr(header, "bfloat16", lambda: instructions)
+    monkeypatch.setattr(header_rows, "bfloat16", lambda: instructions)
     run = typed("trainer.device=cpu", *overrides)
     assert emulated(run.precision.autocast(on_gpus=False), run.trainer.device).get("warning", "").startswith(says)
     assert bool(emulated(run.precision.autocast(on_gpus=False), run.trainer.device)) is bool(says)

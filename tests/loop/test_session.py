@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from manyheads.runner.checkpoint.rank.checkpoints import CheckpointStore
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop import rank_main, session
+from manyheads.runner.loop import rank_process, session
 from manyheads.runner.loop.session import Session
 from manyheads.runner.loop.update import Update
 from manyheads.runner.run.run_folder import RunFolder
@@ -297,7 +297,7 @@ def test_a_run_that_is_stopped_while_it_evaluates_goes_on_with_the_evaluation(tm
 
 def test_a_log_on_a_full_disk_does_not_replace_the_error_that_ended_the_run(tmp_path, capsys):
     def fail() -> None:
-        with rank_main._logging_to(tmp_path / "rank_0.log", apart=False), open("/dev/full", "wb") as full:
+        with rank_process.logging_to(tmp_path / "rank_0.log", apart=False), open("/dev/full", "wb") as full:
             os.dup2(full.fileno(), logging.getLogger().handlers[-1].stream.fileno())  # type: ignore[attr-defined]
             logging.getLogger("manyheads").warning("what cannot be written")
             raise ValueError("the cause")

@@ -7,7 +7,7 @@ from torchvision import models
 
 from manyheads.runner.data.synthetic import Synthetic
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.header import weights
+from manyheads.runner.loop.header_rows import weights
 from manyheads.runner.model.rank.build_model import Built, bare_model, build_model
 from manyheads.runner.option.run_config import RunConfig
 from tests.in_process import small, train, typed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import OPTION, TARGET
+from manyheads.runner.option.tree import OPTION, TARGET
 from tests.conftest import ROOT
 
 ALL = {group: {name: read_option(group, name) for name in options(group)} for group in GROUPS}

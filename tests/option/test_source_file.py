@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import load, locate, packages_named
+from manyheads.runner.option.locate import load, locate
 from manyheads.runner.option.source_file import SourceFile, source_file
+from manyheads.runner.option.tree import packages_named
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ from manyheads.runner.config.candidates import candidates
 from manyheads.runner.config.lookup import CONF, options, read, read_option
 from manyheads.runner.config.run_rules import TUNABLE
 from manyheads.runner.option.declared import declared_class
-from manyheads.runner.option.locate import OPTION, TARGET
 from manyheads.runner.option.rules import COMPUTE, PARTS, Tunable, always, powers_of_two
+from manyheads.runner.option.tree import OPTION, TARGET
 from manyheads.runner.parallel.single import SingleOption
 from manyheads.runner.provenance.provenance import WITHOUT_EFFECT
 from tests.in_process import typed

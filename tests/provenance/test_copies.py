@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import files_named
 from manyheads.runner.option.source_file import COPIES
+from manyheads.runner.option.tree import files_named
 from manyheads.runner.provenance.copies import copies, import_copies
 from manyheads.runner.provenance.kept_files import keep_files
 from manyheads.runner.provenance.open_code import refuse_open_place

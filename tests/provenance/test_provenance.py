@@ -10,8 +10,8 @@ import pytest
 
 from manyheads.runner.config.lookup import ABOUT, known_keys
 from manyheads.runner.config.schema import check
-from manyheads.runner.option.locate import OPTION
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import OPTION
 from manyheads.runner.provenance import provenance
 from manyheads.runner.provenance.provenance import describe, signature, without_effect
 from manyheads.runner.run.run_folder import RunFolder

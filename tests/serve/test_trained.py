@@ -13,7 +13,7 @@ from PIL import Image
 
 import manyheads
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.observers.model_description import ModelDescription
+from manyheads.runner.loop.build_observers import ModelDescription
 from manyheads.runner.run.model_description import Description, Steps, read
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.task.rank.classification import Classification

@@ -4,8 +4,8 @@ import pytest
 
 from manyheads.runner.config.lookup import CONF, NAMED, SECTIONS, options, read, read_option
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.locate import OPTION, TARGET
+from manyheads.runner.option.rules import KeyKind
+from manyheads.runner.option.tree import OPTION, TARGET
 from manyheads.runner.trust.allowed_keys import own_kinds, refused_keys
 from manyheads.runner.trust.trust_store import Trust
 from tests.in_process import small

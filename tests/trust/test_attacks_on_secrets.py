@@ -7,9 +7,9 @@ import time
 import psutil
 import pytest
 
-from manyheads.runner.config.secret_values import refuse_secrets
+from manyheads.runner.config.section_rules import refuse_secrets
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import leaves
+from manyheads.runner.option.tree import leaves
 from manyheads.runner.provenance import code_state
 from manyheads.runner.provenance.provenance import recorded_environment, without_secrets
 from tests.conftest import FAST, RUN

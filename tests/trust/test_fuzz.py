@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from manyheads.launchers import launch as launching
 from manyheads.launchers.sweep import resume_sweep as resuming
 from manyheads.runner.commands import resume as resume_command
-from manyheads.runner.option.kind import KeyKind
+from manyheads.runner.option.rules import KeyKind
 from manyheads.runner.trust.allowed_keys import own_kinds
 from manyheads.runner.trust.check_trust import untrusted
 from manyheads.runner.trust.trust_store import Trust

@@ -146,7 +146,7 @@ ALLOWED = {
         "runner/machine/numa.py": 3,
         "runner/machine/control_groups.py": 2,
         "runner/machine/hindrances.py": 8,
-        "runner/loop/rank_main.py": 1,
+        "runner/loop/rank_process.py": 1,
         "runner/loop/preflight.py": 1,
         "runner/machine/import_apart.py": 1,
         "launchers/ray/ray_driver.py": 1,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.config.parse_config import BYTES, parse_config
+from manyheads.runner.config.saved import BYTES, parse_config
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.trust.plain_content import refuse_content
 

@@ -9,8 +9,10 @@ from manyheads.runner.config.lookup import NAMED, options, read_option
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
+from manyheads.runner.run import yaml_text
+from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.trust import trust_store
-from manyheads.runner.trust.admit import typed_values
+from manyheads.runner.trust.admit import admit_run, typed_values
 from manyheads.runner.trust.allowed_classes import is_harmless
 from manyheads.runner.trust.check_trust import plain, refuse_untrusted, untrusted
 from manyheads.runner.trust.trust_store import Trust, trusted_packages
@@ -288,3 +290,11 @@ def test_a_config_may_not_hide_a_target_behind_another_key():
     found = untrusted(plain(composed), NOBODY)
     assert ("model._target_", "x.Y") in found
     assert ("loss._target_", "x.Y") in found
+
+
+def test_a_run_config_is_refused_by_its_size_before_it_is_parsed(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path)
+    folder.config.write_bytes(b"a: 1\n" * 2_000_000)
+    monkeypatch.setattr(yaml_text, "parse", lambda text: pytest.fail("it was parsed"))
+    with pytest.raises(ConfigurationError, match="it has more than 50000 bytes"):
+        admit_run(folder)

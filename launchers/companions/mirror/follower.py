@@ -15,7 +15,7 @@ from manyheads.launchers.companions.mirror.mirror_main import FAILED, MAIN, OVER
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.rules import seconds
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 from manyheads.runner.run.program import PIPE, Process, Program, stop
 from manyheads.runner.run.run_folder import LEDGER, RunFolder
 from manyheads.runner.wording import listed

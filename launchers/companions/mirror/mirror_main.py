@@ -16,8 +16,7 @@ from manyheads.launchers.companions.mirror.upload import Mirror
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.rules import seconds
 from manyheads.runner.run.files import matching
-from manyheads.runner.run.objects import StorageError, opened
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address, StorageError, opened
 from manyheads.runner.run.run_folder import RunFolder
 
 MAIN = "manyheads.launchers.companions.mirror.mirror_main"

@@ -25,7 +25,8 @@ from manyheads.launchers.companions.publishing.publish_state import (
 from manyheads.launchers.companions.publishing.tracked_run import files, outcome, tracked_run
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.logger.tracker import Tracker
-from manyheads.runner.option.locate import Section, instantiate_named
+from manyheads.runner.option.locate import instantiate_named
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.heartbeat import Heartbeat

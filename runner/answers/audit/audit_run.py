@@ -20,7 +20,7 @@ from manyheads.runner.data.keys import Multiset
 from manyheads.runner.data.order import Order
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import handled_by, interrupt
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.past_config import PastConfig
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file

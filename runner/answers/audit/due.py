@@ -9,7 +9,7 @@ from manyheads.runner.answers.audit.records import BitmapRow, TakenRow
 from manyheads.runner.data.global_batches import GlobalBatches
 from manyheads.runner.data.keys import hashes
 from manyheads.runner.data.order import Order, build_order
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 
 CHUNK = 2**20  # samples at a time
 ORDERS = "orders.npy"  # in the folder of the rank that reads the data

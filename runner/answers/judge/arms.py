@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from manyheads.runner.answers.judge.config_question import ConfigQuestion
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.arm_configs import ArmConfigs
-from manyheads.runner.config.checks import check_fresh_start
+from manyheads.runner.answers.measure.subject import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import resolve_origin

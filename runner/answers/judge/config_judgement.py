@@ -12,7 +12,7 @@ from manyheads.runner.answers.measure.examination import Examination
 from manyheads.runner.answers.measure.rounds import updates_of
 from manyheads.runner.answers.measure.rows import BASE, FACTS, FLOOR, ROUND, TRIAL, RunRow
 from manyheads.runner.answers.measure.runs import Purpose, Runs
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 
 CHANGED_NUMERICS = (
     " To compare complete trainings of a change that computes something else on purpose: --on speed,<metric> "

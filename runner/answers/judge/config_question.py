@@ -12,7 +12,7 @@ from manyheads.runner.answers.measure.arm_configs import ArmConfigs, examined, t
 from manyheads.runner.answers.measure.numerics import EQUAL
 from manyheads.runner.answers.measure.rounds import seed
 from manyheads.runner.answers.measure.rows import BASE, FLOOR, ROUND, TRIAL, RunRow
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from manyheads.runner.answers.measure.rows import BASE
 from manyheads.runner.answers.measure.runs import ArmCode
 from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.option.locate import Section, files_named, packages_named
 from manyheads.runner.option.source_file import source_file
+from manyheads.runner.option.tree import Section, files_named, packages_named
 from manyheads.runner.provenance.git import blobs, contents, edited, git
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import no_link

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from manyheads.launchers.launcher import TRAIN
+from manyheads.launchers.job import TRAIN
 from manyheads.runner.answers.judge.terms import FOUND, SIGNS, UNREACHED, VERSIONS, Aim
 from manyheads.runner.answers.measure.runs import Purpose
 from manyheads.runner.errors import ConfigurationError

@@ -8,8 +8,8 @@ from typing import Any
 from manyheads.runner.answers.measure.pace_task import WARM_UP
 from manyheads.runner.answers.measure.rows import EXACT, FACTS
 from manyheads.runner.config.lookup import CONF, read
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.frozen import flatten
 
 TRIAL_UPDATES = 10

@@ -10,8 +10,8 @@ from manyheads.launchers.launch import launch, prepare
 from manyheads.launchers.sweep.slots import output_to
 from manyheads.runner.answers.measure.recording import Recording
 from manyheads.runner.answers.measure.rows import COMPLETED, RunRow
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.records.claims import machine_of
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyheads.launchers.launch import launch, prepare
-from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import resolve_origin
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.source_file import source_file
@@ -41,6 +41,22 @@ def subject_of(words: Sequence[str], *, config_dir: str | None = None) -> Subjec
     subject = _recorded(words[0], words[1:]) if is_recorded else _composed(words, config_dir)
     check_fresh_start(subject.run, what="a measurement")
     return subject
+
+
+def check_fresh_start(run: RunConfig, *, what: str) -> None:
+    """Raises ConfigurationError for a run that only evaluates, or resumes another.
+
+    ``what``: names in the error what needs training from the start, such as "a judgement".
+    """
+    unsuited = {"trainer.evaluate_only": run.trainer.evaluate_only, "checkpoint.resume": run.checkpoint.resume}
+    for key, value in unsuited.items():
+        if value:
+            raise ConfigurationError.at(
+                key,
+                value,
+                f": {what} trains from the start. Leave it out, or set checkpoint.load to start from the weights of a "
+                "checkpoint.",
+            )
 
 
 def measure(run: RunConfig, *, rank: str = RANK) -> tuple[Path, ResultJson]:

@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from manyheads.runner.answers.measure.steps_task import LargestDifference, ParityFindings
-from manyheads.runner.config.checks import check_fresh_start
+from manyheads.runner.answers.measure.subject import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine, searching
 from manyheads.runner.config.freeze import checked
 from manyheads.runner.config.hydra_errors import check_experiment
@@ -110,7 +110,7 @@ def _fitting(given: list[Override], strategy: str, path: list[str], *, alone: bo
 
 def _planned(strategy: str, composed: DictConfig, folders: Folders, origin: Origin, *, first: bool) -> PlannedSide:
     try:
-        run = checked(composed, trust=origin.trust, folders=folders)
+        run = checked(composed, admit=origin.admit, folders=folders)
     except Unavailable as reason:
         if first:
             raise

@@ -10,6 +10,7 @@ from manyheads.launchers.warm_server import several
 from manyheads.runner.answers.measure.limits import Limit
 from manyheads.runner.answers.measure.rounds import new_draw
 from manyheads.runner.answers.measure.runs import Runs
+from manyheads.runner.answers.measure.subject import check_fresh_start
 from manyheads.runner.answers.tune.answer import Tuned
 from manyheads.runner.answers.tune.bench import Bench
 from manyheads.runner.answers.tune.budget import Budget
@@ -20,7 +21,6 @@ from manyheads.runner.answers.tune.search import TuningSearch
 from manyheads.runner.answers.tune.space import Space
 from manyheads.runner.answers.tune.trial import SAME
 from manyheads.runner.answers.tune.tuning_page import as_page
-from manyheads.runner.config.checks import check_fresh_start
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.fresh_folder import SWEEP_DIR, named_folder
 from manyheads.runner.config.origin import resolve_origin

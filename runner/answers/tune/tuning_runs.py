@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from manyheads.launchers.launcher import TRAIN
+from manyheads.launchers.job import TRAIN
 from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES, examined, timed
 from manyheads.runner.answers.measure.pace_task import BATCH_STATISTICS
 from manyheads.runner.answers.measure.rounds import trial_of, updates_of
@@ -21,8 +21,8 @@ from manyheads.runner.answers.tune.budget import Budget, arm_of, log_seconds
 from manyheads.runner.answers.tune.race import BASE, Variant
 from manyheads.runner.answers.tune.trial import SAME, SHARES, Trial, gradients_of
 from manyheads.runner.config.candidates import startup_of
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.files import remove
 from manyheads.runner.run.run_folder import RunFolder
 

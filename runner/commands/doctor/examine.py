@@ -15,7 +15,7 @@ from manyheads.runner.config.own_folders import package_of
 from manyheads.runner.errors import UnknownName
 from manyheads.runner.machine import hardware, software
 from manyheads.runner.option.declared import ENTRIES, GROUPS, declared
-from manyheads.runner.option.locate import OPTION, TARGET
+from manyheads.runner.option.tree import OPTION, TARGET
 from manyheads.runner.run.progress import each
 from manyheads.runner.wording import nearest
 

@@ -21,8 +21,9 @@ from manyheads.runner.machine import hardware
 from manyheads.runner.provenance.provenance import record
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.files import write_whole
+from manyheads.runner.run.frozen_config import CHECKED
 from manyheads.runner.run.leaving import STATE
-from manyheads.runner.run.run_folder import CHECKED, RunFolder
+from manyheads.runner.run.run_folder import RunFolder
 
 HELP = "freeze a run, and write a Kubernetes JobSet, a TrainJob or a SkyPilot task that runs it, without starting it"
 START_SECONDS = 1800  # machines may start minutes apart: images are pulled, machines are added
@@ -100,11 +101,7 @@ def write(
     if machines.gpus and engine == "skypilot" and not machines.accelerator:
         message = "--gpus: SkyPilot also needs the GPU model: set --accelerator, such as --accelerator H100."
         raise ConfigurationError(message, key="--gpus")
-    folder = RunFolder(named_folder(overrides) or new_folder(overrides))
-    folder.refuse_second_run()
-    storage = Path(shared).resolve() if shared else folder.path.parent
-    if not folder.path.is_relative_to(storage):
-        raise ConfigurationError.at("--shared", storage, f": {folder.path} is not inside it. Set hydra.run.dir.")
+    folder, storage = _place(overrides, shared)
     name = _name_of(folder.path, _value(words, "name"))
     given = _value(words, "launcher.nproc_per_node")
     ranks = int(given) if given and given.isdecimal() else machines.gpus or 1
@@ -126,6 +123,16 @@ def write(
     path = folder.path / f"{engine}.yaml"
     write_whole(path, filled_in(engine, machines, values))
     return path
+
+
+def _place(overrides: list[str], shared: str | None) -> tuple[RunFolder, Path]:
+    """The run's folder, which is new, and the storage that holds it. Raises ConfigurationError."""
+    folder = RunFolder(named_folder(overrides) or new_folder(overrides))
+    folder.refuse_second_run()
+    storage = Path(shared).resolve() if shared else folder.path.parent
+    if not folder.path.is_relative_to(storage):
+        raise ConfigurationError.at("--shared", storage, f": {folder.path} is not inside it. Set hydra.run.dir.")
+    return folder, storage
 
 
 def _variables(folder: RunFolder) -> dict[str, str]:

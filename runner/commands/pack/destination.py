@@ -12,8 +12,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run import scratch
 from manyheads.runner.run.files import make_folder, take_name
 from manyheads.runner.run.folder import aside
-from manyheads.runner.run.objects import StorageError
-from manyheads.runner.run.objects.address import Address, place_of
+from manyheads.runner.run.objects import Address, StorageError, place_of
 
 
 class Destination:

@@ -25,7 +25,7 @@ from manyheads.runner.data.shards.index import TOKENS
 from manyheads.runner.data.tokenizing import end_of
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import write_whole
-from manyheads.runner.run.objects.address import is_address
+from manyheads.runner.run.objects import is_address
 from manyheads.runner.run.progress import keeping, working
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -9,7 +9,7 @@ from typing import Any
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.records.load_run import Columns, Run, read_columns
 from manyheads.runner.records.rounding import ComparedValue, paired, relative_difference
 from manyheads.runner.records.shown_metric import is_share

@@ -27,7 +27,7 @@ from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run import scratch
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
-from manyheads.runner.run.objects.address import Address, is_address
+from manyheads.runner.run.objects import Address, is_address
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import counted
 

@@ -6,7 +6,7 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.copies import copies, overrides_of
 from manyheads.runner.provenance.started_in import find_where_started
 from manyheads.runner.records.rerun import Rerun, longer_command

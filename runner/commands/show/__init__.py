@@ -8,7 +8,7 @@ from manyheads.runner.checkpoint.page import CheckpointPage
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.show.show_run import RunPage, run_page
 from manyheads.runner.run.checkpoint_places import is_checkpoint
-from manyheads.runner.run.objects.address import is_address
+from manyheads.runner.run.objects import is_address
 from manyheads.runner.run.run_folder import RunFolder
 
 HELP = "show all about one run: where it came from, how it ended, what to do next"

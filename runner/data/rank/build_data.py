@@ -24,7 +24,7 @@ from manyheads.runner.data.rank.splits import TRANSFORMS, build_split
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError, warn
 from manyheads.runner.option.locate import call, load
-from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.option.trainer_section import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.task.rank.task import Task
 

@@ -12,7 +12,8 @@ from manyheads.runner.data.rank.build_data import LOADING
 from manyheads.runner.data.rank.splits import TRANSFORMS
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import OPTION, TARGET, call, combined, load, refuse_unfit, signature
+from manyheads.runner.option.locate import call, combined, load, refuse_unfit, signature
+from manyheads.runner.option.tree import OPTION, TARGET
 
 ABSENT = (ValueError, KeyError, AssertionError, NotImplementedError)  # what a class raises for a split that it lacks
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from manyheads.runner.data.shards.files import BLOCK, File
 from manyheads.runner.data.shards.index import BLOCKS, NAME, About, Shard, ShardIndex, ShardKind, crc, outdated
 from manyheads.runner.data.shards.index_file import ENTRY
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 
 if TYPE_CHECKING:  # the parent, which only checks, starts without it
     import numpy as np

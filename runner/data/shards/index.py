@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 
 if TYPE_CHECKING:  # the parent of other runs starts without it
     import numpy as np

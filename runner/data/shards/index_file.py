@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from manyheads.runner.data.links import opened
 from manyheads.runner.data.shards.index import About, Shard, ShardIndex
 from manyheads.runner.run.files import whole_file
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 
 if TYPE_CHECKING:
     import numpy as np

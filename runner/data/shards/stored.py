@@ -13,8 +13,7 @@ from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.user_folders import cache_folder
 from manyheads.runner.option.rules import DURATION, PLACE, number, seconds, whole
-from manyheads.runner.run.objects import Cache, Object, StorageError, opened
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address, Cache, Object, StorageError, opened
 
 TRIES = 3  # for content that does not match its checksum
 

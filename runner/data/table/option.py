@@ -12,10 +12,22 @@ from manyheads.runner.data.table.kinds import CATEGORY, DATE, KINDS, NUMBER
 from manyheads.runner.data.table.rows import ALL
 from manyheads.runner.data.table.table import Table, target_kind
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.locate import Section
-from manyheads.runner.option.rules import AUTO, NULL, PATH, TEXT, Rule, choice, either, list_of, number, text, whole
+from manyheads.runner.option.rules import (
+    AUTO,
+    NULL,
+    PATH,
+    TEXT,
+    KeyKind,
+    Rule,
+    choice,
+    either,
+    list_of,
+    number,
+    text,
+    whole,
+)
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.run_folder import RunFolder
 

@@ -17,9 +17,8 @@ from manyheads.runner.data.tar import members
 from manyheads.runner.data.tar.index import CLASS, open_index, state_of
 from manyheads.runner.data.tar.stored import StoredSamples
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.kind import KeyKind
-from manyheads.runner.option.rules import AUTO, TEXT, Rule, either, list_of, whole
-from manyheads.runner.run.objects.address import is_address
+from manyheads.runner.option.rules import AUTO, TEXT, KeyKind, Rule, either, list_of, whole
+from manyheads.runner.run.objects import is_address
 from manyheads.runner.run.progress import working
 
 IMAGES = ("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "tif", "tiff", "webp", "gif")

@@ -23,7 +23,7 @@ from manyheads.runner.data.shards.index_file import ENTRY
 from manyheads.runner.data.tar.index import CLASS
 from manyheads.runner.data.tar.walk import Member, Unsound, members
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 
 Walk = Callable[[int, int], Iterator[Member]]  # of the descriptor and the size of a shard; may raise Unsound
 MOST_FIELDS = 32

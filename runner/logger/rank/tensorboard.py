@@ -20,7 +20,7 @@ from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from manyheads.runner.logger.logger import LoggedRun, Logger
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run import yaml_text
 from manyheads.runner.run.data_files import no_link
 from manyheads.runner.run.files import make_folder

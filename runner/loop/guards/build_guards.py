@@ -10,7 +10,7 @@ from torch import nn
 from manyheads.runner.loop.guards.guard import Guard
 from manyheads.runner.optimizer.rank.freezing import Phases
 from manyheads.runner.option.locate import load
-from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.option.trainer_section import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.run_folder import RunFolder
 

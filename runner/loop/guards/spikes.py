@@ -18,7 +18,7 @@ from torch import Tensor
 from manyheads.runner.loop.guards.guard import Guard, Restart
 from manyheads.runner.loop.non_finite import NotFinite
 from manyheads.runner.loop.update import Update
-from manyheads.runner.option.sections import TrainerSection
+from manyheads.runner.option.trainer_section import TrainerSection
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.parallel.rank.passes import ForwardResult
 from manyheads.runner.run.checkpoint_places import StateDict

@@ -1,6 +1,6 @@
 """Tells the config's callbacks what happens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +12,11 @@ from manyheads.runner.loop.observers.sampling import sampling
 from manyheads.runner.loop.progress import Progress
 from manyheads.runner.loop.reporter import Reporter
 from manyheads.runner.loop.update import Update, UpdateResult
+from manyheads.runner.option.locate import instantiate_named
+from manyheads.runner.option.tree import Section
+from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.json_types import Numbers, ResultJson
+from manyheads.runner.run.run_folder import RunFolder
 
 
 class Callbacks(Observer):
@@ -61,3 +65,18 @@ class Callbacks(Observer):
     def close(self) -> None:
         for callback in self.callbacks:
             callback.close()
+
+
+def calling(section: Mapping[str, Section], parallel: Parallel, folder: RunFolder) -> list[Callbacks]:
+    """What calls the callbacks of this section on this rank; empty if it has none. Raises ConfigurationError."""
+    entries = instantiate_named("callbacks", section, Callback).values()
+    callbacks = [callback for callback in entries if parallel.records or callback.every_rank]
+    about = partial(
+        RunContext,
+        folder.path,
+        folder.read_config(),
+        rank=parallel.rank,
+        world_size=parallel.world_size,
+        gather=parallel.gather,
+    )
+    return [Callbacks(callbacks, about, folder.last_checkpoint)] if callbacks else []

@@ -2,55 +2,71 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.own_step.update import SteppingUpdate
-from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.trainer_section import TrainerSection
+
+if TYPE_CHECKING:
+    from manyheads.runner.parallel.parallel_option import ParallelOption
+    from manyheads.runner.precision.precision_option import PrecisionOption
 
 
 class Unsuited(NamedTuple):
     """A setting that a step does not work with. ``value``: of the key if it is one, else None."""
 
     key: str
-    value: Callable[[RunConfig], Any]
+    value: Callable[["ParallelOption", "PrecisionOption", TrainerSection], Any]
     why: str
     remedy: str
 
 
-def _compiles(run: RunConfig) -> str | None:
-    return run.trainer.compile if run.trainer.compile != "none" and not run.trainer.compile_units else None
+def _compiles(parallel: "ParallelOption", precision: "PrecisionOption", trainer: TrainerSection) -> str | None:
+    return trainer.compile if trainer.compile != "none" and not trainer.compile_units else None
 
 
 UNSUITED = (
     Unsuited(
         "parallel",
-        lambda run: None if run.parallel.own_steps else run.parallel.name,
+        lambda parallel, precision, trainer: None if parallel.own_steps else parallel.name,
         "orders or watches the passes itself",
         "it to single, ddp, zero1 or fsdp",
     ),
     Unsuited(
         "parallel.compression",
-        lambda run: None if run.parallel.compression == "none" else run.parallel.compression,
+        lambda parallel, precision, trainer: None if parallel.compression == "none" else parallel.compression,
         "acts on passes of the complete model",
         "it to none",
     ),
     Unsuited(
         "precision",
-        lambda run: run.precision.name if run.precision.reloads_optimizer() is not None else None,
+        lambda parallel, precision, trainer: precision.name if precision.reloads_optimizer() is not None else None,
         "changes the optimizer itself",
         "it to amp",
     ),
     Unsuited("trainer.compile", _compiles, "compiles the complete model", "trainer.compile_units=[auto]"),
-    Unsuited("trainer.sam_rho", lambda run: run.trainer.sam_rho, "repeats passes", "it to null"),
-    Unsuited("trainer.verify_every", lambda run: run.trainer.verify_every or None, "repeats passes", "it to 0"),
-    Unsuited("trainer.on_spike", lambda run: run.trainer.on_spike, "compares losses before the step", "it to null"),
+    Unsuited("trainer.sam_rho", lambda parallel, precision, trainer: trainer.sam_rho, "repeats passes", "it to null"),
+    Unsuited(
+        "trainer.verify_every",
+        lambda parallel, precision, trainer: trainer.verify_every or None,
+        "repeats passes",
+        "it to 0",
+    ),
+    Unsuited(
+        "trainer.on_spike",
+        lambda parallel, precision, trainer: trainer.on_spike,
+        "compares losses before the step",
+        "it to null",
+    ),
 )
 
 
-def kind_of(run: RunConfig) -> Callable[..., SteppingUpdate]:
+def kind_of(
+    parallel: "ParallelOption", precision: "PrecisionOption", trainer: TrainerSection, *, seed: int
+) -> Callable[..., SteppingUpdate]:
     """What builds the update. Raises ConfigurationError for settings that a step does not work with."""
     for key, value_of, why, remedy in UNSUITED:
-        if (value := value_of(run)) is not None:
+        if (value := value_of(parallel, precision, trainer)) is not None:
             raise ConfigurationError.at(key, value, f" {why}, and this task has a step of its own. Set {remedy}.")
-    return partial(SteppingUpdate, seed=run.seed)
+    return partial(SteppingUpdate, seed=seed)

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from manyheads.runner.checkpoint.rank.tied import trained_names
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.rank.parameter_groups import matching
-from manyheads.runner.precision.rank.momentum import begin_momentum
+from manyheads.runner.precision.rank.precision import begin_momentum
 
 
 class Rest(NamedTuple):

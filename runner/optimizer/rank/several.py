@@ -12,7 +12,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.optimizer.rank.build_optimizer import build_optimizer
 from manyheads.runner.optimizer.rank.parameter_groups import ParameterGroup, matching
 from manyheads.runner.optimizer.several import SeveralOption
-from manyheads.runner.option.locate import Section
+from manyheads.runner.option.tree import Section
 from manyheads.runner.run.checkpoint_places import StateDict
 from manyheads.runner.wording import listed
 

@@ -15,8 +15,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.precision.amp import AUTO
 from manyheads.runner.precision.rank.master_weights import MasterWeights
-from manyheads.runner.precision.rank.momentum import begin_momentum
-from manyheads.runner.precision.rank.precision import PrecisionPolicy
+from manyheads.runner.precision.rank.precision import PrecisionPolicy, begin_momentum
 from manyheads.runner.run.checkpoint_places import StateDict
 
 

@@ -19,9 +19,9 @@ from manyheads.runner.config.typed_packages import names
 from manyheads.runner.data.data_option import Data
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.model.rank.build_model import bare_model
-from manyheads.runner.option.locate import Section
 from manyheads.runner.option.locate import load as load_named
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.copies import copies
 from manyheads.runner.provenance.past_config import admitted
 from manyheads.runner.provenance.started_in import as_started

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import Section, arguments_of, call, locate, signature
+from manyheads.runner.option.locate import arguments_of, call, locate, signature
+from manyheads.runner.option.tree import Section
 from manyheads.runner.task.rank.task import Task
 from manyheads.runner.task.task_option import TaskOption
 

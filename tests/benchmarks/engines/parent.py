@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TextIO
 from unittest.mock import patch
 
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.node_settings import NodeSettings
 from manyheads.launchers.nodes import wire
 from manyheads.launchers.nodes.node_ranks import NodeRanks

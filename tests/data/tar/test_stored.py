@@ -16,7 +16,7 @@ from manyheads.runner.data.shards.index import NAME
 from manyheads.runner.data.shards.stored import StoredShards
 from manyheads.runner.data.tar.index import open_index
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 from manyheads.runner.run.run_folder import RunFolder
 from tests.conftest import RUN, execute
 from tests.data.shards.kinds import KINDS, written

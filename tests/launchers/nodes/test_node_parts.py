@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from manyheads.launchers.causes import first_failure
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.joining import other_config
 from manyheads.launchers.nodes.node_part import shortened

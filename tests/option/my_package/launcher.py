@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from manyheads.launchers.launcher import Job
+from manyheads.launchers.job import Job
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.spawn import Spawn
 from manyheads.runner.option.rules import PLACE

@@ -12,7 +12,7 @@ import torch
 from manyheads.runner.answers.measure.rank.rehearsal import rehearse
 from manyheads.runner.config.lookup import unavailable
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.loop.header import division
+from manyheads.runner.loop.header_rows import division
 from manyheads.runner.machine.addresses import free_port
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.tables.of_replicas import Keeping

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.objects.address import Address, is_address, place_of
+from manyheads.runner.run.objects import Address, is_address, place_of
 
 
 @pytest.mark.parametrize("text", ["s3://bucket", "s3://my.bucket/a/b-c/d e", "gs://b/x", "az://account/x@y"])

@@ -14,7 +14,8 @@ from manyheads.runner.data.order import Order
 from manyheads.runner.data.rank.rng import GENERATORS, restored, seed_sample
 from manyheads.runner.data.samples import Dataset
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.option.locate import TARGET, Section, arguments_of, call, combined, locate, signature
+from manyheads.runner.option.locate import arguments_of, call, combined, locate, signature
+from manyheads.runner.option.tree import TARGET, Section
 
 PART = 1  # of an epoch's keys: the others are those of the usual orders
 EPOCHS_KEPT = 2  # loader processes already build the next epoch's first batches at the end of one

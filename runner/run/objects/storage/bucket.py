@@ -12,8 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import IO, Any, TypeVar
 
-from manyheads.runner.run.objects import MissingObject, StorageError
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address, MissingObject, StorageError
 
 AT_ONCE = 2**24  # bytes of an object that are asked for in one request
 CONNECTING = 5.0  # seconds that a connection may take

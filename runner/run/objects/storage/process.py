@@ -17,8 +17,7 @@ from queue import PriorityQueue
 from socket import AF_UNIX, SOCK_SEQPACKET, socket
 from typing import Any
 
-from manyheads.runner.run.objects import Cache, StorageError
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address, Cache, StorageError
 from manyheads.runner.run.objects.storage import wire
 from manyheads.runner.run.objects.storage.bucket import Bucket
 from manyheads.runner.run.objects.storage.disk_cache import DiskCache

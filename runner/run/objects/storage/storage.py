@@ -12,8 +12,7 @@ from socket import socket
 from typing import IO, Any
 
 from manyheads.runner.machine import invocation
-from manyheads.runner.run.objects import Cache, Object, StorageError
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address, Cache, Object, StorageError
 from manyheads.runner.run.objects.storage import disk_cache, wire
 from manyheads.runner.run.program import Process, Program, stop
 

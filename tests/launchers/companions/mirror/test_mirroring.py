@@ -14,7 +14,7 @@ from manyheads.launchers.companions.mirror.follower import address_of
 from manyheads.runner.callbacks.callback import Callback
 from manyheads.runner.checkpoint.mirror_manifest import NAME, MirrorManifest
 from manyheads.runner.checkpoint.rank.load import weights_sha256
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 from manyheads.runner.run.run_folder import LEDGER, RunFolder
 from tests.conftest import RUN, execute
 from tests.object_storage import SECRETS

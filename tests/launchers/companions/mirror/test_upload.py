@@ -10,8 +10,7 @@ from manyheads.launchers.companions.mirror.upload import Mirror
 from manyheads.runner.checkpoint.fetch import at_hand, fetch, with_weights, without_checkpoints
 from manyheads.runner.checkpoint.mirror_manifest import NAME, MirrorManifest
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.objects import StorageError
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address, StorageError
 from manyheads.runner.run.objects.storage.storage import Storage
 from manyheads.runner.run.run_folder import RunFolder
 from tests.object_storage import BUCKET

@@ -7,7 +7,8 @@ import time
 from typing import Any, ClassVar
 
 from manyheads.launchers.environment import file_rendezvous
-from manyheads.launchers.launcher import Job, Launcher
+from manyheads.launchers.job import Job
+from manyheads.launchers.launcher import Launcher
 from manyheads.launchers.launcher_option import LauncherOption
 from manyheads.launchers.processes import Ranks, supervise
 from manyheads.runner.option.rules import whole

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runner.run.objects import Cache, MissingObject, StorageError
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address, Cache, MissingObject, StorageError
 from manyheads.runner.run.objects.storage import storage as module
 from manyheads.runner.run.objects.storage.storage import Storage
 from tests.object_storage import BUCKET, UNAVAILABLE, cut, stall
@@ -155,7 +154,7 @@ def test_it_ends_with_its_user(s3, prefix):
 
 USER = """
 import sys, time
-from manyheads.runner.run.objects.address import Address
+from manyheads.runner.run.objects import Address
 from manyheads.runner.run.objects.storage.storage import Storage
 storage = Storage(Address(sys.argv[1]), retry_for=1.0)
 print(storage._process.pid, flush=True)
