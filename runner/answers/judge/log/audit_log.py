@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.runner.answers.judge.log.read_log import SearchLog, Trial, read_log
-from manyheads.runner.answers.judge.log.records import TAIL, Gain, chances, gains, quantile, unexplained
+from manyheads.runner.answers.judge.log.read_log import LoggedTrial, SearchLog, read_log
+from manyheads.runner.answers.judge.log.records import TAIL, LoggedGain, chances, gains, quantile, unexplained
 from manyheads.runner.errors import ConfigurationError, ExitCode, printable
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.wording import counted, listed, tell
@@ -31,8 +31,8 @@ class AuditedLog(Answer):
     low: Annotated[int, "noise alone keeps fewer with a probability of at most 5 %"]
     high: Annotated[int, "noise alone keeps more with a probability of at most 5 %"]
     probability: Annotated[float, "that noise alone keeps as many or more"]
-    gains: Annotated[list[Gain], "the kept changes that were the best so far; those in a row are one gain"]
-    unexplained: Annotated[list[Gain], "those that noise does not explain"]
+    gains: Annotated[list[LoggedGain], "the kept changes that were the best so far; those in a row are one gain"]
+    unexplained: Annotated[list[LoggedGain], "those that noise does not explain"]
 
     @property
     def exit_code(self) -> ExitCode:
@@ -103,7 +103,7 @@ def audit_log(path: Path, on: str | None, *, lower: bool | None) -> AuditedLog:
     )
 
 
-def _changes(section: Sequence[Trial]) -> list[Trial]:
+def _changes(section: Sequence[LoggedTrial]) -> list[LoggedTrial]:
     """The trials with a value after the first, which is the baseline."""
     return [trial for trial in section if trial.value is not None][1:]
 
@@ -123,12 +123,12 @@ def _direction(path: Path, log: SearchLog) -> bool:
     )
 
 
-def _lines(gain: Gain) -> str:
+def _lines(gain: LoggedGain) -> str:
     first, last = gain.lines[0], gain.lines[-1]
     return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
-def _evidence(gain: Gain) -> str:
+def _evidence(gain: LoggedGain) -> str:
     """What the values after a gain say, in words."""
     if not gain.after:
         return "no value after it"

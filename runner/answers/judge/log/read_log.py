@@ -23,7 +23,7 @@ ABOUT = ("description", "change", "name", "commit")  # columns that say what was
 
 
 @dataclass(frozen=True)
-class Trial:
+class LoggedTrial:
     """A trial of a search. ``value``: None if it failed. ``line``: where the log has it, counted from 1."""
 
     line: int
@@ -38,7 +38,7 @@ class SearchLog:
 
     on: str = ""
     lower_is_better: bool | None = None  # None if the log does not say
-    sections: list[list[Trial]] = field(default_factory=lambda: [[]])
+    sections: list[list[LoggedTrial]] = field(default_factory=lambda: [[]])
     unreadable: list[int] = field(default_factory=list)
 
     def add(self, line: int, value: Any, status: Any, about: Any) -> None:
@@ -48,7 +48,7 @@ class SearchLog:
         if number is None and word not in FAILED:
             self.unreadable.append(line)
         else:
-            self.sections[-1].append(Trial(line, number, word in KEPT, printable(about or "").strip()))
+            self.sections[-1].append(LoggedTrial(line, number, word in KEPT, printable(about or "").strip()))
 
 
 def read_log(path: Path, on: str | None) -> SearchLog:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Annotated
 
-from manyheads.runner.answers.judge.log.read_log import Trial
+from manyheads.runner.answers.judge.log.read_log import LoggedTrial
 
 TAIL = 0.05  # of each side of the interval
 NEGLIGIBLE = 1e-15
@@ -19,7 +19,7 @@ FEW = 5  # values between two records that are one gain, at most
 
 
 @dataclass(frozen=True)
-class Gain:
+class LoggedGain:
     """Kept changes soon after each other, each with the best value so far."""
 
     lines: Annotated[list[int], "where the log has them, counted from 1"]
@@ -53,7 +53,7 @@ def quantile(distribution: Sequence[float], level: float) -> int:
     return len(distribution) - 1
 
 
-def gains(trials: Sequence[Trial], *, lower_is_better: bool) -> Iterator[Gain]:
+def gains(trials: Sequence[LoggedTrial], *, lower_is_better: bool) -> Iterator[LoggedGain]:
     """The kept records among trials with one baseline, the first with a value; those close together are one gain."""
     sign = -1 if lower_is_better else 1
     valued = [trial for trial in trials if trial.value is not None]
@@ -72,7 +72,7 @@ def gains(trials: Sequence[Trial], *, lower_is_better: bool) -> Iterator[Gain]:
             better = sum(scores[number] > level for number in others)
             chance = at_least(better, range(row[0] - previous, following - previous), {n - previous for n in row})
             lines = [trial.line for trial in kept]
-            yield Gain(lines, kept[-1].about, sign * scores[last], sign * level, len(others), better, chance)
+            yield LoggedGain(lines, kept[-1].about, sign * scores[last], sign * level, len(others), better, chance)
 
 
 def at_least(number: int, places: Sequence[int], records: Collection[int]) -> float:
@@ -93,7 +93,7 @@ def at_least(number: int, places: Sequence[int], records: Collection[int]) -> fl
     return min(math.fsum(chances[number:]), 1.0)
 
 
-def unexplained(every: Sequence[Gain], error_rate: float) -> list[Gain]:
+def unexplained(every: Sequence[LoggedGain], error_rate: float) -> list[LoggedGain]:
     """The gains that noise does not explain: one too many among them with at most this probability (Holm 1979)."""
     ordered = sorted(every, key=lambda gain: gain.probability)
     for place, gain in enumerate(ordered):

@@ -4,23 +4,23 @@ import random
 
 import pytest
 
-from manyheads.runner.answers.judge.log.read_log import Trial
+from manyheads.runner.answers.judge.log.read_log import LoggedTrial
 from manyheads.runner.answers.judge.log.records import at_least, chances, gains, quantile, unexplained
 
 LOGS, CHANGES, SIDE = 1000, 60, 0.05
 
 
-def search(rng: random.Random, *, helps: int | None = None, count: int = CHANGES) -> list[Trial]:
+def search(rng: random.Random, *, helps: int | None = None, count: int = CHANGES) -> list[LoggedTrial]:
     """A log that keeps each best value. helps: the change from which values are better by three deviations."""
     best, trials = float("inf"), []
     for number in range(count + 1):
         value = rng.gauss(-3.0 if helps is not None and number >= helps else 0.0, 1.0)
-        trials.append(Trial(number + 2, value, value < best, f"change {number}"))
+        trials.append(LoggedTrial(number + 2, value, value < best, f"change {number}"))
         best = min(best, value)
     return trials
 
 
-def kept(trials: list[Trial]) -> int:
+def kept(trials: list[LoggedTrial]) -> int:
     return sum(trial.is_kept for trial in trials[1:])
 
 
@@ -65,7 +65,7 @@ def test_a_change_that_helps_is_named():
 def test_records_close_together_are_one_gain_and_all_kept_ones_are_in_one(lower_is_better):
     sign = 1 if lower_is_better else -1
     values = [5.0, 6.0, 4.0, 7.0, 3.0, 3.5, 4.5, 7.0, 8.0, 9.0, 2.0]
-    trials = [Trial(number, sign * value, value in (5, 4, 3, 2), "") for number, value in enumerate(values, 1)]
+    trials = [LoggedTrial(number, sign * value, value in (5, 4, 3, 2), "") for number, value in enumerate(values, 1)]
     first, last = gains(trials, lower_is_better=lower_is_better)
     assert (first.lines, first.before, first.value, first.after, first.better) == ([3, 5], sign * 5.0, sign * 3.0, 6, 2)
     assert (last.lines, last.after, last.probability) == ([11], 0, 1)
