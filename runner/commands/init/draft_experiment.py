@@ -159,14 +159,13 @@ class _Drafting:
 
 
 def _config(parts: list[Section]) -> Keys:
-    """The experiment: its defaults list, and the keys of all sections."""
-    config: Keys = {"defaults": [{f"override /{part.group}": part.option} for part in parts if part.option is not None]}
-    for part in parts:
-        config |= {part.group: part.keys} if part.keys else {}
-        added = [{key: value} for key, value in part.also.items() if key.startswith("/")]
-        config["defaults"] += added  # type: ignore[operator]
-        config |= {key: value for key, value in part.also.items() if not key.startswith("/")}
-    return config
+    """The experiment: its defaults list, in which Hydra needs overrides last, and the keys of all sections."""
+    overrides = [{f"override /{part.group}": part.option} for part in parts if part.option is not None]
+    also = {key: value for part in parts for key, value in part.also.items()}
+    added = [{key: value} for key, value in also.items() if key.startswith("/")]
+    config: Keys = {"defaults": [*added, *overrides]}
+    config |= {part.group: dict(part.keys) for part in parts if part.keys}
+    return config | {key: value for key, value in also.items() if not key.startswith("/")}
 
 
 def _split(samples: FoundClass, folder: Path) -> str:
