@@ -8,6 +8,7 @@ from pathlib import Path
 from manyheads.runner.answers import judge as package
 from manyheads.runner.answers.judge.answer import CheckedJudgement, Judged
 from manyheads.runner.answers.judge.log.audit_log import AuditedLog, audit_log
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import load
 
 HELP = "judge whether a change is faster or learns better, or the difference is noise: keep, discard or undecided"
@@ -57,6 +58,8 @@ def _kinds() -> list[str]:
 def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement | AuditedLog:
     """Judge a change, check a judgement, or audit a log. Raises ConfigurationError, RunFailed."""
     if arguments.log is not None:
+        if arguments.overrides or arguments.change is not None or arguments.code is not None:
+            raise ConfigurationError("--log reads a log and judges no change. Leave the others out.", key="--log")
         return audit_log(arguments.log, None if arguments.on == "speed" else arguments.on, lower=arguments.lower)
     from manyheads.runner.answers.judge.recorded import RecordedJudgement
     from manyheads.runner.answers.judge.terms import JudgementTerms
@@ -67,6 +70,9 @@ def run(arguments: argparse.Namespace) -> Judged | CheckedJudgement | AuditedLog
         other: Judged | None = load(f"{name}.answer")(arguments)
         if other is not None:
             return other
+    if arguments.lower is not None:
+        message = "--lower and --higher are for --command and --log: a metric of a config has a direction."
+        raise ConfigurationError(message, key="--lower" if arguments.lower else "--higher")
     terms = JudgementTerms(**{field.name: getattr(arguments, field.name) for field in fields(JudgementTerms)})
     if arguments.again is not None:
         recorded = RecordedJudgement.of(arguments.again)

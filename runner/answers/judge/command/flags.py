@@ -3,7 +3,10 @@
 import argparse
 
 from manyheads.runner.answers.judge.answer import Judged
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import load
+
+ONLY = ("against", "result", "paired", "same", "timeout", "evaluator", "frozen", "share")  # with ``--command``
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(arguments: argparse.Namespace) -> Judged | None:
-    """The verdict on commands; None if the arguments are not about commands. Raises as ``judge_command``."""
+    """The verdict on commands; None without ``--command``. Raises as ``judge_command``; refuses flags without it."""
     if arguments.command is None:
+        if flag := next((name for name in ONLY if getattr(arguments, name)), None):
+            raise ConfigurationError(f"--{flag} requires --command. Add it, or leave it out.", key=f"--{flag}")
         return None
     judged: Judged = load("manyheads.runner.answers.judge.command.judge_command.judge_command")(arguments)
     return judged

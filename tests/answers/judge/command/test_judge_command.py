@@ -124,6 +124,8 @@ def test_a_change_that_fails_is_discarded(project):
         ((*TRAIN[:4], "--on", "score"), 2, "Is a lower score better, or a higher one"),
         ((*TRAIN[:2], "--code", "nowhere", "--on", "loss"), 2, "no such revision"),
         (TRAIN, 2, "no file differs"),
+        (("model=mlp", "--share", "data"), 2, "--share requires --command"),
+        (("model=mlp", "--change", "optimizer.lr=1", "--higher"), 2, "a metric of a config has a direction"),
         ((*TRAIN, "model=mlp"), 2, "has no overrides"),
         ((*TRAIN[:4], "--on", "seconds", "--paired"), 2, "--paired requires --on with a number and --test mean"),
         ((*TRAIN, "--same", "loss"), 2, "--same requires --on seconds"),

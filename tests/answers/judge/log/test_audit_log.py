@@ -129,3 +129,5 @@ def test_on_the_command_line(tmp_path):
     assert done.code == 3, done.err
     answer = json.loads(done.out)["result"]
     assert (answer["lower_is_better"], answer["improved"]) == (False, 0)
+    done = execute(*command, "model=mlp", cwd=tmp_path)
+    assert (done.code, json.loads(done.out)["error"]["key"]) == (2, "--log")
