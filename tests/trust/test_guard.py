@@ -103,6 +103,11 @@ ALLOWED = {
     "a folder that this process has created for itself, or for the ranks of its own run": {
         "runner/answers/audit/audit_run.py": 1,
         "runner/answers/audit/rank.py": 1,
+        "runner/answers/judge/command/arm_runs.py": 4,
+        "runner/answers/judge/command/numbers.py: what the user's own command printed": 2,
+        "runner/answers/judge/command/supervisor.py": 12,
+        "runner/answers/judge/command/trees.py": 7,
+        "runner/data/rank/streams/reached.py: in memory": 2,
         "runner/run/scratch.py": 8,
         "runner/run/answer.py": 1,
         "runner/respond.py": 1,

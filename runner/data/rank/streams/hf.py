@@ -36,9 +36,11 @@ class Rows(IterableDataset[Any]):
         self._rows.set_epoch(epoch)
 
     def state_dict(self) -> StateDict:
+        """Where the reading is."""
         return {"rows": self._rows.state_dict()}
 
     def load_state_dict(self, state: StateDict) -> None:
+        """Continue where the reading was."""
         self._rows.load_state_dict(state["rows"])
 
 
@@ -61,8 +63,10 @@ class RowBlocks(Rows):
             self._left, self._at = [*self._left[self._at :], *self._sample(row)], 0
 
     def state_dict(self) -> StateDict:
+        """Where the reading is."""
         return {**super().state_dict(), "left": [*self._left[self._at :]]}
 
     def load_state_dict(self, state: StateDict) -> None:
+        """Continue where the reading was."""
         super().load_state_dict(state)
         self._left, self._at = state["left"], 0
