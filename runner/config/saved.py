@@ -115,4 +115,4 @@ def parse_config(content: bytes, path: Path) -> Any:
         return OmegaConf.to_container(OmegaConf.create(text))  # what Hydra reads: parsers differ
     except Exception as error:  # YAML's constructors raise anything, RecursionError included
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigurationError(f"a config cannot be read: {printable(path)}: {reason}.") from None
+        raise ConfigurationError(f"{printable(path)} cannot be read: {reason}.") from None

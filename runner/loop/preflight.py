@@ -91,7 +91,7 @@ def _step(run: RunConfig) -> None:
     """Whether a task with its own step works with the other settings."""
     kind = run.task.kind
     if isinstance(kind, type) and issubclass(kind, Task) and kind.step is not Task.step:
-        load("manyheads.runner.loop.own_step.build.kind_of")(run)
+        load("manyheads.runner.loop.own_step.build.kind_of")(run.parallel, run.precision, run.trainer, seed=run.seed)
 
 
 def _optimizer(run: RunConfig) -> None:

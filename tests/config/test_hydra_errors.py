@@ -244,7 +244,7 @@ class TestOverASavedConfig:
     def test_one_that_cannot_be_read_is_refused(self, run_here, tmp_path, content):
         (tmp_path / "run.yaml").write_text(content)
         done = run_here("--config-path", str(tmp_path), "--config-name", "run")
-        assert_refused(done, "a config cannot be read", "run.yaml", "line 1")
+        assert_refused(done, "run.yaml cannot be read", "line 1")
         assert not (tmp_path / "mark").exists()
 
     @pytest.mark.tail

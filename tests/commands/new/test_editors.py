@@ -22,7 +22,7 @@ def of_new(folder: Path) -> Path:
 def of_init(folder: Path) -> Path:
     """The experiment drafted for a repository."""
     (folder / "net.py").write_text("import torch\nclass Net(torch.nn.Module):\n    def __init__(self, width): ...\n")
-    drafted = draft(folder, find(folder), data="none")
+    drafted = draft(find(folder), data="none")
     for path, text in drafted.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
