@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from manyheads.runner.run.program import Program
 
@@ -10,7 +11,15 @@ GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-
 # Otherwise git fetches objects that a repository declares missing, by a program that the repository names.
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
 MOST_SECONDS = 120.0  # a repository's settings may name a pipe, such as core.excludesFile, at which git waits for ever
-REGULAR = (b"100644", b"100755")  # modes of files; links and submodules are skipped
+LINK, EXECUTABLE = b"120000", b"100755"  # modes
+REGULAR = (b"100644", EXECUTABLE)  # of files that are no links
+
+
+class TreeEntry(NamedTuple):
+    """A file or a link at a commit: its mode, and git's name of its content."""
+
+    mode: bytes
+    blob: bytes
 
 
 def git(folder: Path, *arguments: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
@@ -35,14 +44,19 @@ def asked(
     return answer.output if answer.code == 0 else None
 
 
-def blobs(folder: Path, commit: str, *names: str) -> dict[PurePosixPath, bytes]:
-    """Git's names of the contents at a commit: of the files with these ``names``, or of all in the folder.
+def entries(folder: Path, commit: str, *names: str) -> dict[PurePosixPath, TreeEntry]:
+    """What a commit has: the files and links with these ``names``, or all in the folder; no submodules.
 
     By path, relative to the folder.
     """
     listed = git(folder, "ls-tree", "-r", "-z", commit, "--", *names).split(b"\0")
-    entries = [line.split(b"\t", 1) for line in listed if line.startswith(REGULAR)]
-    return {PurePosixPath(os.fsdecode(name)): about.split()[2] for about, name in entries}
+    lines = [line.split(b"\t", 1) for line in listed if line.startswith((*REGULAR, LINK))]
+    return {PurePosixPath(os.fsdecode(name)): TreeEntry(*about.split()[::2]) for about, name in lines}
+
+
+def blobs(folder: Path, commit: str, *names: str) -> dict[PurePosixPath, bytes]:
+    """As ``entries``, git's names of the contents, of files that are no links."""
+    return {name: entry.blob for name, entry in entries(folder, commit, *names).items() if entry.mode in REGULAR}
 
 
 def edited(folder: Path, blob_of: Mapping[PurePosixPath, bytes]) -> list[PurePosixPath]:

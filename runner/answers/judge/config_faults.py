@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from manyheads.runner.answers.judge.question import FLOOR_ROUNDS
 from manyheads.runner.answers.judge.terms import FOUND, SIGNS, UNREACHED
 from manyheads.runner.answers.measure.arm_configs import TRIAL_UPDATES
-from manyheads.runner.answers.measure.rounds import updates_of
+from manyheads.runner.answers.measure.rounds import RELATIVE_SLACK, clocks_agree, updates_of
 from manyheads.runner.answers.measure.rows import COMPLETED, FACTS, FLOOR, ROUND, STEPS, TRIAL, RunRow
 from manyheads.runner.answers.measure.runs import config_digest
 from manyheads.runner.records.claims import repeated_seeds
@@ -16,11 +16,7 @@ from manyheads.runner.records.claims import repeated_seeds
 if TYPE_CHECKING:
     from manyheads.runner.answers.judge.config_question import ConfigQuestion
 
-# How far a rank's clock and the file system's may differ: in seconds, plus a fraction of the measured time. In 2,500
-# runs on two cores they differed by up to 81 ms at loads up to 14, and by at most 4 ms on an idle machine; the median
-# was 0.4 ms at every load.
-SLACK, TYPICAL_SLACK = 0.15, 0.01
-RELATIVE = 0.02
+TYPICAL_SLACK = 0.01  # seconds by which a rank's clock and the file system's may typically differ
 
 
 def config_faults(question: "ConfigQuestion", rows: Sequence[RunRow]) -> Iterator[str]:
@@ -62,7 +58,7 @@ def _of_clocks(question: "ConfigQuestion", rows: Sequence[RunRow]) -> Iterator[s
         if not 0 < seconds < math.inf or not updates > 0 or row.ended is None:
             yield f"run {row.number} has no time"
             continue
-        if marked is None or abs(seconds - marked) > SLACK + RELATIVE * seconds:
+        if not clocks_agree(seconds, marked):
             yield f"run {row.number} measured {seconds:.3f} s, but the file system's clock {marked} s"
             continue
         apart.setdefault((row.purpose, row.arm), []).append(seconds - marked)
@@ -81,6 +77,6 @@ def _of_training(question: "ConfigQuestion", row: RunRow, signs: Mapping[str, in
     if row.findings[SIGNS] != signs:
         yield f"run {row.number} and the first run disagree on which metrics should be low"
     for aim in question.aims:
-        most = (UNREACHED if aim.target is not None else 1.0) * seconds * (1 + RELATIVE)
+        most = (UNREACHED if aim.target is not None else 1.0) * seconds * (1 + RELATIVE_SLACK)
         if aim.is_relative and not 0 < row.findings[FOUND][aim.text] <= most:
             yield f"run {row.number}: the {aim.text} exceed the time that it trained"

@@ -82,7 +82,7 @@ def _show_differences(differences: Mapping[str, Sequence[Any]], files: Sequence[
         for key, values in differences.items()
     ]
     lines += [f"{name}: not as in the revision" for name in files]
-    print("What differs:" if lines else "The configs are the same.")
+    print("What differs:" if lines else "Both arms are the same.")
     for line in lines[:MOST_SHOWN]:
         print(printable(f"  {line}"))
     if len(lines) > MOST_SHOWN:

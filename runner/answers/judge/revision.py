@@ -1,7 +1,6 @@
 """A revision of the user's own repository: base runs its code, while the change runs the working tree.
 
-Its files are read from git's objects and written to a temporary folder: nothing is checked out, so no hook, filter or
-monitor of the repository runs, and its index and worktrees are unchanged. Only ranks import these files.
+Only ranks import its files.
 """
 
 import os
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from manyheads.runner.answers.judge.committed_files import named_commit, write_commit
 from manyheads.runner.answers.judge.rank.at_revision import AtRevision, CodeTask
 from manyheads.runner.answers.measure.rows import BASE
 from manyheads.runner.answers.measure.runs import ArmCode
@@ -18,10 +18,8 @@ from manyheads.runner.config.project import conf_of
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.source_file import source_file
 from manyheads.runner.option.tree import Section, files_named, packages_named
-from manyheads.runner.provenance.git import blobs, contents, edited, git
+from manyheads.runner.provenance.git import REGULAR, blobs, edited, entries, git
 from manyheads.runner.run import scratch
-from manyheads.runner.run.data_files import no_link
-from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.run_folder import RunFolder
 
 AT_REVISION = "manyheads.runner.answers.judge.rank.at_revision"
@@ -37,15 +35,7 @@ class Revision:
     @classmethod
     def named(cls, name: str) -> "Revision":
         """A revision of the repository around the working directory. Raises ConfigurationError if it does not exist."""
-        top = git(Path.cwd(), "rev-parse", "--show-toplevel").decode().strip()
-        if not top:
-            raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
-        commit = git(Path(top), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        if not commit:
-            raise ConfigurationError(
-                f"--code {name}: {top} has no such revision. Name one, such as HEAD.", key="--code"
-            )
-        return cls(Path(top).resolve(), commit.decode().strip())
+        return cls(*named_commit(name))
 
     def changed_files(self) -> list[str]:
         """The files of the revision that differ in the working tree, and those that only the working tree has.
@@ -87,28 +77,10 @@ class Revision:
         Raises ConfigurationError if a file is missing in the repository or cannot be written.
         """
         with scratch.folder() as folder:
-            self._write(folder / "code")
+            files = entries(self.project, self.commit).items()
+            regular = {name: entry for name, entry in files if entry.mode in REGULAR}
+            write_commit(self.project, self.commit, regular, folder / "code")
             yield BaseCode(self.project, self.commit, folder / "code")
-
-    def _write(self, tree: Path) -> None:
-        for name, content in contents(self.project, blobs(self.project, self.commit)):
-            if content is None:
-                raise ConfigurationError(
-                    f"--code: the repository lacks the content of {printable(name)} at {self.commit[:10]}. Fetch it "
-                    "with git.",
-                    key="--code",
-                )
-            if name.is_absolute() or ".." in name.parts:
-                raise ConfigurationError(f"--code: {printable(name)} points outside the repository.", key="--code")
-            try:
-                make_folder((tree / name).parent)
-                with open(tree / name, "wb", opener=no_link) as file:
-                    file.write(content)
-            except OSError as error:  # such as a folder and a file of the same name
-                raise ConfigurationError(
-                    f"--code: {printable(name)} of {self.commit[:10]} cannot be written: {error.strerror}.",
-                    key="--code",
-                ) from None
 
 
 @dataclass(frozen=True)

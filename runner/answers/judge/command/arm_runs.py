@@ -82,23 +82,23 @@ class ArmRuns(Recording):
         try:
             self._copy(self._files.of(row.arm), tree)
             frozen = fingerprints(tree, question.frozen)
-            result = self._result(tree)
+            result = self._result(tree) if question.evaluator is None else None
             before = _state(result)
             report = self._supervised(question.line(row.arm), tree, marks, seed=row.seed, timeout=timeout)
-            touched = changed(frozen, fingerprints(tree, question.frozen))
-            touched += self._changed_originals()
-            if question.evaluator is not None:
-                numbers, seconds = self._evaluated(tree, marks / "evaluation", row.seed, timeout), report["seconds"]
+            touched = changed(frozen, fingerprints(tree, question.frozen)) + self._changed_originals()
+            if result is not None and _state(result) == before:
+                raise ConfigurationError(f"--result: the run wrote no {result.name}", key="--result")
+            if question.evaluator is None:
+                numbers = self._numbers(marks, result)
             else:
-                if result is not None and _state(result) == before:
-                    raise ConfigurationError(f"--result: the run wrote no {result.name}", key="--result")
-                numbers, seconds = self._numbers(marks, result), report["seconds"]
+                numbers = self._evaluated(question.evaluator, tree, marks / "evaluation", row.seed, timeout)
         finally:
             remove(tree)
-        of_aims = {name: numbers[name] for name in question.signs}
-        found = {**of_aims, **({CLOCK: seconds} if CLOCK in question.on.split(",") else {})}
+        seconds = report["seconds"]
+        values = {name: numbers[name] for name in question.signs}
+        values |= {CLOCK: seconds} if CLOCK in question.on.split(",") else {}
         same = None if question.same is None else numbers[question.same[0]]
-        findings = {FOUND: found, SIGNS: question.signs, SAME: same, CHANGED: touched, "seconds": seconds}
+        findings = {FOUND: values, SIGNS: question.signs, SAME: same, CHANGED: touched, "seconds": seconds}
         findings |= {"marked": _marked(marks), "outlived": report["outlived"]}
         code, ended = question.code[row.arm != BASE], time.time()
         return replace(row, state=COMPLETED, ended=ended, findings=findings, machine=digest_of(node()), code=code)
@@ -113,7 +113,8 @@ class ArmRuns(Recording):
         shutil.copytree(original, to, symlinks=True)
 
     def _result(self, tree: Path) -> Path | None:
-        if self._question.result is None or self._question.evaluator is not None:
+        """The file in a tree that has the numbers; None if they are printed."""
+        if self._question.result is None:
             return None
         return tree / self._question.within / self._question.result.rpartition(":")[0]
 
@@ -125,20 +126,16 @@ class ArmRuns(Recording):
             return finite(numbers, question.names, where=where, end=result.read_text(errors="replace")[-200:])
         return finite(printed(path, question.names), question.names, where="the output", end=last_words(path))
 
-    def _evaluated(self, tree: Path, marks: Path, seed: int, timeout: float) -> dict[str, float]:
+    def _evaluated(self, evaluator: str, tree: Path, marks: Path, seed: int, timeout: float) -> dict[str, float]:
         """The numbers from the evaluator, which runs in a copy of base's files that the arm never had."""
-        own = self._files.scratch / "evaluation"
+        copy = self._files.scratch / "evaluation"
         try:
-            self._copy(self._files.base, own)
-            arm = shlex.quote(str(tree / self._question.within))
-            line = str(self._question.evaluator).replace(FOLDER, arm)
-            self._supervised(line, own, marks, seed=seed, timeout=timeout)
-            result = None
-            if self._question.result is not None:
-                result = own / self._question.within / self._question.result.rpartition(":")[0]
-            return self._numbers(marks, result)
+            self._copy(self._files.base, copy)
+            line = evaluator.replace(FOLDER, shlex.quote(str(tree / self._question.within)))
+            self._supervised(line, copy, marks, seed=seed, timeout=timeout)
+            return self._numbers(marks, self._result(copy))
         finally:
-            remove(own)
+            remove(copy)
 
     def _supervised(self, line: str, tree: Path, marks: Path, *, seed: int, timeout: float) -> dict[str, Any]:
         """Run a command in a tree; its report. Raises RunFailed if it fails or takes too long."""
@@ -172,8 +169,8 @@ class ArmRuns(Recording):
 
     def _environment(self, seed: int, temporary: Path) -> dict[str, str]:
         """The variables of a run, which do not depend on its arm. Python imports as it does for the user."""
-        own = {} if sys.flags.safe_path else {"PYTHONSAFEPATH": None}
-        more = {"TMPDIR": str(temporary), "MANYHEADS_SEED": str(seed), MARK: self._mark, **own}
+        path = {} if sys.flags.safe_path else {"PYTHONSAFEPATH": None}
+        more = {"TMPDIR": str(temporary), "MANYHEADS_SEED": str(seed), MARK: self._mark, **path}
         return {name: value for name, value in {**os.environ, **more}.items() if value is not None}
 
 

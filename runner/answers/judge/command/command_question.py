@@ -1,6 +1,7 @@
 """The question whether one command, or the same command on changed files, is better."""
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,12 +9,11 @@ from typing import Any, ClassVar
 from manyheads.runner.answers.judge.command.command_terms import command_aims
 from manyheads.runner.answers.judge.question import ArmComparison, Question, are_numbers, are_texts
 from manyheads.runner.answers.judge.terms import CLOCK, FOUND, SIGNS, Aim
-from manyheads.runner.answers.measure.rounds import seed
+from manyheads.runner.answers.measure.rounds import clocks_agree, seed
 from manyheads.runner.answers.measure.rows import BASE, CHANGE, COMPLETED, FAILED, FLOOR, ROUND, TRIAL, RunRow
 from manyheads.runner.run.seal import digest_of
 
 SEED = "{seed}"
-SLACK, RELATIVE = 0.15, 0.02  # how far our clock and the file system's may differ: seconds, and a fraction
 SAME, CHANGED = "same", "changed"  # findings: a number that must agree; files that no arm may change
 
 
@@ -26,7 +26,7 @@ class CommandQuestion(Question):
     ``code``: a digest of base's files and of the change's.
     ``files``: those that differ.
     ``signs``: by number, 1 if higher is better, -1 if lower is.
-    ``result``, ``evaluator``, ``frozen``, ``shared``: as typed.
+    ``result``, ``evaluator``: as typed. ``frozen``, ``shared``: paths, relative to the files' folder.
     ``same``: the number that must agree, and by which fraction it may differ.
     ``paired``: whether both arms of a round get the same seed.
     """
@@ -72,10 +72,6 @@ class CommandQuestion(Question):
     def names(self) -> list[str]:
         """The numbers that each run must give."""
         return [*self.signs, *(self.same or [])[:1]]
-
-    @property
-    def heading(self) -> str:
-        return self.change
 
     def line(self, arm: str) -> str:
         """The command of an arm, with a placeholder for its seed."""
@@ -140,7 +136,7 @@ class CommandQuestion(Question):
 
     def _of_clock(self, row: RunRow) -> Iterator[str]:
         seconds, marked = row.findings["seconds"], row.findings["marked"]
-        if marked is None or not 0 < seconds < math.inf or abs(seconds - marked) > SLACK + RELATIVE * seconds:
+        if not 0 < seconds < math.inf or not clocks_agree(seconds, marked):
             yield f"run {row.number} took {seconds} s, but by the file system's clock {marked} s"
         if row.ended is None or seconds > row.ended - row.began:
             yield f"run {row.number} took {seconds} s, but less in all"
@@ -154,14 +150,30 @@ class CommandQuestion(Question):
         return self.files
 
     def arguments(self) -> list[str]:
-        change = ["--code", self.revision] if self.against is None else ["--against", self.against]
-        same = None if self.same is None else f"{self.same[0]}:{self.same[1]:g}"
-        direction = ["--lower" if sign < 0 else "--higher" for sign in [*self.signs.values()][:1]]
-        named = {"--result": self.result, "--same": same, "--evaluator": self.evaluator}
-        named |= {"--frozen": ",".join(self.frozen), "--share": ",".join(self.shared)}
-        more = [word for flag, value in named.items() if value for word in (flag, value)]
-        more += ["--paired"] if self.paired else []
-        return ["--command", self.command, *map(str, change), "--on", self.on, *direction, *more]
+        flags = {"on": self.on, **self.flags()}
+        is_lower = flags.pop("lower")
+        flags |= {"lower": is_lower is True, "higher": is_lower is False}
+        valued = [word for name, value in flags.items() if isinstance(value, str) for word in (f"--{name}", value)]
+        return [*valued, *(f"--{name}" for name, value in flags.items() if value is True)]
+
+    def flags(self) -> dict[str, str | bool | None]:
+        """The flags that ask it, by the names of CommandTerms's fields; None for those that are left out."""
+        signs = {*self.signs.values()}  # both: their names say it, since a flag holds for all
+        paths = {
+            name: ",".join(os.path.relpath(path, self.within) for path in listed) or None
+            for name, listed in (("frozen", self.frozen), ("share", self.shared))
+        }
+        return {
+            "command": self.command,
+            "against": self.against,
+            "code": self.revision,
+            "result": self.result,
+            "lower": signs == {-1} if len(signs) == 1 else None,
+            "paired": self.paired,
+            "same": None if self.same is None else f"{self.same[0]}:{self.same[1]!r}",
+            "evaluator": self.evaluator,
+            **paths,
+        }
 
     def caveats(self) -> Iterator[str]:
         if self.same is None and CLOCK in self.on.split(","):

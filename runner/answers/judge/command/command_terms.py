@@ -53,8 +53,8 @@ class CommandTerms(JudgementTerms):
     same: str | None = None
     timeout: str | None = None
     evaluator: str | None = None
-    frozen: str = ""
-    share: str = ""
+    frozen: str | None = None
+    share: str | None = None
 
     def __post_init__(self) -> None:
         if self.allow_changed_numerics:

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--timeout", help="how long a run may take until one of base has ended; then ten times as long")
     about = "read the numbers from this command, which runs after each arm in base's files, on the files in {folder}"
     group.add_argument("--evaluator", metavar="CMD", help=about)
-    group.add_argument("--frozen", metavar="PATHS", default="", help="files that no arm may change: eval.py,data/")
-    group.add_argument("--share", metavar="PATHS", default="", help="ignored files that both arms read: .venv,data/")
+    group.add_argument("--frozen", metavar="PATHS", help="files that no arm may change: eval.py,data/")
+    group.add_argument("--share", metavar="PATHS", help="ignored files that both arms read: .venv,data/")
 
 
 def answer(arguments: argparse.Namespace) -> Judged | None:

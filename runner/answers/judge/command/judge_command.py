@@ -2,11 +2,11 @@
 
 import argparse
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from manyheads.runner.answers.judge.answer import Judged
 from manyheads.runner.answers.judge.command.arm_runs import ArmFiles, ArmRuns
@@ -14,7 +14,8 @@ from manyheads.runner.answers.judge.command.command_judgement import CommandJudg
 from manyheads.runner.answers.judge.command.command_question import CommandQuestion
 from manyheads.runner.answers.judge.command.command_terms import CommandTerms
 from manyheads.runner.answers.judge.command.trees import Project, changed, fingerprints
-from manyheads.runner.answers.judge.decide import decide
+from manyheads.runner.answers.judge.committed_files import named_commit, write_commit
+from manyheads.runner.answers.judge.decide import JUDGEMENTS, decide
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.recorded import RecordedJudgement
 from manyheads.runner.answers.judge.terms import JudgementTerms
@@ -22,22 +23,22 @@ from manyheads.runner.answers.measure.rounds import new_draw
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.rules import seconds
+from manyheads.runner.provenance.git import entries
 from manyheads.runner.run import scratch
 from manyheads.runner.run.run_folder import SWEEP_DIR
 
 
 def judge_command(arguments: argparse.Namespace) -> Judged:
     """Judge the commands that the flags name. Raises ConfigurationError, RunFailed and Interrupted."""
-    named = [word for word in arguments.overrides if word.startswith(SWEEP_DIR)]
     for word in arguments.overrides:
-        if word not in named:
+        if not word.startswith(SWEEP_DIR):
             message = f"{word}: --command judges a command, which has no overrides. Quote the command, or leave it out."
             raise ConfigurationError(message, key="--command", value=word)
     if arguments.change is not None:
         message = "--change is about configs. Name the changed command with --against."
         raise ConfigurationError(message, key="--change", value=arguments.change)
     terms = CommandTerms(**{field.name: getattr(arguments, field.name) for field in fields(CommandTerms)})
-    return _judged(terms, Path(named[-1].removeprefix(SWEEP_DIR)) if named else None)
+    return _judged(terms, _named_folder(arguments.overrides))
 
 
 def again(recorded: RecordedJudgement, overrides: Sequence[str], terms: JudgementTerms) -> Judged:
@@ -48,67 +49,71 @@ def again(recorded: RecordedJudgement, overrides: Sequence[str], terms: Judgemen
             f"{printable(recorded.path)} names somebody else's command, which would do whatever it says. Read it; to "
             f"run it here: {invocation.command('judge', *map(printable, asked.arguments()))}"
         )
-    sign = next(iter(asked.signs.values()), 0)
-    known = {field.name: getattr(terms, field.name) for field in fields(JudgementTerms)}
-    known |= {name: getattr(asked, name) for name in ("on", "least", "alpha", "test", "command", "against")}
-    same = None if asked.same is None else f"{asked.same[0]}:{asked.same[1]!r}"
-    known |= {"code": asked.revision, "lower": sign < 0 if sign else None, "same": same, "result": asked.result}
-    known |= {
-        "paired": asked.paired,
-        "evaluator": asked.evaluator,
-        "frozen": ",".join(asked.frozen),
-        "share": ",".join(asked.shared),
-    }
-    named = next((word.removeprefix(SWEEP_DIR) for word in overrides if word.startswith(SWEEP_DIR)), None)
-    return _judged(CommandTerms(**known), Path(named or f"outputs/judgements/again-{secrets.token_hex(4)}"))
+    values = {field.name: getattr(terms, field.name) for field in fields(JudgementTerms)}
+    values |= {name: getattr(asked, name) for name in ("on", "least", "alpha", "test")} | asked.flags()
+    folder = _named_folder(overrides) or JUDGEMENTS / f"again-{secrets.token_hex(4)}"
+    return _judged(CommandTerms(**values), folder)
+
+
+def _named_folder(overrides: Sequence[str]) -> Path | None:
+    """The folder that the overrides name, the last of several."""
+    named = [word.removeprefix(SWEEP_DIR) for word in overrides if word.startswith(SWEEP_DIR)]
+    return Path(named[-1]) if named else None
 
 
 def _judged(terms: CommandTerms, named: Path | None) -> Judged:
     project = Project.around(Path.cwd())
+    frozen, shared = _paths("--frozen", terms.frozen, project), _paths("--share", terms.share, project)
+    commit = None if terms.code is None else named_commit(terms.code)[1]
     without = [path.resolve() for path in (terms.session, named) if path is not None]
     with scratch.folder() as folder:
-        change = folder / secrets.token_hex(4)
-        digest = project.write_working_tree(change, without=without)
-        frozen, shared = (_paths(text, project) for text in (terms.frozen, terms.share))
-        base, commit, code, names = change, None, [digest, digest], list[str]()
-        if terms.code is not None:
-            base, commit = folder / secrets.token_hex(4), project.commit(terms.code)
-            project.write_revision(commit, base)
-            code, names = [commit, digest], _differing(base, change)
+        base = change = folder / secrets.token_hex(4)
+        digest, differing = project.write_working_tree(change, without=without), list[str]()
+        if commit is not None:
+            base = folder / secrets.token_hex(4)
+            write_commit(project.top, commit, entries(project.top, commit), base)
+            differing = _differing(base, change)
         _refuse_missing(project, base, change, frozen, shared)
-        if terms.code is not None and not names:
-            message = f"--code: no file differs from {str(commit)[:10]}, so there is nothing to judge."
+        if commit is not None and not differing:
+            message = f"--code: no file differs from {commit[:10]}, so there is nothing to judge."
             raise ConfigurationError(message, key="--code")
-        files = ArmFiles(base, change, folder, [(project.top / name, name) for name in shared])
         question = CommandQuestion(
-            change=terms.against or f"the working tree against {str(commit)[:10]}",
-            on=terms.on,
-            least=terms.least_gain,
-            alpha=terms.alpha,
-            test=terms.name_of_test,
-            draw=new_draw(),
-            command=terms.command,
-            against=terms.against,
-            revision=commit,
+            **_asked(terms, commit),
             within=str(project.within),
-            code=code,
-            files=names,
-            signs=terms.signs,
-            result=terms.result,
-            evaluator=terms.evaluator,
+            code=[commit or digest, digest],
+            files=differing,
             frozen=frozen,
             shared=shared,
-            paired=terms.paired,
-            same=None if terms.tolerance is None else [*terms.tolerance],
         )
+        files = ArmFiles(base, change, folder, [(project.top / name, name) for name in shared])
 
         @contextmanager
         def judging(place: Path, asked: Question) -> Iterator[CommandJudgement]:
-            known = cast(CommandQuestion, asked)
+            of_commands = cast(CommandQuestion, asked)
             timeout = seconds(terms.timeout or "") or terms.seconds
-            yield CommandJudgement(ArmRuns(place, known, files), known, terms.seconds, timeout)
+            yield CommandJudgement(ArmRuns(place, of_commands, files), of_commands, terms.seconds, timeout)
 
         return decide(question, terms, named, judging)
+
+
+def _asked(terms: CommandTerms, commit: str | None) -> Mapping[str, Any]:
+    """What of a question the flags decide alone."""
+    return {
+        "change": terms.against or f"the working tree against {str(commit)[:10]}",
+        "on": terms.on,
+        "least": terms.least_gain,
+        "alpha": terms.alpha,
+        "test": terms.name_of_test,
+        "draw": new_draw(),
+        "command": terms.command,
+        "against": terms.against,
+        "revision": commit,
+        "signs": terms.signs,
+        "result": terms.result,
+        "evaluator": terms.evaluator,
+        "paired": terms.paired,
+        "same": None if terms.tolerance is None else [*terms.tolerance],
+    }
 
 
 def _differing(base: Path, change: Path) -> list[str]:
@@ -119,13 +124,13 @@ def _differing(base: Path, change: Path) -> list[str]:
     return changed(one, other)
 
 
-def _paths(text: str, project: Project) -> list[str]:
+def _paths(flag: str, typed: str | None, project: Project) -> list[str]:
     """Typed paths, relative to the project's folder."""
-    names = [part.strip() for part in text.split(",") if part.strip()]
+    names = [part.strip() for part in (typed or "").split(",") if part.strip()]
     paths = [(Path.cwd().resolve() / name) for name in names]
     for name, path in zip(names, paths, strict=True):
         if not path.is_relative_to(project.top) or ".." in path.parts:
-            raise ConfigurationError(f"{name} is not in {project.top}.", key="--share", value=name)
+            raise ConfigurationError.at(flag, name, f" is not in {project.top}.")
     return [str(path.relative_to(project.top)) for path in paths]
 
 

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from manyheads.runner.errors import ConfigurationError, printable
-from manyheads.runner.provenance.git import contents, git
-from manyheads.runner.run.data_files import no_link
+from manyheads.runner.provenance.git import git
 from manyheads.runner.run.files import make_folder
 from manyheads.runner.run.ledger import JUDGED
 from manyheads.runner.run.progress import say
 
 MOST_BYTES = 2**30  # that are copied for each run
 OUTPUT = {".csv", ".jsonl", ".log", ".out", ".tmp", ".tsv", ".txt"}  # of untracked files: these may change meanwhile
-LINK, EXECUTABLE = b"120000", b"100755"  # git's modes
 
 
 @dataclass(frozen=True)
@@ -36,38 +34,6 @@ class Project:
     def within(self) -> PurePosixPath:
         """The working directory, relative to ``top``."""
         return PurePosixPath(Path.cwd().resolve().relative_to(self.top))
-
-    def commit(self, name: str) -> str:
-        """The commit that a revision names. Raises ConfigurationError if there is none."""
-        if not self.is_repository:
-            raise ConfigurationError(f"--code {name}: the working directory is not in a git repository.", key="--code")
-        commit = git(self.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        if not commit:
-            message = f"--code {name}: {self.top} has no such revision. Name one, such as HEAD."
-            raise ConfigurationError(message, key="--code")
-        return commit.decode().strip()
-
-    def write_revision(self, commit: str, tree: Path) -> None:
-        """Write the files of a commit from git's objects, so that no hook, filter or monitor runs.
-
-        Raises ConfigurationError if a file is missing in the repository.
-        """
-        listed = git(self.top, "ls-tree", "-r", "-z", commit).split(b"\0")
-        entries = [(about.split(), name) for about, _, name in (line.partition(b"\t") for line in listed if line)]
-        files = {PurePosixPath(os.fsdecode(name)): about for about, name in entries if about[1] == b"blob"}
-        make_folder(tree)
-        for name, content in contents(self.top, {name: about[2] for name, about in files.items()}):
-            path = tree / name
-            if content is None or name.is_absolute() or ".." in name.parts:
-                message = f"--code: the repository lacks {printable(name)} at {commit[:10]}. Fetch it with git."
-                raise ConfigurationError(message, key="--code")
-            make_folder(path.parent)
-            if files[name][0] == LINK:
-                os.symlink(os.fsdecode(content), path)
-                continue
-            with open(path, "wb", opener=no_link) as file:
-                file.write(content)
-            os.chmod(path, 0o755 if files[name][0] == EXECUTABLE else 0o644)
 
     def write_working_tree(self, tree: Path, *, without: Sequence[Path]) -> str:
         """Copy the tracked and the unignored files of the working tree; returns a digest of those that are code.

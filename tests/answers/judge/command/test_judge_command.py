@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.runner.answers.judge.check_judgement import faults
+from manyheads.runner.answers.judge.command.command_question import CommandQuestion
+from manyheads.runner.answers.judge.command.command_terms import CommandTerms
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.processes
@@ -157,3 +159,19 @@ def test_no_part_of_it_imports_torch_or_what_trains():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / ".names", capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("signs", "words"),
+    [({"loss": -1}, ["--lower"]), ({"score": 1}, ["--higher"]), ({"acc": 1, "loss": -1}, [])],
+)
+def test_asked_again_each_number_keeps_its_direction_and_paths_are_those_of_the_working_directory(signs, words):
+    fixed = {"least": 0.0, "alpha": 0.05, "test": "mean", "draw": "0", "command": "run", "against": "other"}
+    none = {"revision": None, "result": None, "evaluator": None, "same": None, "files": [], "code": ["a", "a"]}
+    paths = {"within": "sub", "frozen": ["sub/eval.py"], "shared": ["sub/data"]}
+    question = CommandQuestion(change="other", on=",".join(signs), signs=signs, **fixed, **none, **paths)
+    asked = question.arguments()
+    assert [word for word in asked if word in ("--lower", "--higher")] == words
+    assert (question.flags()["frozen"], question.flags()["share"]) == ("eval.py", "data")
+    values = {"on": question.on, "test": "mean"} | question.flags()
+    assert CommandTerms(**values).signs == signs
