@@ -24,7 +24,7 @@ def main(path: str) -> NoReturn:
     folder, leader = RunFolder(path), os.environ.get(OURS)  # on rank 0's machine
     if leader is None and not is_locked(folder.config):  # a file system on which locks do not reach other machines
         rank_main.main(path)
-    if leader is not None and not any(existing([int(leader)])):  # then it would end without a word
+    if leader is not None and not any(existing([int(leader)])):  # rank 0 died as the ranks joined
         witness_end(folder)
     witness = threading.Thread(target=partial(witness_end, folder), name="witness", daemon=True)
     witness.start()

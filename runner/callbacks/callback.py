@@ -1,5 +1,6 @@
 """The base class of callbacks: user code called at fixed points of a run."""
 
+import io
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from manyheads.runner.run.json_types import Numbers, ResultJson
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import nn
 
 
@@ -49,6 +51,13 @@ class RunContext:
 def file_name(name: str, split: str) -> str:
     """The name of a file about the evaluation of a split: unchanged for "val", otherwise with the split's name."""
     return name if split == "val" else f"{name}_{split}"
+
+
+def png(figure: "Figure") -> bytes:
+    """A figure of matplotlib as the content of a PNG file, for ``RunContext.picture``."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()
 
 
 class Callback:

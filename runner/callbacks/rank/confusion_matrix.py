@@ -1,7 +1,6 @@
 """callbacks=confusion_matrix: how often each class was predicted as each other class, as a table and a picture."""
 
 import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from manyheads.runner.callbacks.callback import Callback, RunContext, file_name
+from manyheads.runner.callbacks.callback import Callback, RunContext, file_name, png
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.metrics.rank.confusion import confusion
 from manyheads.runner.run.data_files import cell, no_link
@@ -74,6 +73,4 @@ def drawn(matrix: list[list[float]], names: Sequence[str]) -> bytes:
         for (row, column), share in np.ndenumerate(shares):
             shade = "white" if share > 0.5 else "black"
             axes.text(column, row, f"{counts[row, column]:g}", ha="center", va="center", color=shade, fontsize=8)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=100)
-    return file.getvalue()
+    return png(figure)

@@ -3,7 +3,6 @@
 The picture goes to ``pictures/``, from where loggers and trackers take it.
 """
 
-import io
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from manyheads.runner.callbacks.callback import Callback, RunContext, file_name
+from manyheads.runner.callbacks.callback import Callback, RunContext, file_name, png
 from manyheads.runner.errors import ConfigurationError, printable
 
 TEXTS, WIDTH = 6, 90  # continuations that are shown; characters of a line
@@ -74,8 +73,8 @@ class SamplePictures(Callback):
             pictures = [image for image, _ in seen if image is not None]
             images = torch.stack(pictures) if len({image.shape for image in pictures}) == 1 else None
         if self.run.rank == 0:
-            png = drawn_images(images, lines) if images is not None else drawn_lines(lines)
-            self.run.picture(file_name("samples", split), png, self._step)
+            picture = drawn_images(images, lines) if images is not None else drawn_lines(lines)
+            self.run.picture(file_name("samples", split), picture, self._step)
 
     def _continued(self, blocks: list[Tensor]) -> list[str]:
         """The first half of each block, and what follows by the likeliest tokens."""
@@ -111,13 +110,11 @@ def _told(scores: tuple[Any, Any], classes: Sequence[str] | None) -> str:
     if not isinstance(predicted, list):
         return f"{predicted:.4g} ({target:.4g})"
     if isinstance(target, list):
-        own, theirs = (
-            " ".join(str(at) for at, value in enumerate(values) if value > 0) for values in (predicted, target)
-        )
-        return f"{own} ({theirs})"
+        both = [" ".join(str(at) for at, value in enumerate(values) if value > 0) for values in (predicted, target)]
+        return "{} ({})".format(*both)
     names = classes or [str(number) for number in range(len(predicted))]
-    own = printable(str(names[target])) if 0 <= target < len(names) else "?"
-    return f"{printable(str(names[int(np.argmax(predicted))]))} ({own})"
+    right = printable(str(names[target])) if 0 <= target < len(names) else "?"
+    return f"{printable(str(names[int(np.argmax(predicted))]))} ({right})"
 
 
 def _text(tokens: list[int], are_bytes: bool) -> str:
@@ -149,7 +146,5 @@ def drawn_lines(lines: Sequence[str]) -> bytes:
 
 
 def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
     with rc_context({"text.parse_math": False}):  # a text may contain $
-        figure.savefig(file, format="png", dpi=100)
-    return file.getvalue()
+        return png(figure)

@@ -132,10 +132,10 @@ class _Drafting:
             if "train" not in self._samples.arguments:
                 advice = f"Every split has all samples: let data() in {SPLIT} return those of its argument split."
                 remarks = (advice, *remarks)
-        own = {**self._objects.section(self._samples, without=("split", "train")), "_target_": target}
+        section = {**self._objects.section(self._samples, without=("split", "train")), "_target_": target}
         if "IterableDataset" in self._samples.bases:
-            own["order"] = "stream"
-        return Section("data", OWN, own | keys, (*self._objects.computed(self._samples, "data"), *remarks))
+            section["order"] = "stream"
+        return Section("data", OWN, section | keys, (*self._objects.computed(self._samples, "data"), *remarks))
 
     def _origin(self) -> list[str]:
         if self._script is None:

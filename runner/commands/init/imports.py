@@ -81,21 +81,17 @@ class Imports:
         return False
 
     def _names(self, tree: ast.Module, *, at_import: bool = False) -> Iterator[tuple[str, int]]:
-        """Imported modules, and names in them, with the level of relative imports."""
-        for node in _at_import(tree) if at_import else ast.walk(tree):
+        """Imported modules, and names in them, with the level of relative imports.
+
+        ``at_import``: only those that importing the file executes for certain: in no branch, and not attempted.
+        """
+        for node in tree.body if at_import else ast.walk(tree):
             if isinstance(node, ast.Import):
                 yield from ((alias.name, 0) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 yield from (
                     (".".join(filter(None, (node.module, alias.name.strip("*")))), node.level) for alias in node.names
                 )
-
-
-def _at_import(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements that importing the file executes for certain: no branches, no attempts."""
-    for statement in tree.body:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            yield statement
 
 
 def _is_installed(name: str) -> bool:

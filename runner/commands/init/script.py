@@ -62,16 +62,12 @@ class Script:
     @cached_property
     def optimizers(self) -> list[FoundCall]:
         """The optimizers of torch that it creates."""
-        return [call for tree in self._trees.values() for call in self._of_torch(tree, "torch.optim", ["params", "lr"])]
+        return self._of_torch("torch.optim", ["params", "lr"])
 
     @cached_property
     def schedulers(self) -> list[FoundCall]:
         """The schedules of torch that it creates."""
-        return [
-            call
-            for tree in self._trees.values()
-            for call in self._of_torch(tree, "torch.optim.lr_scheduler", ["optimizer"])
-        ]
+        return self._of_torch("torch.optim.lr_scheduler", ["optimizer"])
 
     @cached_property
     def loader(self) -> ast.Call | None:
@@ -146,7 +142,7 @@ class Script:
     @cached_property
     def losses(self) -> list[ast.expr | None]:
         """The expressions of the losses whose gradients it computes; None for what isn't one."""
-        found: list[ast.expr | None] = []
+        losses: list[ast.expr | None] = []
         for call in self.calls:
             if last_name(call) != "backward":
                 continue
@@ -154,9 +150,9 @@ class Script:
             for name in (*call.args, owner, *(owner.args if isinstance(owner, ast.Call) else ())):
                 if isinstance(name, ast.Name):
                     expressions = self.values.expressions(name)
-                    found += [one for one in expressions if one is None or not _is_scaled(one, name.id)]
+                    losses += [one for one in expressions if one is None or not _is_scaled(one, name.id)]
                     break
-        unique = {ast.unparse(one) if one is not None else "": one for one in found}
+        unique = {ast.unparse(one) if one is not None else "": one for one in losses}
         return [*unique.values()]
 
     def torch_loss(self, call: ast.expr | None) -> FoundCall | None:
@@ -205,8 +201,11 @@ class Script:
         subject = subject if "(" not in subject else ""
         return FoundCall(name, given, others, self.values.assigned(call) if call is not None else "", subject)
 
-    def _of_torch(self, tree: ast.Module, module: str, arguments: list[str]) -> Iterator[FoundCall]:
+    def _of_torch(self, module: str, arguments: list[str]) -> list[FoundCall]:
         """The calls of classes of a module, as torch.optim.SGD(...), optim.SGD(...) or SGD(...)."""
+        return [call for tree in self._trees.values() for call in self._in_file(tree, module, arguments)]
+
+    def _in_file(self, tree: ast.Module, module: str, arguments: list[str]) -> Iterator[FoundCall]:
         modules, classes = {module}, dict[str, str]()  # what is imported: names of the module, and of its classes
         parent, _, last = module.rpartition(".")
         for node in ast.walk(tree):

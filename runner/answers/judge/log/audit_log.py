@@ -65,7 +65,7 @@ class AuditedLog(Answer):
     def _verdict(self) -> str:
         if self.unexplained:
             lines = listed([_lines(gain) for gain in self.unexplained], 9)
-            return f"More than noise: so many better values after {lines} are no coincidence."
+            return f"More than noise: after {lines}, more values are better than chance explains."
         if self.improved > self.high:
             return (
                 f"More than noise, which keeps as many with a probability of {self.probability:.2g}. Judge each change."
@@ -129,7 +129,7 @@ def _lines(gain: LoggedGain) -> str:
 
 
 def _evidence(gain: LoggedGain) -> str:
-    """What the values after a gain say, in words."""
+    """The evidence that a gain lasts, as a phrase."""
     if not gain.after:
         return "no value after it"
     values = counted(gain.after, "value")
