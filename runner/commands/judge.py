@@ -23,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on", default="speed", help="what should improve: speed (default), or val_acc1,val_loss")
     about = "with --on speed,val_acc1: time whole trainings of a change that computes something else"
     parser.add_argument("--allow-changed-numerics", action="store_true", help=about)
-    parser.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
+    test = parser.add_mutually_exclusive_group()
+    test.add_argument("--test", choices=("symmetric", "mean"), help="by default symmetric for speed, else mean")
+    about = "both runs of a round get the same seed: fewer rounds if their numbers depend on it in the same way"
+    test.add_argument("--paired", dest="test", action="store_const", const="paired", help=about)
     about = "how often a change without any effect may be kept, or discarded as worse (0.05)"
     parser.add_argument("--alpha", type=float, default=0.05, help=about)
     parser.add_argument(

@@ -22,7 +22,13 @@ TYPICAL_SLACK = 0.01  # seconds by which a rank's clock and the file system's ma
 def config_faults(question: "ConfigQuestion", rows: Sequence[RunRow]) -> Iterator[str]:
     """Sentences on runs with another config, seed or time than they may have."""
     if not question.is_about_speed:
-        measured = [row.seed for row in rows if row.purpose in (FLOOR, ROUND) and row.state == COMPLETED]
+        measured = [
+            row.seed
+            for row in rows
+            if row.purpose in (FLOOR, ROUND)
+            and row.state == COMPLETED
+            and not (question.is_paired and row.purpose == ROUND and row.place)
+        ]
         yield from repeated_seeds(measured, where="rounds")
     yield from _of_configs(question, rows)
     yield from _of_clocks(question, rows)

@@ -12,6 +12,7 @@ from manyheads.runner.answers.measure.arm_configs import ArmConfigs, examined, t
 from manyheads.runner.answers.measure.numerics import EQUAL
 from manyheads.runner.answers.measure.rounds import seed
 from manyheads.runner.answers.measure.rows import BASE, FLOOR, ROUND, TRIAL, RunRow
+from manyheads.runner.errors import printable
 from manyheads.runner.option.tree import Section
 
 
@@ -73,7 +74,8 @@ class ConfigQuestion(Question):
         if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
             return timed(config, updates=updates, per_epoch=per_epoch)
         if not self.is_about_speed and purpose in (FLOOR, ROUND):
-            return {**unobserved(config), "seed": seed(self.draw, purpose, round, turn)}
+            is_shared = self.is_paired and purpose == ROUND
+            return {**unobserved(config), "seed": seed(self.draw, purpose, round, 0 if is_shared else turn)}
         return examined(config, purpose)
 
     def refusals(self, rows: Sequence[RunRow]) -> tuple[str, ...]:
@@ -101,8 +103,13 @@ class ConfigQuestion(Question):
     def arguments_again(self, path: Path, *, is_own: bool) -> list[object]:
         if self.revision is None:
             return super().arguments_again(path, is_own=is_own)
-        return [*(self.overrides if is_own else ()), "--code", str(self.revision)]
+        return [
+            *(self.overrides if is_own else ()),
+            "--code",
+            str(self.revision),
+            *map(printable, self.term_arguments()),
+        ]
 
     def arguments(self) -> list[str]:
         asked = ["--change", self.change] if self.change else ["--code", self.revision or ""]
-        return [*self.overrides, *asked, "--on", self.on]
+        return [*self.overrides, *asked, *self.term_arguments()]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from manyheads.runner.answers.judge.terms import Aim, aims_of
+from manyheads.runner.answers.judge.terms import ALPHA, Aim, aims_of, usual_least, usual_test
 from manyheads.runner.answers.measure.numerics import Numerics
 from manyheads.runner.answers.measure.rows import RunRow
 from manyheads.runner.answers.measure.sequential import TESTS
@@ -95,6 +95,11 @@ class Question(ABC):
         return aims_of(self.on)
 
     @property
+    def is_paired(self) -> bool:
+        """Whether both runs of a round get the same seed."""
+        return self.test == "paired"
+
+    @property
     def alpha_each(self) -> float:
         """The error rate of each aim."""
         return self.alpha / len(self.aims)
@@ -127,6 +132,14 @@ class Question(ABC):
     @abstractmethod
     def arguments(self) -> list[str]:
         """The arguments of the command that asks it."""
+
+    def term_arguments(self) -> list[str]:
+        """The flags of its aims, and of the terms that differ from the usual ones."""
+        first = self.aims[0]
+        least = [] if self.least == usual_least(first) else ["--least", repr(self.least)]
+        alpha = [] if self.alpha == ALPHA else ["--alpha", repr(self.alpha)]
+        test = [] if self.test == usual_test(first) else ["--test", self.test]
+        return ["--on", self.on, *least, *alpha, *(["--paired"] if self.is_paired else test)]
 
     def arguments_again(self, path: Path, *, is_own: bool) -> list[object]:
         """The arguments that repeat the judgement in ``path`` on this machine.

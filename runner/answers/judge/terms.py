@@ -97,7 +97,18 @@ def _complaints(aims: tuple[Aim, ...]) -> Iterator[str]:
         yield "a name is repeated"
 
 
+ALPHA = 0.05
 LEAST_GAIN = 0.01  # of seconds
+
+
+def usual_least(aim: Aim) -> float:
+    """The smallest gain worth having in an aim, unless it is typed."""
+    return LEAST_GAIN if aim.is_relative else 0.0
+
+
+def usual_test(aim: Aim) -> str:
+    """The test of an aim, unless it is typed."""
+    return "symmetric" if aim.is_time else "mean"
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ class JudgementTerms:
 
     on: str = SPEED
     least: float | None = None
-    alpha: float = 0.05
+    alpha: float = ALPHA
     test: str | None = None
     session: Path | None = None
     rate: bool = False
@@ -142,6 +153,12 @@ class JudgementTerms:
             raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
         if self.name_of_test not in TESTS:
             raise not_allowed("--test", self.test, ", ".join(TESTS))
+        if self.test == "paired" and any(aim.is_relative for aim in aims):
+            raise ConfigurationError(
+                "--paired gives both runs of a round the same seed, which is about numbers such as --on val_loss, not "
+                "about seconds.",
+                key="--paired",
+            )
         if self.rate and self.session is None:
             raise ConfigurationError("--rate requires a session: name its file with --session.", key="--rate")
 
@@ -158,13 +175,12 @@ class JudgementTerms:
     @property
     def least_gain(self) -> float:
         """``least``, or its default."""
-        default = LEAST_GAIN if self.aims[0].is_relative else 0.0
-        return default if self.least is None else self.least
+        return usual_least(self.aims[0]) if self.least is None else self.least
 
     @property
     def name_of_test(self) -> str:
         """``test``, or its default."""
-        return self.test or ("symmetric" if self.aims[0].is_time else "mean")
+        return self.test or usual_test(self.aims[0])
 
     @property
     def seconds(self) -> float:

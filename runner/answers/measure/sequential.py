@@ -16,6 +16,9 @@ import numpy as np
 STRENGTHS = np.geomspace(1 / 16, 16, 17)
 FRACTIONS = np.array([1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.75, 0.9, 0.99])
 CLIP = 5.0  # in units of the scale
+PAIRED_FRACTIONS = np.array([1 / 4, 0.99])
+PAIRED_CLIP = 3.0  # the least, in units of the scale
+RANGED = 3  # rounds before a range
 BISECTIONS = 40
 
 
@@ -53,6 +56,17 @@ def _bounded(scaled: np.ndarray) -> np.ndarray:
     return np.log1p(np.multiply.outer(np.clip(scaled / CLIP, -1, 1), FRACTIONS))
 
 
+def _paired(scaled: np.ndarray) -> np.ndarray:
+    """As _bounded, but clipped at the range of the rounds before, within PAIRED_CLIP..CLIP.
+
+    Whatever is known before a round may choose its bet. The range is the same for shifted and for opposite differences.
+    """
+    clip = np.full_like(scaled, CLIP)
+    ranges = np.maximum.accumulate(scaled, axis=-1) - np.minimum.accumulate(scaled, axis=-1)
+    clip[..., RANGED:] = np.clip(ranges[..., RANGED - 1 : -1], PAIRED_CLIP, CLIP)
+    return np.log1p(np.multiply.outer(np.clip(scaled / clip, -1, 1), PAIRED_FRACTIONS))
+
+
 SYMMETRIC = Test(
     "if the change has no effect at all, each round's difference is as likely as its opposite, since a coin decides "
     "which arm runs first",
@@ -63,7 +77,12 @@ MEAN = Test(
     "there) are 0 on average, however their spread differs",
     _bounded,
 )
-TESTS = {"symmetric": SYMMETRIC, "mean": MEAN}
+PAIRED = Test(
+    "if the change has no effect on the mean, differences between runs with the same seed (those beyond the range of "
+    f"the rounds before, or {PAIRED_CLIP:g} times the noise floor if that is more, are cut off there) are 0 on average",
+    _paired,
+)
+TESTS = {"symmetric": SYMMETRIC, "mean": MEAN, "paired": PAIRED}
 
 
 def least_rounds(test: Test, alpha: float) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from manyheads.runner.answers.judge.check_judgement import read
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.rows import ROUND
-from manyheads.runner.answers.measure.sequential import MEAN, SYMMETRIC, Test, spread
+from manyheads.runner.answers.measure.sequential import MEAN, PAIRED, SYMMETRIC, Test, spread
 
 ALPHA, FLOOR_ROUNDS = 0.05, 5
 RECORDED = Path(__file__).with_name("series.json")  # by series, the difference of each round
@@ -105,6 +105,37 @@ def drawn(series: int, rounds: int) -> None:
     }
     for name, (draw, floor) in kinds.items():
         show(name, draw(numbers, series, rounds), scale_of(floor(numbers, series, FLOOR_ROUNDS)))
+
+
+def paired(series: int, rounds: int) -> None:
+    """By how far the seed decides what both arms find, the rates of verdicts, and their rounds, unpaired and paired.
+
+    A run's standard deviation is 1. The noise floor is that of runs with different seeds.
+    """
+    numbers = np.random.default_rng(0)
+    shapes: dict[str, Callable[..., np.ndarray]] = {
+        "gain of 1 sd": lambda *size: 1 + numbers.normal(size=size),
+        "gain of 0.5 sd": lambda *size: 0.5 + numbers.normal(size=size),
+        "equal: normal": lambda *size: numbers.normal(size=size),
+        "equal: heavy tails (t, 3)": lambda *size: numbers.standard_t(3, size) / math.sqrt(3),
+        "same mean, change skewed (exponential)": lambda *size: 1 - numbers.exponential(size=size),
+        "same mean, change skewed (lognormal)": lambda *size: _lognormal(numbers, *size),
+        "same mean, change stalls in 3 % of rounds": lambda *size: (
+            (numbers.normal(size=size) - _stalls(numbers, *size) + 0.24) / 1.7
+        ),
+    }
+    for name, draw in shapes.items():
+        gain = float(name.split()[2]) if name.startswith("gain") else 0.0
+        cells = []
+        for test, correlation in ((MEAN, 0.0), *((PAIRED, each) for each in (0.0, 0.5, 0.7, 0.9, 0.99))):
+            spread_of_rounds = math.sqrt(2 - 2 * correlation)
+            differences = gain + (draw(series, rounds) - gain) * spread_of_rounds
+            scale = scale_of(math.sqrt(2) * numbers.normal(size=(series, FLOOR_ROUNDS)))
+            better, worse = first_verdicts(test, differences, scale)
+            kept, discarded = 100 * np.mean(better < worse), 100 * np.mean(worse < better)
+            middle = np.median(np.minimum(better, worse))
+            cells.append(f"{kept:.1f} / {discarded:.1f} %" + (f", {middle:.0f}" if math.isfinite(middle) else ""))
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def _ar(numbers: np.random.Generator, series: int, rounds: int) -> np.ndarray:
@@ -224,6 +255,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--live", nargs="*", type=Path, metavar="judgement.json")
     parser.add_argument("--redraw", type=int, default=0, metavar="TIMES", help="the coins of the live series")
+    parser.add_argument("--paired", action="store_true", help="runs of a round with the same seed")
     parser.add_argument("--session", action="store_true", help="sessions of 200 equal changes, of the live series")
     arguments = parser.parse_args()
     if arguments.redraw:
@@ -231,6 +263,11 @@ def main() -> None:
         return redrawn(series(arguments.live or []), arguments.rounds, arguments.redraw)
     if arguments.session:
         return session(series(arguments.live or []), arguments.rounds)
+    if arguments.paired:
+        print(
+            "| rounds | different seeds | paired, correlation 0 | 0.5 | 0.7 | 0.9 | 0.99 |\n|---|---|---|---|---|---|---|"
+        )
+        return paired(arguments.series, arguments.rounds)
     print("| rounds | symmetric: better / worse, rounds | mean | t-test at each look | best of 3 | mean of 5 |")
     print("|---|---|---|---|---|---|")
     if arguments.live is not None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from manyheads.runner.answers.measure.sequential import MEAN, SYMMETRIC, intervals, least_rounds, spread
+from manyheads.runner.answers.measure.sequential import MEAN, PAIRED, SYMMETRIC, intervals, least_rounds, spread
 from tests.answers.judge import coverage
 
 SERIES, ROUNDS, ALPHA = 300, 60, 0.05
@@ -21,7 +21,7 @@ def excluded(test, draw, *, truth=0.0, scale=1.0):
     return int((np.maximum(*evidence).max(axis=1) >= math.log(2 / ALPHA)).sum())
 
 
-@pytest.mark.parametrize("test", [SYMMETRIC, MEAN])
+@pytest.mark.parametrize("test", [SYMMETRIC, MEAN, PAIRED])
 @pytest.mark.parametrize(
     "draw",
     [
@@ -45,7 +45,7 @@ def test_the_interval_holds_the_true_shift():
     assert excluded(SYMMETRIC, lambda numbers: 0.7 + numbers.normal(size=ROUNDS), truth=0.7) <= SERIES * ALPHA
 
 
-@pytest.mark.parametrize("test", [SYMMETRIC, MEAN])
+@pytest.mark.parametrize("test", [SYMMETRIC, MEAN, PAIRED])
 def test_the_interval_ends_where_the_evidence_does(test):
     differences = 0.7 + np.random.default_rng(4).normal(size=30)
     low, high = intervals(test, differences, scale=2.0, alpha=ALPHA)[-1]
@@ -59,6 +59,7 @@ def test_the_mean_holds_where_arms_have_unlike_shapes():
     """Skewed differences with mean 0 are not symmetric, so the test of symmetry is not meant for them."""
     skewed = lambda numbers: numbers.exponential(size=ROUNDS) - 1  # noqa: E731
     assert excluded(MEAN, skewed) <= SERIES * ALPHA
+    assert excluded(PAIRED, skewed) <= SERIES * ALPHA
     assert excluded(SYMMETRIC, skewed) > SERIES * ALPHA
 
 
@@ -71,9 +72,21 @@ def test_an_effect_is_found_within_a_few_rounds(effect, rounds):
     assert np.median(found) <= rounds
 
 
+@pytest.mark.parametrize(("correlation", "ratio"), [(0.5, 0.65), (0.8, 0.6), (0.99, 0.55)])
+def test_paired_rounds_are_fewer_the_more_the_seed_decides(correlation, ratio):
+    numbers, scale = np.random.default_rng(3), np.full(SERIES, math.sqrt(2))
+    apart = 1 + numbers.normal(size=(SERIES, 100)) * math.sqrt(2)
+    paired = 1 + numbers.normal(size=(SERIES, 100)) * math.sqrt(2 - 2 * correlation)
+    unpaired, _ = coverage.first_verdicts(MEAN, apart, scale)
+    better, worse = coverage.first_verdicts(PAIRED, paired, scale)
+    assert not np.isfinite(worse).any()
+    assert np.median(better) <= ratio * np.median(unpaired)
+
+
 def test_the_least_number_of_rounds_that_can_decide():
     assert least_rounds(SYMMETRIC, 0.05) == 6  # 2^6 > 40
     assert least_rounds(MEAN, 0.05) == 8
+    assert least_rounds(PAIRED, 0.05) == 7
     assert all(low == -math.inf for low, _ in intervals(SYMMETRIC, [1e9] * 5, scale=1.0, alpha=0.05))
 
 

@@ -28,7 +28,6 @@ class CommandQuestion(Question):
     ``signs``: by number, 1 if higher is better, -1 if lower is.
     ``result``, ``evaluator``: as typed. ``frozen``, ``shared``: paths, relative to the files' folder.
     ``same``: the number that must agree, and by which fraction it may differ.
-    ``paired``: whether both arms of a round get the same seed.
     """
 
     command: str
@@ -43,7 +42,6 @@ class CommandQuestion(Question):
     frozen: list[str]
     shared: list[str]
     same: list[Any] | None
-    paired: bool = False
 
     asker: ClassVar[str] = "manyheads.runner.answers.judge.command.judge_command"
 
@@ -56,7 +54,6 @@ class CommandQuestion(Question):
             and all(isinstance(value, list) and are_texts(value) for value in lists)
             and are_texts((self.command, self.within, *(value or "" for value in optional)))
             and isinstance(self.signs, dict)
-            and isinstance(self.paired, bool)
             and {*self.signs.values()} <= {1, -1}
             and len(self.code) == len(same) == 2
             and are_texts(same[:1])
@@ -79,7 +76,7 @@ class CommandQuestion(Question):
 
     def seed(self, purpose: str, number: int, turn: int) -> int:
         """The seed of a run: the same for both runs of a round if they are paired, or must compute the same."""
-        is_shared = purpose == ROUND and (self.paired or self.same is not None)
+        is_shared = purpose == ROUND and (self.is_paired or self.same is not None)
         return seed(self.draw, purpose, number, 0 if is_shared else turn)
 
     def signature(self, arm: str) -> str:
@@ -150,11 +147,11 @@ class CommandQuestion(Question):
         return self.files
 
     def arguments(self) -> list[str]:
-        flags = {"on": self.on, **self.flags()}
+        flags = self.flags()
         is_lower = flags.pop("lower")
         flags |= {"lower": is_lower is True, "higher": is_lower is False}
         valued = [word for name, value in flags.items() if isinstance(value, str) for word in (f"--{name}", value)]
-        return [*valued, *(f"--{name}" for name, value in flags.items() if value is True)]
+        return [*valued, *(f"--{name}" for name, value in flags.items() if value is True), *self.term_arguments()]
 
     def flags(self) -> dict[str, str | bool | None]:
         """The flags that ask it, by the names of CommandTerms's fields; None for those that are left out."""
@@ -169,7 +166,6 @@ class CommandQuestion(Question):
             "code": self.revision,
             "result": self.result,
             "lower": signs == {-1} if len(signs) == 1 else None,
-            "paired": self.paired,
             "same": None if self.same is None else f"{self.same[0]}:{self.same[1]!r}",
             "evaluator": self.evaluator,
             **paths,

@@ -49,7 +49,6 @@ class CommandTerms(JudgementTerms):
     code: str | None = None
     result: str | None = None
     lower: bool | None = None
-    paired: bool = False
     same: str | None = None
     timeout: str | None = None
     evaluator: str | None = None
@@ -72,12 +71,6 @@ class CommandTerms(JudgementTerms):
             )
         if self.timeout is not None and not seconds(self.timeout):
             raise not_allowed("--timeout", self.timeout, "seconds, or 90s, 30m, 8h, 2d")
-        if self.paired and self.name_of_test != "mean":
-            raise ConfigurationError(
-                "--paired requires --on with a number and --test mean: with the same seed, a difference need not be as "
-                "likely as its opposite, even if both arms are equally good.",
-                key="--paired",
-            )
         if self.same is not None and self.on != CLOCK:
             raise ConfigurationError(
                 "--same requires --on seconds: it says that both arms compute the same.", key="--same", value=self.same

@@ -6,7 +6,7 @@ from manyheads.runner.answers.judge.answer import Judged
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.locate import load
 
-ONLY = ("against", "result", "paired", "same", "timeout", "evaluator", "frozen", "share")  # with ``--command``
+ONLY = ("against", "result", "same", "timeout", "evaluator", "frozen", "share")  # with ``--command``
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +15,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--command", metavar="CMD", help='what base runs: "python train.py --seed {seed}"')
     group.add_argument("--against", metavar="CMD", help="the changed command; or judge the same one with --code REV")
     group.add_argument("--result", metavar="FILE:KEY", help="read the numbers from this file: metrics.json:val.acc")
-    about = "both arms of a round get the same seed: fewer rounds if their numbers depend on it in the same way"
-    group.add_argument("--paired", action="store_true", help=about)
     about = "with --on seconds: a number that must agree in both arms, to the last bit or within TOL of its size"
     group.add_argument("--same", metavar="NAME[:TOL]", help=about)
     group.add_argument("--timeout", help="how long a run may take until one of base has ended; then ten times as long")

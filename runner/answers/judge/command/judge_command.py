@@ -111,7 +111,6 @@ def _asked(terms: CommandTerms, commit: str | None) -> Mapping[str, Any]:
         "signs": terms.signs,
         "result": terms.result,
         "evaluator": terms.evaluator,
-        "paired": terms.paired,
         "same": None if terms.tolerance is None else [*terms.tolerance],
     }
 

@@ -31,18 +31,40 @@ def stop(signum: int, _: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command of the task on standard input."""
+    """Run the command of the task on standard input, in a child: a command that kills its parent leaves this process."""
     task = json.load(sys.stdin)
     for signum in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(signum, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     libc = ctypes.CDLL(None, use_errno=True)
+    adopt(libc)
+    guard = os.getpid()
+    if not os.fork():
+        adopt(libc)
+        supervise(task, libc, guard)
+        return
+    try:
+        if os.getppid() == task["parent"]:
+            os.wait()
+    except Stopped:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        end_descendants()
+
+
+def adopt(libc: ctypes.CDLL) -> None:
+    """Become the parent of descendants that lose theirs, and be stopped by the end of this process's own parent."""
     if sys.platform == "linux":
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def supervise(task: dict, libc: ctypes.CDLL, guard: int) -> None:
+    """Run the task's command, end all that it left, and print the report; ``guard``: the parent, which must live."""
     report = {"timed_out": False, "mounted": False, "outlived": 0, "code": None, "seconds": None}
     try:
-        if os.getppid() == task["parent"]:
+        if os.getppid() == guard:
             report["mounted"] = mount(libc, task["shared"])
             run(task, report)
     except Stopped:

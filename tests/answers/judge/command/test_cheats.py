@@ -101,12 +101,22 @@ def test_no_process_outlives_its_run(arms, daemon):
     assert not [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", "600"]]
 
 
-def test_an_arm_that_kills_its_supervisor_loses_the_round_and_leaves_nothing(arms):
-    rows, _ = arms("echo loss: 1", "setsid sleep 700 & kill -9 $PPID; sleep 700")
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "setsid sleep 700 & kill -9 $PPID; sleep 700",
+        "env -i setsid sleep 700 & sleep 0.2; kill -9 $PPID",
+        "setsid sleep 700 & sleep 0.2; kill -9 $(ps -o ppid= -p $PPID) $PPID",
+    ],
+)
+def test_an_arm_that_kills_its_supervisor_loses_the_round_and_leaves_nothing(arms, kill):
+    rows, _ = arms("echo loss: 1", kill)
     assert [row.state for row in rows] == [COMPLETED, FAILED]
     assert "its supervisor was killed" in rows[1].reason
     until = time.monotonic() + 10
-    while left := [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", "700"]]:
+    while left := [
+        process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"] == ["sleep", "700"]
+    ]:
         assert time.monotonic() < until, left
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,7 @@ def test_a_change_that_fails_is_discarded(project):
         (("model=mlp", "--share", "data"), 2, "--share requires --command"),
         (("model=mlp", "--change", "optimizer.lr=1", "--higher"), 2, "a metric of a config has a direction"),
         ((*TRAIN, "model=mlp"), 2, "has no overrides"),
-        ((*TRAIN[:4], "--on", "seconds", "--paired"), 2, "--paired requires --on with a number and --test mean"),
+        ((*TRAIN[:4], "--on", "seconds", "--paired"), 2, "--paired gives both runs of a round the same seed"),
         ((*TRAIN, "--same", "loss"), 2, "--same requires --on seconds"),
         ((*TRAIN, "--share", "data"), 2, "--share data does not exist"),
         ((*TRAIN[:2], "--against", "true", "--on", "loss", "--frozen", "eval.py"), 2, "--frozen eval.py is not among"),
@@ -173,5 +174,7 @@ def test_asked_again_each_number_keeps_its_direction_and_paths_are_those_of_the_
     asked = question.arguments()
     assert [word for word in asked if word in ("--lower", "--higher")] == words
     assert (question.flags()["frozen"], question.flags()["share"]) == ("eval.py", "data")
+    assert "--paired" not in asked
+    assert "--paired" in replace(question, test="paired").arguments()
     values = {"on": question.on, "test": "mean"} | question.flags()
     assert CommandTerms(**values).signs == signs
