@@ -264,9 +264,7 @@ def main() -> None:
     if arguments.session:
         return session(series(arguments.live or []), arguments.rounds)
     if arguments.paired:
-        print(
-            "| rounds | different seeds | paired, correlation 0 | 0.5 | 0.7 | 0.9 | 0.99 |\n|---|---|---|---|---|---|---|"
-        )
+        print("| rounds | different seeds | paired, correlation 0 | 0.5 | 0.7 | 0.9 | 0.99 |\n" + 7 * "|---" + "|")
         return paired(arguments.series, arguments.rounds)
     print("| rounds | symmetric: better / worse, rounds | mean | t-test at each look | best of 3 | mean of 5 |")
     print("|---|---|---|---|---|---|")

@@ -19,7 +19,9 @@ VALUE = r"([-+]?(?:nan|inf(?:inity)?|\.?\d[\d.]*(?:e[-+]?\d+)?))(?![\w.])"
 def printed(console: Path, names: Iterable[str]) -> dict[str, float]:
     """The numbers with these names, each from the last line that has it; names without a number are missing.
 
-    A line has a number as ``METRIC name=value``, ``name: value``, ``name=value`` or as a key of a JSON object.
+    A line has a number as ``METRIC name=value``, ``name: value``, ``name=value``, ``name value`` or as a key of a JSON
+    object. A space may stand for an underscore of the name: ``val loss 0.5``. After another word, as in ``val loss``, a
+    ``loss`` only counts if the line has no other, and as ``val loss: 0.5``.
     """
     with open(console, "rb") as file:
         file.seek(max(0, console.stat().st_size - MOST_BYTES))
@@ -27,7 +29,9 @@ def printed(console: Path, names: Iterable[str]) -> dict[str, float]:
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
     numbers = {}
     for name in names:
-        pattern = re.compile(rf"(?<![\w./-]){re.escape(name)}[\"']?\s*[:=]\s*{VALUE}", re.IGNORECASE)
+        words = "[_ ]".join(map(re.escape, name.split("_")))
+        begin, separator = r"(?:(?<=[a-z])( +)|(?<![\w./-]))", r"(?:[\"']?\s*([:=])\s*|\s+)"
+        pattern = re.compile(begin + words + separator + VALUE, re.IGNORECASE)
         for line in reversed(lines):
             if (value := _in_line(line, name, pattern)) is not None:
                 numbers[name] = value
@@ -39,9 +43,10 @@ def _in_line(line: str, name: str, pattern: re.Pattern[str]) -> float | None:
     if line.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             return _at(json.loads(line), name)
-    values = pattern.findall(line)
+    matches = pattern.findall(line.replace("METRIC ", ""))
+    values = [value for word, _, value in matches if not word][-1:] or [value for _, sign, value in matches if sign]
     try:
-        return float(values[-1].rstrip(".")) if values else None
+        return float(values[0].rstrip(".")) if len(values) == 1 else None
     except ValueError:  # such as a version, 1.2.3
         return None
 

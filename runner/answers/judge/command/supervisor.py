@@ -31,7 +31,7 @@ def stop(signum: int, _: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command of the task on standard input, in a child: a command that kills its parent leaves this process."""
+    """Run the command of the task on standard input in a child: if the command kills that, this process remains."""
     task = json.load(sys.stdin)
     for signum in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(signum, stop)

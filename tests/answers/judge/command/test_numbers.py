@@ -26,6 +26,12 @@ from manyheads.runner.errors import ConfigurationError
         ("loss: 12abc", None),
         ("the loss: 0.5.", 0.5),
         ("loss = nan", float("nan")),
+        ("iter 10: loss 4.2, time 30ms", 4.2),
+        ("epoch 2 loss 0.5", 0.5),
+        ("epoch 2 | loss: 3 | val loss: 2", 3),
+        ("train loss: 3, val loss: 2", None),
+        ("val loss 2", None),
+        ("METRIC loss=3 METRIC acc=1", 3),
         ("", None),
     ],
 )
@@ -34,6 +40,21 @@ def test_the_last_line_that_has_it(tmp_path, text, number):
     console.write_text(text)
     numbers = printed(console, ["loss"])
     assert numbers == ({} if number is None else {"loss": pytest.approx(number, nan_ok=True)})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "number"),
+    [
+        ("val_loss", "step 20: train loss 1.7640, val loss 1.8925", 1.8925),
+        ("val_loss", "val_loss: 3\nmy_val_loss: 4", 3),
+        ("Acc@1", " * Acc@1 12.5 Acc@5 33.4", 12.5),
+        ("val_bpb", "---\nval_bpb:          0.997900\ntraining_seconds: 300.1", 0.9979),
+    ],
+)
+def test_lines_of_well_known_scripts(tmp_path, name, text, number):
+    console = tmp_path / "console.log"
+    console.write_text(text)
+    assert printed(console, [name]) == {name: number}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
