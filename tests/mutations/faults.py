@@ -288,4 +288,12 @@ FAULTS = (
         replacement="weight = 1.0 if run.context.gathered else self._steps.weight(run.batch)",
         tests=("tests/loop/own_step/test_update.py::test_a_gathered_loss_is_a_mean_over_micro_batches",),
     ),
+    Fault(
+        name="what a judged command left running remains",
+        promise="ends all of a command's processes",
+        file="runner/answers/judge/command/supervisor.py",
+        original="    below, todo = [], [ancestor]",
+        replacement="    below, todo = [], []",
+        tests=("tests/answers/judge/command/test_cheats.py::test_no_process_outlives_its_run",),
+    ),
 )

@@ -10,8 +10,8 @@ from typing import Annotated
 from manyheads.runner.answers.judge.claims import DISCARD, KEEP, UNDECIDED, Claims, Effect, least_gain
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.answers.measure.hypotheses import NULLS
 from manyheads.runner.answers.measure.numerics import CLASSES
-from manyheads.runner.answers.measure.sequential import TESTS
 from manyheads.runner.errors import ExitCode
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_schema import TEXT_ONLY
@@ -108,7 +108,7 @@ def sentences(question: Question, claims: Claims) -> Iterator[str]:
         yield from question.caveats()
         yield (
             f"The verdict is wrong in at most {100 * question.alpha:g} % of cases, whenever one looks: "
-            f"{TESTS[question.test].null}. The interval is for a gain that is the same in every round."
+            f"{NULLS[question.test]}. The interval is for a gain that is the same in every round."
         )
 
 

@@ -10,7 +10,6 @@ from manyheads.runner.answers.judge.rounds import Pair, differences, pairs
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.rounds import scale_of
 from manyheads.runner.answers.measure.rows import FAILED, FLOOR, INTERRUPTED, ROUND, RunRow
-from manyheads.runner.answers.measure.sequential import TESTS, Interval, intervals, least_rounds
 
 KEEP, DISCARD, UNDECIDED, REFUSED = "keep", "discard", "undecided", "refused"
 
@@ -86,12 +85,13 @@ def _lost(rounds: Sequence[Pair]) -> tuple[int, int]:
 
 
 def _effect(question: Question, aim: Aim, rows: Sequence[RunRow]) -> Effect:
+    from manyheads.runner.answers.measure.sequential import TESTS, intervals  # imports numpy, which takes long
+
     floor = differences(pairs(rows, FLOOR), aim, scale=0)
     scale = scale_of(floor)
     gains = differences(pairs(rows, ROUND), aim, scale=scale)
-    test, alpha = TESTS[question.test], question.alpha_each
-    looks = intervals(test, gains, scale=scale, alpha=alpha)
-    low, high = looks[-1] if looks else Interval(-math.inf, math.inf)
+    looks = intervals(TESTS[question.test], gains, scale=scale, alpha=question.alpha_each)
+    low, high = looks[-1] if looks else (-math.inf, math.inf)
     return Effect(
         aim.text,
         scale,
@@ -122,6 +122,8 @@ def least_gain(question: Question) -> float:
 
 def rounds_needed(question: Question) -> int:
     """The smallest number of rounds after which the question can be decided."""
+    from manyheads.runner.answers.measure.sequential import TESTS, least_rounds  # imports numpy
+
     return least_rounds(TESTS[question.test], question.alpha_each)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from manyheads.runner.answers.judge.terms import ALPHA, Aim, aims_of, usual_least, usual_test
+from manyheads.runner.answers.measure.hypotheses import NULLS
 from manyheads.runner.answers.measure.numerics import Numerics
 from manyheads.runner.answers.measure.rows import RunRow
-from manyheads.runner.answers.measure.sequential import TESTS
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.seal import digest_of
 
@@ -41,7 +41,7 @@ class Question(ABC):
     ``change``: in words; ``on``: the aims, as typed.
     ``least``: the smallest gain worth having in the first aim, as a fraction of the seconds or in the metric's unit.
     ``alpha``: the error rate over all aims.
-    ``test``: a key of TESTS.
+    ``test``: a key of NULLS.
     ``draw``: the random number that decides coins and seeds.
     """
 
@@ -80,7 +80,7 @@ class Question(ABC):
         return (
             are_numbers((self.least, self.alpha))
             and are_texts((self.change, self.on, self.test, self.draw))
-            and self.test in TESTS
+            and self.test in NULLS
             and 0 < self.alpha < 1
         )
 

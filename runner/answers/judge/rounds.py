@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.runner.answers.judge.terms import Aim
+from manyheads.runner.answers.measure.hypotheses import CLIP
 from manyheads.runner.answers.measure.rows import CHANGE, COMPLETED, FAILED, ROUND, RunRow
-from manyheads.runner.answers.measure.sequential import CLIP
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.runner.answers.measure.sequential import TESTS
+from manyheads.runner.answers.measure.hypotheses import NULLS
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.option.rules import seconds
 
@@ -121,7 +121,7 @@ class JudgementTerms:
     numerics may differ.
     ``least``: the smallest gain worth having in the first aim; for seconds, a fraction.
     ``alpha``: the error rate.
-    ``test``: a key of sequential.TESTS.
+    ``test``: a key of NULLS.
     ``session``: a file; alpha is divided among all judgements in it.
     ``rate``: in the session, alpha bounds the fraction of false keeps.
     ``budget``: a duration such as 10m.
@@ -151,8 +151,8 @@ class JudgementTerms:
             raise not_allowed("--least", self.least, "a number of at least 0; for seconds, a fraction below 1")
         if seconds(self.budget) is None:
             raise not_allowed("--budget", self.budget, "seconds, or 90s, 30m, 8h, 2d")
-        if self.name_of_test not in TESTS:
-            raise not_allowed("--test", self.test, ", ".join(TESTS))
+        if self.name_of_test not in NULLS:
+            raise not_allowed("--test", self.test, ", ".join(NULLS))
         if self.test == "paired" and any(aim.is_relative for aim in aims):
             raise ConfigurationError(
                 "--paired gives both runs of a round the same seed, which is about numbers such as --on val_loss, not "

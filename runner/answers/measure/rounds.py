@@ -5,8 +5,8 @@ import math
 import secrets
 from collections.abc import Sequence
 
+from manyheads.runner.answers.measure.hypotheses import spread
 from manyheads.runner.answers.measure.rows import COMPLETED, TRIAL, RunRow
-from manyheads.runner.answers.measure.sequential import spread
 
 SHORTEST, LONGEST = 0.2, 5.0  # seconds of timed updates per run
 SMALLEST = 1e-12  # scale, if all runs of base gave the same value

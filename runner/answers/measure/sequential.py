@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manyheads.runner.answers.measure.hypotheses import CLIP, PAIRED_CLIP
+
 STRENGTHS = np.geomspace(1 / 16, 16, 17)
 FRACTIONS = np.array([1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 0.75, 0.9, 0.99])
-CLIP = 5.0  # in units of the scale
 PAIRED_FRACTIONS = np.array([1 / 4, 0.99])
-PAIRED_CLIP = 3.0  # the least, in units of the scale
 RANGED = 3  # rounds before a range
 BISECTIONS = 40
 
@@ -31,13 +31,12 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Test:
-    """A one-sided test. ``null``: its null hypothesis, in words.
+    """A one-sided test.
 
     ``log_bets``: from the differences in units of the scale, of shape (rounds,), the logarithms of the bets' factors,
     of shape (rounds, strengths).
     """
 
-    null: str
     log_bets: Callable[[np.ndarray], np.ndarray]
 
     def log_evidence(self, scaled: np.ndarray) -> float:
@@ -67,22 +66,8 @@ def _paired(scaled: np.ndarray) -> np.ndarray:
     return np.log1p(np.multiply.outer(np.clip(scaled / clip, -1, 1), PAIRED_FRACTIONS))
 
 
-SYMMETRIC = Test(
-    "if the change has no effect at all, each round's difference is as likely as its opposite, since a coin decides "
-    "which arm runs first",
-    _symmetric,
-)
-MEAN = Test(
-    f"if the change has no effect on the mean, differences (those beyond {CLIP:g} times the noise floor are cut off "
-    "there) are 0 on average, however their spread differs",
-    _bounded,
-)
-PAIRED = Test(
-    "if the change has no effect on the mean, differences between runs with the same seed (those beyond the range of "
-    f"the rounds before, or {PAIRED_CLIP:g} times the noise floor if that is more, are cut off there) are 0 on average",
-    _paired,
-)
-TESTS = {"symmetric": SYMMETRIC, "mean": MEAN, "paired": PAIRED}
+SYMMETRIC, MEAN, PAIRED = Test(_symmetric), Test(_bounded), Test(_paired)
+TESTS = {"symmetric": SYMMETRIC, "mean": MEAN, "paired": PAIRED}  # see NULLS
 
 
 def least_rounds(test: Test, alpha: float) -> int:
@@ -118,8 +103,3 @@ def lower_bound(test: Test, scaled: np.ndarray, alpha: float, *, bound: float) -
         middle = (low + high) / 2
         low, high = (middle, high) if test.log_evidence(scaled - middle) >= threshold else (low, middle)
     return low
-
-
-def spread(differences: Sequence[float]) -> float:
-    """The scale of differences between equal arms: a standard deviation, estimated from their median absolute value."""
-    return 1.4826 * float(np.median(np.abs(differences)))

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyheads.runner.answers.measure.sequential import BISECTIONS, spread
+from manyheads.runner.answers.measure.hypotheses import spread
+from manyheads.runner.answers.measure.sequential import BISECTIONS
 from manyheads.runner.answers.tune.race import BASE, TIE, Times, Variant
 from manyheads.runner.config.candidates import saves_memory
 

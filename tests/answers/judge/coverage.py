@@ -14,8 +14,9 @@ import numpy as np
 
 from manyheads.runner.answers.judge.check_judgement import read
 from manyheads.runner.answers.judge.rounds import pairs
+from manyheads.runner.answers.measure.hypotheses import spread
 from manyheads.runner.answers.measure.rows import ROUND
-from manyheads.runner.answers.measure.sequential import MEAN, PAIRED, SYMMETRIC, Test, spread
+from manyheads.runner.answers.measure.sequential import MEAN, PAIRED, SYMMETRIC, Test
 
 ALPHA, FLOOR_ROUNDS = 0.05, 5
 RECORDED = Path(__file__).with_name("series.json")  # by series, the difference of each round

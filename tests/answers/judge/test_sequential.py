@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from manyheads.runner.answers.measure.sequential import MEAN, PAIRED, SYMMETRIC, intervals, least_rounds, spread
+from manyheads.runner.answers.measure.hypotheses import spread
+from manyheads.runner.answers.measure.sequential import MEAN, PAIRED, SYMMETRIC, intervals, least_rounds
 from tests.answers.judge import coverage
 
 SERIES, ROUNDS, ALPHA = 300, 60, 0.05

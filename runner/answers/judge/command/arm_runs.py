@@ -21,6 +21,7 @@ from manyheads.runner.answers.measure.rows import BASE, COMPLETED, RunRow
 from manyheads.runner.errors import ConfigurationError, Failure, Kind, RunFailed
 from manyheads.runner.run.files import make_folder, remove
 from manyheads.runner.run.program import PIPE, Program, stop
+from manyheads.runner.run.progress import say
 from manyheads.runner.run.seal import digest_of
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -100,6 +101,9 @@ class ArmRuns(Recording):
         same = None if question.same is None else numbers[question.same[0]]
         findings = {FOUND: values, SIGNS: question.signs, SAME: same, CHANGED: touched, "seconds": seconds}
         findings |= {"marked": _marked(marks), "outlived": report["outlived"]}
+        findings |= {"mounted": report["mounted"]} if self._files.shared else {}
+        if self._files.shared and not report["mounted"] and not row.number:
+            say("--share: judge may not mount here, so shared files are links, through which a command could write.")
         code, ended = question.code[row.arm != BASE], time.time()
         return replace(row, state=COMPLETED, ended=ended, findings=findings, machine=digest_of(node()), code=code)
 

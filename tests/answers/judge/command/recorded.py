@@ -34,7 +34,7 @@ SCRIPT = Path(__file__).with_name("regression.py")
 ROUNDS, MOST_ROUNDS = 20, 200
 DEVIATION = 0.0635  # of the script's loss
 TRAIN = f"{sys.executable} -S -I {SCRIPT.name} {{seed}}"
-PAUSE = "; sleep {pause}"  # for a tenth of the command's seconds
+PAUSE = " {pause}"  # for a tenth of the command's seconds
 
 
 @dataclass(frozen=True)

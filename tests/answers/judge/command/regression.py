@@ -1,13 +1,14 @@
-"""A training script that does not know manyheads and needs no library: ``python regression.py SEED ORDER GAIN WORK``.
+"""A training script that does not know manyheads, and needs no library.
 
-It fits a logistic regression to points that it draws. SEED decides the points and the first weights, SEED and ORDER
-the order of the samples. GAIN is subtracted from the loss that it prints; WORK is how many times it trains for its time
-alone.
+``python regression.py SEED ORDER GAIN WORK [PAUSE]`` fits a logistic regression to points that it draws. SEED decides
+the points and the first weights, SEED and ORDER the order of the samples. GAIN is subtracted from the loss that it
+prints; WORK is how many times it trains for its time alone, after PAUSE seconds.
 """
 
 import math
 import random
 import sys
+import time
 
 SAMPLES, FEATURES, EPOCHS, RATE = 60, 4, 2, 0.1
 
@@ -33,6 +34,7 @@ def train(seed: int, order: str) -> float:
 
 
 if __name__ == "__main__":
+    time.sleep(float(sys.argv[5]) if sys.argv[5:] else 0.0)
     seed, order, gain, work = int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
     for _ in range(work):
         train(seed, order)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import manyheads
 from manyheads.runner.answers.judge.check_judgement import faults
 from manyheads.runner.answers.judge.command.command_question import CommandQuestion
 from manyheads.runner.answers.judge.command.command_terms import CommandTerms
+from tests.answers.judge.test_judge import COMMAND
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.processes
@@ -153,13 +155,37 @@ def test_shared_files_can_be_read_and_not_written(project):
     assert (project.folder / "data" / "scale").read_text() == "1"
 
 
+@pytest.mark.ci
+@pytest.mark.needs("mount")
+def test_where_judge_may_not_mount_it_says_once_that_shared_files_are_links(project):
+    project.write("data/scale", "1")
+    words = ("--against", "echo planted; exit 7", "--on", "loss", "--share", "data")
+    line = ("--command", "echo loss: $(cat data/scale).$MANYHEADS_SEED")
+    bounded = ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *COMMAND)
+    done = subprocess.run([*bounded, *line, *words], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.count("shared files are links") == 1
+    assert "shared files are links" not in project.judge(*line, *words, NAMED).err
+
+
+@pytest.mark.ci
+def test_from_python_it_gives_the_same_verdict(project):
+    commands = {"command": "sleep 0.2", "against": "sleep 0.02"}
+    verdict = manyheads.judge(**commands, on="seconds")
+    assert verdict
+    assert verdict.low > 1
+    assert project.judge("--check", str(verdict.path)).code == 0
+    with pytest.raises(manyheads.ConfigurationError, match="--on seconds, for the time of the whole process"):
+        manyheads.judge(**commands)
+
+
 def test_no_part_of_it_imports_torch_or_what_trains():
     code = (
         "import sys, manyheads.runner.answers.judge.command.judge_command; "
-        "print([name for name in ('torch', 'hydra', 'omegaconf', 'manyheads.launchers') if name in sys.modules])"
+        "print({'torch', 'numpy', 'hydra', 'omegaconf', 'manyheads.launchers'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / ".names", capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 @pytest.mark.parametrize(
