@@ -177,6 +177,26 @@ def test_a_change_that_computes_something_else_is_judged_by_whole_trainings(tmp_
     assert judge("--check", "trained/judgement.json", cwd=tmp_path).code == 0
 
 
+def test_paired_trainings_share_the_seed_of_their_round(tmp_path):
+    words = (
+        "model=mlp",
+        "data=digits",
+        "trainer.epochs=1",
+        "optimizer.lr=0.002",
+        *live.COMMON,
+        "hydra.sweep.dir=judged",
+    )
+    done = judge(
+        *words, "--change", "optimizer.lr=0.05", "--on", "val_loss", "--paired", "--budget", "4m", cwd=tmp_path
+    )
+    assert done.code == 0, done.err
+    content = json.loads((tmp_path / "judged" / "judgement.json").read_text())
+    rounds = [line["content"] for line in content["lines"][1:] if line["content"]["purpose"] == "round"]
+    assert len({row["seed"] for row in rounds}) == len({row["round"] for row in rounds})
+    assert faults(content) == []
+    assert "differences between runs with the same seed" in done.out
+
+
 def test_a_session_does_not_count_a_change_that_is_refused_for_its_budget(tmp_path):
     words = (*BASE, "trainer.epochs=1", "--change", "optimizer.lr=0.2", "--on", "val_loss", "--session", "night.jsonl")
     refused = judge(*words, "--budget", "1s", "--json", cwd=tmp_path)
