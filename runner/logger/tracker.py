@@ -87,6 +87,12 @@ class Tracker:
         """Send points in the order of their steps; points are passed again only after a failure."""
         raise NotImplementedError
 
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        """Show a PNG that was drawn after ``step`` updates, of which points were published; by default, nothing.
+
+        A later one of that name shows the same later on. At the end, ``upload`` gets the last one as a file, too.
+        """
+
     def upload(self, path: Path, name: str) -> None:
         """Upload a file of the run folder, whose path in it is ``name``, replacing an earlier one of that name."""
 

@@ -1,5 +1,6 @@
 """Declarations of logger=wandb."""
 
+import logging
 import os
 import shutil
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ class WandBOption(TrackerOption):
 STEP = "step"  # the x-axis of the curves
 INIT_SECONDS = 10
 FOLDER = "wandb"
+log = logging.getLogger(__name__)
 
 
 class WandB(Tracker):
@@ -75,6 +77,19 @@ class WandB(Tracker):
             row = {**point.values, STEP: point.step, "_timestamp": point.time}
             self._run.log(row, step=max(point.step, self._first))
 
+    def picture(self, name: str, png: bytes, step: int) -> None:
+        import wandb
+
+        path = self._scratch / f"{name}.png"
+        path.write_bytes(png)
+        try:
+            image = wandb.Image(str(path), caption=f"after {step} updates")
+        except (OSError, ValueError, SyntaxError) as error:  # Pillow's, for what is damaged
+            log.warning("%s.png is not shown: %s", name, error)
+            return
+        now = max(step, self._run.step)  # the client drops what comes after a later step
+        self._run.log({f"pictures/{name}": image, **({STEP: step} if now == step else {})}, step=now)
+
     def upload(self, path: Path, name: str) -> None:
         copy = Path(self._run.dir) / name  # a link would be broken once the folder is moved
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +107,9 @@ class WandB(Tracker):
 
     def _keep(self) -> None:
         """Copy what was written offline into the run folder, replacing what is not synced yet."""
+        import wandb
+
+        wandb.teardown()  # waits for the client's process, which may still write after the run has finished
         for path in matching(self._kept, f"offline-run-*-{self._key}"):
             if not _is_synced_one(path):
                 remove(path)

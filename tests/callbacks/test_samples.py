@@ -11,6 +11,7 @@ from PIL import Image
 
 from manyheads.runner.callbacks.rank.samples import drawn_images, drawn_lines
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.pictures import step_of
 from manyheads.runner.task.rank.task import Task
 from tests.in_process import small, train, weights
 
@@ -55,6 +56,7 @@ def test_a_picture_is_recorded_and_the_run_is_the_same(tmp_path, name):
     run = train(tmp_path / "with", small(*RUNS[name], "callbacks=[samples]"))
     with Image.open(run.folder.pictures / "samples.png") as picture:
         assert len(np.unique(np.asarray(picture))) > 2
+    assert step_of((run.folder.pictures / "samples.png").read_bytes()) == run.trainer.progress.step
     one, other = weights(without.trainer), weights(run.trainer)
     assert all(torch.equal(one[key], other[key]) for key in one)
     events = b"".join(path.read_bytes() for path in (run.folder.path / "tensorboard").iterdir())

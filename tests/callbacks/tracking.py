@@ -45,6 +45,10 @@ class Kept(Tracker):
             self.answer()
             self.note("point", step=point.step, time=point.time, values=dict(point.values))
 
+    def picture(self, name, png, step):
+        self.answer()
+        self.note("picture", name=name, step=step, size=len(png))
+
     def upload(self, path, name):
         self.note("file", name=name, size=path.stat().st_size)
 

@@ -80,7 +80,7 @@ def _own_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks find the classes of tests/launchers/faulty.py."""
     here = str(Path(__file__).parent)
     monkeypatch.syspath_prepend(here)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, str(PROJECT)]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ["PYTHONPATH"]]))
 
 
 @contextmanager

@@ -120,7 +120,7 @@ ALLOWED = {
         "launchers/torchft/nodes.py": 2,
         "runner/parallel/rank/replicated/healing.py": 6,
         "runner/commands/install_horovod/compile_horovod.py": 3,
-        "runner/logger/wandb.py": 4,
+        "runner/logger/wandb.py": 5,
         "launchers/companions/publishing/publisher.py": 1,
         "launchers/companions/publishing/empty_folder.py": 1,
         "runner/data/indexing.py: a scratch folder": 1,

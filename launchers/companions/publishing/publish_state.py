@@ -22,7 +22,7 @@ class PublishState:
 
     ``run``: the tracker's name for it; ``steps``, ``epochs``: the last step of which the tracker has a row of that
     table. ``status``: the last one sent, None while there is more to send; ``files``: digests of uploaded files;
-    ``error``: why publishing is not complete.
+    ``pictures``: of those last shown; ``error``: why publishing is not complete.
     """
 
     run: str | None = None
@@ -31,6 +31,7 @@ class PublishState:
     epochs: int = -1
     status: str | None = None
     files: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
     def write(self, path: Path) -> None:
@@ -46,7 +47,8 @@ class PublishState:
         except (FileNotFoundError, NotADirectoryError):
             return cls()
         fresh = asdict(cls())
-        kinds = {"run": str, "url": str, "steps": int, "epochs": int, "status": str, "files": dict, "error": str}
+        kinds = {"run": str, "url": str, "steps": int, "epochs": int, "status": str, "error": str}
+        kinds |= {"files": dict, "pictures": dict}
         right = {key: content[key] for key in fresh if isinstance(content.get(key), kinds[key])}
         return cls(**right)
 

@@ -5,6 +5,7 @@ It is a process beside the run. After a failure, the next attempt continues wher
 
 import hashlib
 import logging
+import math
 import os
 import select
 import signal
@@ -14,6 +15,7 @@ from contextlib import suppress
 from itertools import groupby
 
 from manyheads.launchers.companions.publishing.empty_folder import in_empty_folder
+from manyheads.launchers.companions.publishing.pictures import PictureFolder
 from manyheads.launchers.companions.publishing.points import EPOCHS, STEPS, TableRow, Tables
 from manyheads.launchers.companions.publishing.publish_state import (
     PublishState,
@@ -43,7 +45,8 @@ class Publisher:
         self.folder, self.tracker = folder, tracker
         self._path = state_file(folder, name)
         self.state = PublishState.read(self._path)
-        self._tables, self._waiting = Tables(folder), list[TableRow]()
+        self._tables, self._pictures = Tables(folder), PictureFolder(folder)
+        self._waiting = list[TableRow]()
         self._is_open = False
 
     def catch_up(self) -> None:
@@ -51,6 +54,7 @@ class Publisher:
         try:
             self._open()
             self._publish()
+            self._show(self._tables.step)
         except Exception as error:
             self._failed(error)
             raise
@@ -59,6 +63,7 @@ class Publisher:
         """Publish everything, including how the run ended. Raises whatever the tracker does."""
         self.catch_up()
         try:
+            self._show(math.inf)
             self._upload()
             end = outcome(self.folder, step=self._tables.step, time=self._tables.time, is_running=is_running)
             self.tracker.close(end)
@@ -79,7 +84,7 @@ class Publisher:
             if self.state.run is None:
                 self.state.steps = self.state.epochs = certain
         if certain == -1:
-            self.state.files = {}
+            self.state.files, self.state.pictures = {}, {}
         self.state.run, self.state.url = self.tracker.name, self.tracker.url
         self._is_open = True
         self._note()
@@ -97,6 +102,14 @@ class Publisher:
             self.state.steps, self.state.epochs = marks[STEPS], marks[EPOCHS]
             del self._waiting[:AT_ONCE]
             self._note()
+
+    def _show(self, last: float) -> None:
+        """Show new pictures of at most ``last`` updates: trackers take nothing of earlier ones than they have."""
+        for picture in self._pictures.new(last):
+            if self.state.pictures.get(picture.name) != picture.digest:
+                self.tracker.picture(picture.name, picture.png, picture.step)
+                self.state.pictures[picture.name] = picture.digest
+                self._note()
 
     def _upload(self) -> None:
         for path in files(self.folder, checkpoint=self.tracker.checkpoint):

@@ -16,6 +16,7 @@ from manyheads.runner.option.locate import instantiate_named
 from manyheads.runner.option.tree import Section
 from manyheads.runner.parallel.rank.parallel import Parallel
 from manyheads.runner.run.json_types import Numbers, ResultJson
+from manyheads.runner.run.pictures import with_step
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -28,7 +29,11 @@ class Callbacks(Observer):
     def attached(self, update: Update, reporter: Reporter) -> Self:
         """The same for what trains, and shows and records what happens."""
         model, task = update.parallel.unwrap(update.model), update.scores.task
-        picture, say = reporter.recorder.picture, reporter.display.say
+        record, say = reporter.recorder.picture, reporter.display.say
+
+        def picture(name: str, png: bytes, step: int) -> None:
+            record(name, with_step(png, step), step)
+
         self._about = partial(self._about, model=model, task=task, picture=picture, say=say)
         self._sampling = partial(sampling, update)
         return self

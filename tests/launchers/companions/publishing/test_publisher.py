@@ -1,16 +1,20 @@
 """What a tracker is told of a run folder: everything, once, whatever happens in between."""
 
+import io
 import json
 import shutil
 
 import pytest
+from PIL import Image
 
 from manyheads.launchers.companions.publishing.points import Tables
 from manyheads.launchers.companions.publishing.publish_state import PublishState, one_publisher, state_file
 from manyheads.launchers.companions.publishing.publisher import Publisher
 from manyheads.launchers.companions.publishing.tracked_run import outcome, tracked_run
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.pictures import with_step
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.tables.columns import evaluation_columns
 from tests.callbacks.tracking import Kept, curve, only, runs
@@ -194,6 +198,30 @@ def test_what_never_ran_cannot_be_published(tmp_path, finished):
     finished.provenance.unlink()
     with pytest.raises(ConfigurationError, match="never started"):
         tracked_run(finished)
+
+
+def test_pictures_are_shown_once_when_the_points_of_their_step_are(finished, place):
+    def draw(name: str, shade: int, step: int) -> None:
+        file = io.BytesIO()
+        Image.new("L", (2, 2), shade).save(file, format="png")
+        write_whole(finished.pictures / name, with_step(file.getvalue(), step))
+
+    finished.pictures.mkdir()
+    whole = cut(finished.steps, 2)
+    (finished.pictures / "other.png").write_bytes(b"text")
+    draw("faces.png", 0, 16)
+    draw("late.png", 0, 40)
+    (finished.pictures / "link.png").symlink_to(finished.pictures / "faces.png")
+    publisher = Publisher(finished, "kept", Kept(place=str(place)))
+    for shade in (0, 0, 7):
+        draw("faces.png", shade, 16)
+        publisher.catch_up()
+    finished.steps.write_text(whole)
+    draw("faces.png", 9, 20)
+    publisher.finish()
+    publish(finished, place)
+    shown = [(each["name"], each["step"]) for each in only(place, "picture")]
+    assert shown == [("faces", 16), ("faces", 16), ("faces", 20), ("late", 40)]
 
 
 def test_evaluations_within_epochs_are_points_of_the_same_curves(finished, place):

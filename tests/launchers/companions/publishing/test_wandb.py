@@ -1,5 +1,6 @@
 """Weights & Biases' own client: against a stand-in for its service, and offline."""
 
+import io
 import json
 import struct
 import subprocess
@@ -7,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from manyheads.runner.run.pictures import with_step
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows
 from tests.launchers.companions.publishing.wandb_server import Service
@@ -68,13 +71,12 @@ def records(folder: Path) -> list:
 
 
 def offline_losses(folder: Path) -> list[tuple[int, float]]:
-    found = []
-    for record in records(folder):
-        if record.WhichOneof("record_type") == "history":
-            items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
-            if "train/loss" in items:
-                found.append((items["step"], items["train/loss"]))
-    return found
+    return [(items["step"], items["train/loss"]) for items in history(folder) if "train/loss" in items]
+
+
+def history(folder: Path) -> list[dict]:
+    rows = [record.history.item for record in records(folder) if record.WhichOneof("record_type") == "history"]
+    return [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in row} for row in rows]
 
 
 def table(folder: RunFolder) -> list[tuple[int, float]]:
@@ -117,6 +119,25 @@ def test_offline_is_one_directory_without_links_and_keys(finished, service):
     assert not [path for path in finished.path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert list((finished.path / "wandb").glob("*/files/result.json"))
     assert not service.runs
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_pictures_are_images_at_their_step(finished, service):
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4), "red").save(file, format="png")
+    finished.pictures.mkdir()
+    drawn = {"early": with_step(file.getvalue(), 8), "last": with_step(file.getvalue(), 40)}
+    for name, png in {**drawn, "broken": with_step(file.getvalue()[:40], 40)}.items():
+        (finished.pictures / f"{name}.png").write_bytes(png)
+    publish(finished, "logger.wandb.mode=offline")
+    last = history(finished.path / "wandb")[-1]
+    print("HIST")
+    captions = [last.get(f"pictures/{name}/caption") for name in ("early", "last", "broken")]
+    assert (last["step"], *captions) == (40, "after 8 updates", "after 40 updates", None)
+    images = sorted((finished.path / "wandb").glob("*/files/media/images/pictures/*.png"))
+    assert [image.read_bytes() for image in images] == [*drawn.values()]
+    assert offline_losses(finished.path / "wandb") == table(finished)
 
 
 @pytest.mark.slow
