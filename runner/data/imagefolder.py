@@ -15,7 +15,7 @@ from manyheads.runner.data.imagefolder_index import list_images
 from manyheads.runner.data.imagefolder_listing import EXTENSIONS, ImageListing, Paths
 from manyheads.runner.data.labelled_images import SPLIT, labelled_images
 from manyheads.runner.data.left_out import LeftOut
-from manyheads.runner.data.links import boundary, opened
+from manyheads.runner.data.links import boundary, is_folder, opened
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.option.rules import PATH
 from manyheads.runner.option.run_config import RunConfig
@@ -207,5 +207,5 @@ def _entries(folder: Path, root: Path | None) -> list[tuple[str, bool]]:
     Hidden files are not among them.
     """
     with opened(folder, boundary(root or folder.parent)) as handle, os.scandir(handle) as entries:
-        contents = [(entry.name, entry.is_dir()) for entry in entries]
+        contents = [(entry.name, is_folder(entry)) for entry in entries]
     return sorted((name, is_folder and name[0] != ".") for name, is_folder in contents if is_folder or name[0] != ".")

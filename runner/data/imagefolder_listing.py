@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import overload
 
 from manyheads.runner.data.left_out import NOTHING, LeftOut
-from manyheads.runner.data.links import boundary, opened, refuse_leaving
+from manyheads.runner.data.links import boundary, is_folder, opened, refuse_leaving
 
 EXTENSIONS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".jif", ".png", ".ppm", ".pgm", ".pbm", ".pnm", ".bmp", ".dib"),
@@ -110,9 +110,9 @@ def _contents(folder: Path, within: str | None) -> dict[str, tuple[list[str], li
                     if entry.is_symlink():  # known from reading the folder
                         refuse_leaving(folder / inside / name, within)
                     images.append(name)
-                elif name[0] != "." and entry.is_dir():
+                elif name[0] != "." and is_folder(entry):
                     waiting.append(f"{inside}{name}/")
-                elif name[0] != "." or is_image or entry.is_dir():
+                elif name[0] != "." or is_image or is_folder(entry):
                     others.append(name)
         images.sort()
     return contents

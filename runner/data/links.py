@@ -27,6 +27,14 @@ def boundary(root: str | Path) -> str | None:
     return None if is_own_place(Path(inside)) else inside
 
 
+def is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Whether an entry is a folder, or a link to one; a link to itself is not."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 @contextmanager
 def opened(path: str | Path, within: str | None) -> Iterator[int]:
     """The descriptor of a file or folder. ``within``: the boundary that it must be in; None for no limit.

@@ -79,18 +79,24 @@ def _folders(sources: tuple[tuple[str, Path], ...]) -> Iterator[_Files]:
             yield _Files(name, str(path), [("", path.stat().st_size)])
 
 
-def _below(name: str, path: str) -> Iterator[_Files]:
+def _below(name: str, path: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[_Files]:
+    """The files of a folder and of those in it. ``above``: devices and inodes of the folders that contain it."""
     files: list[tuple[str, int]] = []
     here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # lookups relative to it are a fifth faster
     try:
+        status = os.fstat(here)
+        if (this := (status.st_dev, status.st_ino)) in above:  # a link to a folder that contains it
+            return
         with os.scandir(here) as entries:
             ordered = sorted(entries, key=attrgetter("name"))
         for entry in ordered:
             if entry.name.startswith("."):  # locks, and what file managers leave
                 continue
+            if entry.is_symlink() and not os.path.exists(f"{path}{entry.name}"):  # it leads nowhere
+                continue
             if entry.is_dir():
                 yield _Files(name, path, files)
-                yield from _below(f"{name}{entry.name}/", f"{path}{entry.name}/")
+                yield from _below(f"{name}{entry.name}/", f"{path}{entry.name}/", above | {this})
                 files = []
             else:
                 files.append((entry.name, entry.stat().st_size))

@@ -97,3 +97,23 @@ def test_digests_stay_those_of_earlier_runs(tmp_path):
     assert (found["files"], found["bytes"]) == (5, 10)
     assert found["sizes"] == hashlib.sha256(b"".join(line for line, _ in lines)).hexdigest()
     assert found["contents"] == hashlib.sha256(b"".join(line + content for line, content in lines)).hexdigest()
+
+
+@pytest.mark.parametrize("linked", ["train", "train/cat"])
+def test_what_links_point_to_is_part_of_it(photos, tmp_path_factory, linked):
+    before, other = of(photos, "contents"), tmp_path_factory.mktemp("other") / "moved"
+    (photos / linked).rename(other)
+    (photos / linked).symlink_to(other)
+    assert of(photos, "contents") == before
+    next(other.rglob("*.jpg")).write_bytes(b"54321")
+    after = of(photos, "contents")
+    assert (after["sizes"], after["contents"] != before["contents"]) == (before["sizes"], True)
+
+
+@pytest.mark.parametrize("target", ["link", ".", "..", "missing"])
+def test_a_link_that_holds_nothing_new_hides_no_change(photos, target):
+    (photos / "train" / "cat" / "link").symlink_to(target)
+    before = of(photos, "contents")
+    (photos / "train" / "cat" / "1.jpg").write_bytes(b"54321")
+    after = of(photos, "contents")
+    assert (after["sizes"], after["contents"] != before["contents"]) == (before["sizes"], True)

@@ -129,6 +129,14 @@ class TestLinks:
         (sent / "val" / "cat" / "c.png").symlink_to(sent / "train" / "cat" / "b.png")
         assert len(list_images(sent / "val", class_names(sent / "val"))) == 2
 
+    def test_to_itself_or_nothing_is_left_out(self, sent):
+        for name, target in {"loop": "loop", "up": "..", "nothing": "missing"}.items():
+            (sent / "train" / name).symlink_to(target)
+            (sent / "train" / "cat" / name).symlink_to(target if name != "up" else ".")
+        assert class_names(sent / "train") == ["cat", "up"]
+        listing = list_images(sent / "train", ["cat"])
+        assert listing.left_out.names == ("cat/loop", "cat/nothing")
+
     @pytest.mark.parametrize("name", ["train/cat/b.png", "train/cat", "train"])
     def test_what_becomes_a_link_after_it_was_listed_is_not_read(self, sent, tmp_path, name):
         mine = tmp_path / "mine"
