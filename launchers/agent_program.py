@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from manyheads.launchers.causes import error_of
+from manyheads.launchers.causes import refusal_of
 from manyheads.launchers.job import Job
 from manyheads.launchers.processes import Ranks, supervise
 from manyheads.runner.errors import ConfigurationError
@@ -85,9 +85,8 @@ def _looking(job: Job, environment: Mapping[str, str]) -> Iterator[Refusal]:
 
 def _found(answer: Connection) -> ConfigurationError | None:
     with suppress(EOFError, OSError):  # the process found nothing, or was killed
-        if answer.poll() and (failure := answer.recv()) is not None:
-            error = error_of(failure)
-            return error if isinstance(error, ConfigurationError) else None
+        if answer.poll():
+            return refusal_of(answer.recv())
     return None
 
 

@@ -1,6 +1,7 @@
 """The cause of a failed run: the rank that failed first, and how it failed."""
 
 import signal
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from manyheads.launchers.job import Job
-from manyheads.runner.errors import MISTAKES, ConfigurationError, Failure, Kind, RunFailed
+from manyheads.runner.errors import MISTAKES, ConfigurationError, Failure, Kind, RunFailed, printable_text
 from manyheads.runner.run.data_files import MOST_TABLE_BYTES, read_text
 from manyheads.runner.run.files import matching
 from manyheads.runner.run.heartbeat import FINISHED, STARTING
@@ -63,6 +64,18 @@ def error_of(failure: Failure) -> ConfigurationError | RunFailed:
         return RunFailed(failure)
     mistake = MISTAKES.get(failure.type, ConfigurationError)
     return mistake(failure.message, key=failure.key, value=failure.value, allowed=failure.allowed)
+
+
+def refusal_of(failure: Failure | None) -> ConfigurationError | None:
+    """Why a check before the ranks refuses the run; a fault of the check is printed, and refuses nothing."""
+    if failure is None:
+        return None
+    error = error_of(failure)
+    if isinstance(error, ConfigurationError):
+        return error
+    trace = printable_text(failure.traceback)
+    print(f"warning: what the ranks would refuse could not be checked:\n{trace}", end="", file=sys.stderr)
+    return None
 
 
 def stalled(timeout: float) -> Failure:

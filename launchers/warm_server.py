@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from manyheads.launchers.causes import error_of
+from manyheads.launchers.causes import refusal_of
 from manyheads.launchers.environment import common, variables_set
 from manyheads.launchers.warm_settings import WAITS_FOR, WarmSettings
 from manyheads.runner.errors import Failure, Interrupted, Kind, RunFailed
@@ -207,8 +207,8 @@ def check(run: RunConfig, environment: Mapping[str, str]) -> None:
     finally:
         process.kill()
         process.join()
-    if failure is not None:
-        raise error_of(failure)
+    if (refusal := refusal_of(failure)) is not None:
+        raise refusal
 
 
 def check_once(run: RunConfig, environment: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ may have caused is confirmed with real tensors.
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
@@ -45,18 +46,24 @@ class Unread(Data):
 
 
 def main(config: Section, answer: Connection) -> NoReturn:
-    """Send the Failure with which a run of this config would be refused, None if none is known, and end the process."""
+    """Send the Failure with which a run of this config would be refused, None if none is known, and end the process.
+
+    A Failure that is no mistake by the user is a fault of the check.
+    """
     die_with_parent()
     with open(os.devnull, "w") as nowhere:  # a constructor may print, and will do so again in the ranks
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
-    error = refusal(RunConfig.of(config))
+    try:
+        error: Exception | None = refusal(RunConfig.of(config))
+    except Exception as fault:
+        error = fault
     answer.send(None if error is None else Failure.of(error))
     os._exit(0)
 
 
 def refusal(run: RunConfig) -> ConfigurationError | None:
-    """Why the run would be refused; None if no check knows a reason."""
+    """Why the run would be refused; None if no check knows a reason. Raises what is a fault of a check itself."""
     if "pretrained" in run.model.section:
         run = run.changed(model={"pretrained": None})
     for check in _checks(run):
@@ -64,9 +71,17 @@ def refusal(run: RunConfig) -> ConfigurationError | None:
             check()
         except ConfigurationError as error:
             return error
-        except Exception:  # of the user's code, or of the meta device; the ranks report it if it is real
-            continue
+        except Exception as error:  # of the user's code, or of the meta device; the ranks report it if it is real
+            if _is_own_fault(error):
+                raise
     return None
+
+
+def _is_own_fault(error: Exception) -> bool:
+    """Whether this project's code raised it, apart from what the meta device, a file or a missing library may cause."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    is_of_package = (frame.f_globals.get("__package__") or "").partition(".")[0] == "manyheads"
+    return is_of_package and not isinstance(error, (RuntimeError, OSError, ImportError))
 
 
 def _checks(run: RunConfig) -> Iterator[Callable[[], None]]:

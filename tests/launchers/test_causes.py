@@ -2,9 +2,9 @@
 
 import pytest
 
-from manyheads.launchers.causes import first_failure, ranks_in_words, waited_for
+from manyheads.launchers.causes import first_failure, ranks_in_words, refusal_of, waited_for
 from manyheads.launchers.job import Job
-from manyheads.runner.errors import Failure, Kind
+from manyheads.runner.errors import ConfigurationError, Failure, Kind
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -48,3 +48,19 @@ def test_a_rank_that_could_not_open_its_heartbeat_failed_for_that_reason(tmp_pat
     assert (failure.rank, failure.exit_code, failure.type) == (1, 1, "FileNotFoundError")
     assert str(tmp_path / "heartbeat") in failure.message
     assert first_failure(job, {1: -9}, [1]).kind is Kind.PROCESS_DIED  # whatever has killed it
+
+
+class TestWhatACheckFound:
+    def test_a_mistake_refuses_the_run(self):
+        found = refusal_of(Failure.of(ConfigurationError("no such key", key="model.width")))
+        assert (str(found), found.key) == ("no such key", "model.width")
+
+    def test_a_fault_of_the_check_is_printed_and_refuses_nothing(self, capsys):
+        try:
+            raise TypeError("takes 0 arguments")
+        except TypeError as error:
+            assert refusal_of(Failure.of(error)) is None
+        assert "could not be checked:\nTraceback" in (printed := capsys.readouterr().err)
+        assert "test_causes.py" in printed
+        assert printed.endswith("TypeError: takes 0 arguments\n")
+        assert refusal_of(None) is None

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from manyheads.runner.loop import preflight
 from manyheads.runner.loop.preflight import refusal
 from tests.in_process import typed
 
@@ -46,6 +47,10 @@ class Crashes(Net):
     def __init__(self):
         raise ZeroDivisionError
 
+class Confused(Net):
+    def forward(self, images):
+        return None + 1
+
 class Samples:
     num_classes = 2
     def __init__(self, split, size=8):
@@ -73,12 +78,19 @@ def model(tmp_path):
         ("OwnLoss", ("task=own_loss", "task.loss_over=samples"), ""),
         ("Refuses", (), ""),
         ("Crashes", (), ""),
+        ("Confused", (), ""),
     ],
 )
 def test_only_what_is_wrong_is_refused(model, name, more, expected):
     found = str(refusal(typed(*IMAGES, *model(name), *more)) or "")
     assert expected in found
     assert bool(found) == bool(expected)
+
+
+def test_a_fault_of_a_check_is_not_hidden(model, monkeypatch):
+    monkeypatch.setattr(preflight, "_step", lambda: None)  # which is asked with a run
+    with pytest.raises(TypeError, match="takes 0 positional arguments"):
+        refusal(typed(*IMAGES, *model("Net")))
 
 
 def test_data_of_the_users_own_is_not_read(model, tmp_path):
