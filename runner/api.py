@@ -26,11 +26,11 @@ from manyheads.runner.wording import counted
 Term = str | float | bool | Path  # the value of a command's flag
 
 
-def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Result:
+def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None, **flags: Term) -> Result:
     """Train like ``manyheads train <overrides>``, in a separate process whose output appears here.
 
     overrides: as on the command line. conf: a folder with your own configs, like --config-dir; a trusted conf/ in the
-    working directory is always included.
+    working directory is always included. flags: those of train that are not Hydra's, such as once=True.
 
     Raises ConfigurationError if the run is refused, with the key, its value and what is allowed where they are known;
     RunFailed with the error's text if it fails; and KeyboardInterrupt if it was stopped by Ctrl-C or by a notebook's
@@ -39,6 +39,8 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
     line = as_typed(overrides, conf)
     if line.flags.multirun:
         raise ConfigurationError("manyheads.run is for a single run. Use manyheads.sweep, without -m.")
+    if flags:  # by which the run's folder may be another one
+        return _with_flags(line, flags)
     folder = RunFolder(new_folder(line.overrides))
     line = line if named_folder(line.overrides) else line.adding(f"{RUN_DIR}{quoted(folder.path)}")
     try:
@@ -48,6 +50,13 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None) -> Res
     if ended.code:
         raise ended.error(Failure.from_json((folder.read_result() or {}).get("error")))
     return Result.of(folder.path)
+
+
+def _with_flags(line: CommandLine, flags: Mapping[str, Term]) -> Result:
+    ended = call("train", *as_flags(flags), *line.arguments)
+    if ended.code:
+        raise ended.error(Failure.from_json(ended.result.get("error")))
+    return Result.of(ended.result["folder"])
 
 
 def as_typed(overrides: Sequence[str], conf: str | Path | None) -> CommandLine:

@@ -35,6 +35,7 @@ class ExitCode(IntEnum):
     REFUSED = 2, "it was not started: a wrong key or value, something missing, a backend that is unavailable"
     NO = 3, "it ran, and the answer is no: it differs, does not fit, misses the target, is not worth keeping"
     UNDECIDED = 4, "it ran, and what was measured does not suffice for an answer"
+    EXPIRED = 5, "it was not started: it has waited for as long as it was allowed to"
     INTERRUPTED = 130, "stopped by Ctrl-C; a run that trains has written a checkpoint"
     TERMINATED = 143, "stopped by SIGTERM; a run that trains has written a checkpoint"
 
@@ -67,6 +68,7 @@ class Code(StrEnum):
     WRONG_VALUE = "WrongValue"  # a value that its key or flag never accepts
     UNKNOWN_NAME = "UnknownName"  # a key or an option that does not exist
     UNAVAILABLE = "Unavailable"  # valid, but this machine lacks what it needs
+    EXPIRED = "WaitExpired"  # valid, but the wait for other processes has lasted as long as it may
     DISK = "Disk"  # full, read-only, or not permitted
     INTERRUPTED = "Interrupted"  # by a signal
 
@@ -225,6 +227,13 @@ class Unavailable(ConfigurationError):
     code = Code.UNAVAILABLE
 
 
+class WaitExpired(ConfigurationError):
+    """A valid request that has waited for other processes for as long as it may; later it may be possible."""
+
+    exit_code = ExitCode.EXPIRED
+    code = Code.EXPIRED
+
+
 def not_allowed(
     key: str, value: object, allowed: str, *, values: Sequence[Any] = (), shown: object = None, hint: str = ""
 ) -> WrongValue:
@@ -250,7 +259,7 @@ def as_typed(key: str, value: object) -> str:
 
 
 MISTAKES: dict[str, type[ConfigurationError]] = {
-    each.code: each for each in (ConfigurationError, WrongValue, UnknownName, Unavailable)
+    each.code: each for each in (ConfigurationError, WrongValue, UnknownName, Unavailable, WaitExpired)
 }  # by code, which is also the name of the class
 
 

@@ -14,9 +14,9 @@ from manyheads.runner.commands import A_RUN
 from manyheads.runner.errors import ConfigurationError, printable, printable_text
 from manyheads.runner.machine.console import Console
 from manyheads.runner.records.find import run_folder
-from manyheads.runner.records.keys import text_of
 from manyheads.runner.records.load_run import Run, load_run
 from manyheads.runner.records.surroundings import differences
+from manyheads.runner.records.values import text_of
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.json_types import Numbers, ProvenanceJson, right
 from manyheads.runner.run.run_folder import RunFolder

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from manyheads.launchers.flags import chosen
 from manyheads.launchers.warm_ahead import ahead
 from manyheads.runner.run.data_files import without_collector
 
@@ -19,6 +20,9 @@ def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | C
     Returns None if nothing was run, and without ``wants_answer``, since comparing many jobs takes seconds. Raises
     ConfigurationError, RunFailed, Ended and Interrupted, with the answer so far.
     """
+    if (flag := chosen(arguments)) is not None:
+        result: Result = flag.take(arguments)
+        return result
     if (begun := ahead(arguments)) is not None:
         begun.begin()
     with without_collector():  # until a job starts

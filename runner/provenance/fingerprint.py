@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.json_types import Fingerprint
@@ -27,8 +27,9 @@ BLOCK = 2**20
 def fingerprint(option: "DataOption") -> Fingerprint | None:
     """The fingerprint of the option's files; None if none can be read, or with data.fingerprint=none.
 
-    ``sizes``: sha256 over the names, relative to the data's own folders, and sizes in bytes. ``contents``: sha256 over
-    names and bytes with data.fingerprint=contents, else None; in object storage of the index with its checksums.
+    ``sizes``: sha256 over the names, relative to the data's own folders, and sizes in bytes; ``times``: over names and
+    the times of last changes. ``contents``: sha256 over names and bytes with data.fingerprint=contents, else None; in
+    object storage of the index with its checksums.
     """
     if option.fingerprint == "none":
         return None
@@ -43,32 +44,47 @@ def fingerprint(option: "DataOption") -> Fingerprint | None:
     return None
 
 
+def of_weights(checkpoint: str | None) -> Fingerprint | None:
+    """The fingerprint of a checkpoint, by names, sizes and times; None if there is none, or if it cannot be read."""
+    with suppress(OSError):
+        return None if checkpoint is None else _taken((("weights", Path(checkpoint)),), reads_contents=False)
+    return None
+
+
 @cache  # the jobs of a sweep have the same data
 def _taken(sources: tuple[tuple[str, Path], ...], *, reads_contents: bool) -> Fingerprint | None:
-    sizes, contents = hashlib.sha256(), hashlib.sha256()
+    sizes, times, contents = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
     count = total = 0
     for folder in _folders(sources):
-        lines = [f"{folder.name}{name}\0{size}\n" for name, size in folder.files]
+        lines = [f"{folder.name}{name}\0{size}\n" for name, size, _ in folder.files]
         sizes.update("".join(lines).encode(errors="surrogateescape"))
-        count, total = count + len(lines), total + sum(size for _, size in folder.files)
-        for line, (name, _) in zip(lines, folder.files, strict=True) if reads_contents else ():
+        changed = "".join(f"{folder.name}{name}\0{time}\n" for name, _, time in folder.files)
+        times.update(changed.encode(errors="surrogateescape"))
+        count, total = count + len(lines), total + sum(size for _, size, _ in folder.files)
+        for line, (name, _, _) in zip(lines, folder.files, strict=True) if reads_contents else ():
             contents.update(line.encode(errors="surrogateescape"))
             _read(f"{folder.path}{name}", contents)
     if not count:
         return None
     in_contents = contents.hexdigest() if reads_contents else None
-    return {"files": count, "bytes": total, "sizes": sizes.hexdigest(), "contents": in_contents}
+    digests = {"sizes": sizes.hexdigest(), "contents": in_contents, "times": times.hexdigest()}
+    return cast(Fingerprint, {"files": count, "bytes": total, **digests})
+
+
+def forget_files() -> None:
+    """Make the next fingerprint read its files again."""
+    _taken.cache_clear()
 
 
 class _Files(NamedTuple):
-    """Consecutive files of one folder, in the order of their names. ``files``: names and sizes.
+    """Consecutive files of one folder, in the order of their names. ``files``: names, sizes and times in ns.
 
     ``name``, ``path``: prefixes of each file's name, for the fingerprint and for its path on disk.
     """
 
     name: str
     path: str
-    files: list[tuple[str, int]]
+    files: list[tuple[str, int, int]]
 
 
 def _folders(sources: tuple[tuple[str, Path], ...]) -> Iterator[_Files]:
@@ -76,12 +92,13 @@ def _folders(sources: tuple[tuple[str, Path], ...]) -> Iterator[_Files]:
         if path.is_dir():
             yield from _below(f"{name}/", f"{path}/")
         elif path.exists():
-            yield _Files(name, str(path), [("", path.stat().st_size)])
+            status = path.stat()
+            yield _Files(name, str(path), [("", status.st_size, status.st_mtime_ns)])
 
 
 def _below(name: str, path: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[_Files]:
     """The files of a folder and of those in it. ``above``: devices and inodes of the folders that contain it."""
-    files: list[tuple[str, int]] = []
+    files: list[tuple[str, int, int]] = []
     here = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # lookups relative to it are a fifth faster
     try:
         status = os.fstat(here)
@@ -99,7 +116,8 @@ def _below(name: str, path: str, above: frozenset[tuple[int, int]] = frozenset()
                 yield from _below(f"{name}{entry.name}/", f"{path}{entry.name}/", above | {this})
                 files = []
             else:
-                files.append((entry.name, entry.stat().st_size))
+                status = entry.stat()
+                files.append((entry.name, status.st_size, status.st_mtime_ns))
     finally:
         os.close(here)
     yield _Files(name, path, files)

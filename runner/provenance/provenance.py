@@ -18,7 +18,7 @@ from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.option.tree import OPTION, Section
 from manyheads.runner.provenance import predicted
 from manyheads.runner.provenance.code_state import code_at_start
-from manyheads.runner.provenance.fingerprint import fingerprint
+from manyheads.runner.provenance.fingerprint import fingerprint, of_weights
 from manyheads.runner.provenance.kept_files import keep_files
 from manyheads.runner.provenance.node_records import inventory
 from manyheads.runner.provenance.own_code import own_code, own_origin
@@ -103,6 +103,7 @@ def describe(run: RunConfig, *, composed_from: str | None = None) -> ProvenanceJ
         "ranks": run.launcher.ranks,
         "launcher": run.launcher.name,
         "data": fingerprint(run.data),
+        "weights": of_weights(run.checkpoint.load or run.checkpoint.resume),
     }
 
 

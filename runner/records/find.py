@@ -1,10 +1,11 @@
 """Finds the run folders below any folder, of single runs and of jobs of sweeps; and the disk use of files."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
+from typing import NamedTuple
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
@@ -16,6 +17,25 @@ OUTPUTS = Path("outputs")
 DEEPEST = 8  # levels below the named folder; outputs/sweeps/<date>/<time>/<job> has four
 _SWEEP = {LEDGER, "multirun.yaml"}
 _RUN = {"run.yaml", ".hydra"}
+_MARKS = {*_SWEEP, *_RUN, JUDGED}
+
+
+class Listing(NamedTuple):
+    """The content of a folder. ``marks``: names that tell runs, sweeps and judgements; ``inner``: folders in it."""
+
+    marks: Collection[str]
+    inner: Sequence[str]
+
+
+def listing(folder: str) -> Listing:
+    """The content of a folder, without links; empty if it cannot be read, such as that of somebody else."""
+    names, inner = set(), []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            names.add(entry.name)
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                inner.append(entry.name)
+    return Listing(names & _MARKS, sorted(inner))
 
 
 def find_runs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
@@ -25,27 +45,29 @@ def find_runs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
 
     Raises ConfigurationError if the folder does not exist.
     """
+    return ((Path(path), None if sweep is None else Path(sweep)) for path, sweep in walk(folder, listing))
+
+
+def walk(folder: Path, listing: Callable[[str], Listing]) -> Iterator[tuple[str, str | None]]:
+    """As ``find_runs``, with paths as texts. ``listing``: reads a folder."""
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder. Name one with runs in it, such as {OUTPUTS}.")
-    yield from _below(folder, None, DEEPEST)
+    return _below(str(folder), None, DEEPEST, listing)
 
 
-def _below(folder: Path, sweep: Path | None, depth: int) -> Iterator[tuple[Path, Path | None]]:
-    names, inner = set(), []
-    with suppress(OSError), os.scandir(folder) as entries:  # a folder of somebody else may be unreadable
-        for entry in entries:
-            names.add(entry.name)
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                inner.append(entry.name)
-    if JUDGED in names and depth < DEEPEST:
+def _below(
+    folder: str, sweep: str | None, depth: int, listing: Callable[[str], Listing]
+) -> Iterator[tuple[str, str | None]]:
+    marks, inner = listing(folder)
+    if JUDGED in marks and depth < DEEPEST:
         return
-    if names & _SWEEP:
+    if not _SWEEP.isdisjoint(marks):
         sweep = folder
-    elif names & _RUN:
+    elif not _RUN.isdisjoint(marks):
         yield folder, sweep
         return
-    for name in sorted(inner) if depth else ():
-        yield from _below(folder / name, sweep, depth - 1)
+    for name in inner if depth else ():
+        yield from _below(os.path.join(folder, name), sweep, depth - 1, listing)
 
 
 def run_folder(path: str) -> RunFolder:

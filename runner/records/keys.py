@@ -7,8 +7,8 @@ from typing import Any
 
 from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.tree import Section
 from manyheads.runner.records.run_set import REPEATING, RunSet, SweepJob
+from manyheads.runner.records.values import config_value, text_of
 
 FOLLOWS = {"launcher": "parallel"}  # parallel=ddp brings launcher=spawn
 
@@ -46,22 +46,6 @@ def value_of(job: SweepJob, key: str) -> str:
     if key in typed:
         return typed[key]
     return text_of(config_value(job.run.config, key))
-
-
-def config_value(config: Section, key: str) -> Any:
-    """A key's value; of a group, its option's name."""
-    return config.get(key, config.get(f"{key}.name"))
-
-
-def text_of(value: Any) -> str:
-    """A value as it is written on the command line."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return "[" + ",".join(text_of(part) for part in value) + "]"
-    return str(value)
 
 
 def differing_keys(jobs: Sequence[SweepJob]) -> list[str]:

@@ -12,9 +12,10 @@ from manyheads.runner.config.lookup import ABOUT
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.tree import OPTION
 from manyheads.runner.records.find import find_runs, states
-from manyheads.runner.records.keys import config_value, parsed
+from manyheads.runner.records.keys import parsed
 from manyheads.runner.records.load_run import Run
 from manyheads.runner.records.shown_metric import ACCURACY, ShownMetric, metric_of
+from manyheads.runner.records.values import config_value
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.files import is_locked
 from manyheads.runner.run.frozen import read_frozen, read_typed

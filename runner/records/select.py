@@ -6,8 +6,8 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError, not_allowed
 from manyheads.runner.machine import invocation
-from manyheads.runner.records.keys import text_of
 from manyheads.runner.records.run_summary import STATUSES, Summary
+from manyheads.runner.records.values import fits, text_of
 from manyheads.runner.run.score_versions import unlike, version_of
 
 COLUMNS: dict[str, Callable[[Summary], Any]] = {
@@ -34,7 +34,7 @@ def selected(runs: Sequence[Summary], filters: Sequence[str]) -> list[Summary]:
             raise ConfigurationError.at(
                 key, value, f": none of these runs has such a key. `{all_keys}` lists all of them."
             )
-        kept = [run for run in kept if _fits(run.value(key), value)]
+        kept = [run for run in kept if fits(run.value(key), value)]
     return kept
 
 
@@ -80,17 +80,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _has(run: Summary, key: str) -> bool:
     return key in run.config or f"{key}.name" in run.config
-
-
-def _fits(value: Any, wanted: str) -> bool:
-    if isinstance(value, list) and not wanted.startswith("["):
-        return any(_fits(element, wanted) for element in value)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            return float(wanted) == value
-        except ValueError:
-            return False
-    return text_of(value) == ("" if wanted in ("null", "None") else wanted.replace(", ", ","))
 
 
 def _signed(run: Summary, name: str) -> float | None:

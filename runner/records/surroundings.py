@@ -11,12 +11,13 @@ from rich.text import Text
 from manyheads.runner.machine.console import Console
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.provenance import without_effect
-from manyheads.runner.records.keys import config_value, text_of
+from manyheads.runner.records.values import config_value, text_of
 from manyheads.runner.run.frozen import flatten
 from manyheads.runner.run.json_types import ProvenanceJson
 
 HARMLESS = ("python", "driver")  # versions that cannot change numbers
 COMPUTING = ("numpy", "pillow", "scikit-learn", "hydra-core", "omegaconf")  # packages whose versions can change numbers
+WHICH = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")  # choose devices, which are compared themselves
 MOST_PACKAGES = 6
 MAY = {True: "may", False: "no"}
 
@@ -118,7 +119,8 @@ def _rows(recorded: ProvenanceJson, now: ProvenanceJson) -> Iterator[tuple[str, 
     variables = recorded.get("environment", {})
     for name in sorted({*variables, *now["environment"]}):
         if not name.startswith("SLURM_"):  # they differ in every job
-            yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), True
+            matters = name not in WHICH
+            yield name, variables.get(name, "not set"), now["environment"].get(name, "not set"), matters
     yield "launcher", *both("launcher"), False
     for name in HARMLESS:
         yield name, *both(name, "versions"), False

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from manyheads.runner.provenance.provenance import without_effect
-from manyheads.runner.records.keys import text_of
 from manyheads.runner.records.rounding import departure, is_early, paired
+from manyheads.runner.records.values import text_of
 from manyheads.runner.report.rows import ReportRow
 
 MOST_SHOWN = 6

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from manyheads.runner.charts.chart_spec import Chart
 from manyheads.runner.charts.html_page import html_page
-from manyheads.runner.records.keys import text_of
+from manyheads.runner.records.values import text_of
 from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import Column, shown_columns
 from manyheads.runner.report.comparison import Comparison

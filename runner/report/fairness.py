@@ -10,7 +10,8 @@ from manyheads.runner.machine.gpus import THROTTLED
 from manyheads.runner.option.declared import declared_class
 from manyheads.runner.provenance.own_code import in_words
 from manyheads.runner.provenance.provenance import without_effect
-from manyheads.runner.records.keys import follows, repeating_keys, text_of, varies
+from manyheads.runner.records.keys import follows, repeating_keys, varies
+from manyheads.runner.records.values import text_of
 from manyheads.runner.report.rows import ReportRow
 from manyheads.runner.wording import listed
 

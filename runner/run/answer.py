@@ -70,7 +70,7 @@ class Problem:
 
     def as_exception(self, exit_code: int) -> ConfigurationError | RunFailed:
         """The error of a command that ended with this code."""
-        if exit_code == ExitCode.REFUSED:
+        if exit_code in (ExitCode.REFUSED, ExitCode.EXPIRED):
             mistake = MISTAKES.get(self.code, ConfigurationError)
             return mistake(self.message, key=self.key, value=self.value, allowed=self.allowed)
         kind = self.code if isinstance(self.code, Kind) else Kind.PROGRAM_FAILED
@@ -84,7 +84,7 @@ class Reply:
 
     manyheads: Annotated[str, "the version that answers"]
     command: str
-    exit_code: Annotated[int, "0 done, 1 failed, 2 refused, 3 the answer is no, 4 undecided, 130 and 143 interrupted"]
+    exit_code: Annotated[int, "0 done, 1 failed, 2 refused, 3 no, 4 undecided, 5 wait expired, 130, 143 interrupted"]
     result: Annotated[Any, "the answer; null if there is none"]
     error: Annotated[Problem | None, "null unless it failed, was refused or was interrupted"]
 

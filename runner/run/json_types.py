@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypedDict, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NotRequired, TypedDict, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from manyheads.runner.errors import ConfigurationError
 
@@ -109,12 +109,16 @@ class MachineJson(TypedDict, total=False):
 
 
 class Fingerprint(TypedDict):
-    """Digests of a run's data. ``sizes``, ``contents``: sha256 of its files' names and sizes, or their bytes."""
+    """Digests of a run's data. ``sizes``, ``contents``: sha256 of its files' names and sizes, or their bytes.
+
+    ``times``: sha256 of their names and the times of their last changes.
+    """
 
     files: int
     bytes: int
     sizes: str
     contents: str | None
+    times: NotRequired[str]
 
 
 class PredictedJson(TypedDict, total=False):
@@ -143,7 +147,8 @@ class ProvenanceJson(MachineJson, total=False):
 
     ``commit``, ``clean``: of this project's checkout; ``own``: the same of the user's code, with its folder;
     ``own_code``: sha256 by package or file; ``submitted_from``: the host on which the command was typed, if it is
-    another one; ``predicted``: the time per update that was predicted before the run, if any.
+    another one; ``predicted``: the time per update that was predicted before the run, if any; ``weights``: of the
+    checkpoint that it starts from, if any.
     """
 
     id: str
@@ -163,6 +168,7 @@ class ProvenanceJson(MachineJson, total=False):
     ranks: int
     launcher: str
     data: Fingerprint | None
+    weights: Fingerprint | None
     predicted: PredictedJson | None
     nodes: list[MachineJson]
 

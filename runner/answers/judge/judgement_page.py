@@ -29,7 +29,7 @@ from manyheads.runner.answers.measure.rows import (
 )
 from manyheads.runner.charts.html_page import html_page
 from manyheads.runner.machine import invocation
-from manyheads.runner.records.keys import text_of
+from manyheads.runner.records.values import text_of
 
 TEMPLATE = Path(__file__).with_name("judgement.html.j2")
 PURPOSES = {  # in words

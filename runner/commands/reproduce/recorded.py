@@ -10,6 +10,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine import invocation
 from manyheads.runner.option.declared import GROUPS
 from manyheads.runner.option.tree import Section
+from manyheads.runner.records.edited import refuse_edited
 from manyheads.runner.records.load_run import Columns, Run, read_columns
 from manyheads.runner.records.rounding import ComparedValue, paired, relative_difference
 from manyheads.runner.records.shown_metric import is_share
@@ -61,7 +62,7 @@ def read_past(path: str | Path) -> Past:
         )
     came_to = check(result, ResultJson, folder.result)
     came_from = check(provenance, ProvenanceJson, folder.provenance)
-    _check_unedited(folder, came_to)
+    refuse_edited(folder, came_to)
     return Past(folder, config, came_to, came_from, read_columns(folder.steps), read_columns(folder.epochs))
 
 
@@ -76,21 +77,6 @@ def _read_json(path: Path, missing: str) -> dict[str, Any]:
         raise ConfigurationError(missing) from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}. Restore it from a copy.") from None
-
-
-def _check_unedited(folder: RunFolder, result: ResultJson) -> None:
-    now, recorded = folder.digests(), result.get("files")
-    if not isinstance(recorded, dict):
-        raise ConfigurationError(f"{folder.result} has no digests of the run's files. Restore it from a copy.")
-    if changed := sorted(name for name in {*now, *recorded} if now.get(name) != recorded.get(name)):
-        how = {
-            name: "is missing" if name not in now else "was added" if name not in recorded else "" for name in changed
-        }
-        named = ", ".join(f"{name} {how[name]}".strip() for name in changed)
-        raise ConfigurationError(
-            f"{folder} was edited after it ended ({named}; by the digests in {folder.result.name}), so it can't be "
-            "verified. Restore it from a copy."
-        )
 
 
 STEP_VALUES = ("loss", "grad_norm")

@@ -3,29 +3,26 @@
 import argparse
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyheads.launchers.companions import Accompanied, Span
 from manyheads.launchers.experiment import run_typed
-from manyheads.launchers.launch import launch, prepare
+from manyheads.launchers.resume_run import resume_run
 from manyheads.launchers.sweep.comparison import answer_of
 from manyheads.launchers.sweep.resume_sweep import command_of
 from manyheads.launchers.sweep.resume_sweep import resume as resume_sweep
 from manyheads.runner.checkpoint.fetch import fetch
 from manyheads.runner.commands import A_RUN
 from manyheads.runner.commands.resume.train_longer import continue_run
-from manyheads.runner.config.fresh_folder import RESUMED, is_met_elsewhere
+from manyheads.runner.config.fresh_folder import RESUMED
 from manyheads.runner.config.typed_packages import split_typed
-from manyheads.runner.errors import ConfigurationError, Ended, Interrupted, RunFailed
-from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.provenance.past_config import admitted, resumed
+from manyheads.runner.errors import ConfigurationError, Ended, Interrupted
+from manyheads.runner.provenance.past_config import admitted
 from manyheads.runner.provenance.started_in import in_directory_of
 from manyheads.runner.records.rerun import longer_command
-from manyheads.runner.records.run_result import Result, result_if_any
+from manyheads.runner.records.run_result import Result
 from manyheads.runner.run import scratch
-from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.ledger import Ledger
 from manyheads.runner.run.objects import Address, is_address
 from manyheads.runner.run.run_folder import RunFolder
@@ -81,18 +78,7 @@ def resume(path: str, packages: Sequence[str] = (), *, wants_answer: bool = Fals
     if (result := folder.completed()) is not None:
         _conclude(folder, packages, steps=result.get("steps", 0))
         return Result.of(path)
-    config = resumed(folder, packages)
-    if is_met_elsewhere(config["launcher"]):
-        run = RunConfig.of(config)
-        run.launcher.join(run.digests())
-        return None
-    try:
-        with log_file(folder.log) if folder.path.is_dir() else nullcontext():
-            launch(prepare(folder))
-    except (RunFailed, Interrupted) as reason:
-        reason.answer = result_if_any(folder.path)
-        raise
-    return Result.of(path)
+    return resume_run(folder, packages)
 
 
 def _conclude(folder: RunFolder, packages: Sequence[str], *, steps: int) -> None:

@@ -1,0 +1,18 @@
+"""Flags of ``train`` that are not Hydra's: each package in this folder is one, named as its flag.
+
+Its ``take`` takes the command line in place of ``experiment.run_typed``, with the same result. Nothing else names one,
+so that a flag is added or removed with its folder.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Collection
+from types import ModuleType
+
+
+def chosen(arguments: Collection[str]) -> ModuleType | None:
+    """The package of the flag that is typed; None if there is none."""
+    for module in pkgutil.iter_modules(__path__):
+        if f"--{module.name}" in arguments:
+            return importlib.import_module(f"{__name__}.{module.name}")
+    return None
