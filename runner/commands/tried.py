@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from manyheads.runner.errors import ConfigurationError, ExitCode, UnknownName, printable
 from manyheads.runner.records.find import OUTPUTS
-from manyheads.runner.records.tried.index import Row, RunIndex, indexed
+from manyheads.runner.records.tried.index import IndexedRun, RunIndex, indexed
 from manyheads.runner.run.answer import Answer
 from manyheads.runner.run.data_files import without_collector
 
@@ -84,7 +84,7 @@ def _pair(setting: str) -> tuple[str, str]:
     return key.lstrip("+"), value.strip("'\"")
 
 
-def _with_settings(index: RunIndex, pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[Path, Row]]:
+def _with_settings(index: RunIndex, pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[Path, IndexedRun]]:
     wanted = [(*index.matching(key, value), value in NULL) for key, value in pairs]
 
     def fits(row: Sequence[Any]) -> bool:
@@ -107,7 +107,7 @@ def _refuse_unknown(indexes: Sequence[RunIndex], keys: Iterable[str]) -> None:
                 raise UnknownName(f"{key}: no run and no option has such a key.{nearest(key, names)}", key=key)
 
 
-def _answer(path: Path, row: Row) -> TriedRun:
+def _answer(path: Path, row: IndexedRun) -> TriedRun:
     here = Path.cwd()
     shown = path.relative_to(here) if path.is_relative_to(here) and path != here else path
     return TriedRun(str(shown), row.status, row.reason, row.started, row.metric, row.value)

@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 FILE = ROOT / "docs" / "commands.md"
 GUIDES = {  # the page that explains a command, if it does not have the command's name
-    **dict.fromkeys(("clean", "diff", "list", "show", "watch"), "runs"),
+    **dict.fromkeys(("clean", "diff", "list", "show", "tried", "watch"), "runs"),
     **dict.fromkeys(("evaluate", "export", "predict"), "using-a-trained-model"),
     **dict.fromkeys(("index", "pack"), "shards"),
     **dict.fromkeys(("init", "new"), "your-project"),

@@ -92,6 +92,10 @@ WINGS = {  # by name, what is deleted
         "tests/optimizer/test_fused.py",
     ],
     "model_parallel": [*MODEL_PARALLEL],
+    "once": [
+        *("launchers/flags/once", "tests/launchers/flags/once", "runner/records/tried", "runner/commands/tried.py"),
+        *("tests/records/tried", "tests/commands/test_tried.py"),
+    ],
     "own_step": [
         *("runner/loop/own_step", "tests/loop/own_step", "conf/optimizer/several.yaml"),
         *("runner/optimizer/several.py", "runner/optimizer/rank/several.py", "runner/scheduler/rank/by_part.py"),

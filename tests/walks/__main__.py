@@ -52,9 +52,9 @@ RECORDED = {
     "files from run.py to the first update": 17,
     "lines of these files": 1944,
     "lines with dict[str, Any]": 163,
-    "files": 790,
+    "files": 802,
     "rooms in runner/": 24,
-    "our modules imported by --cfg job": 65,
+    "our modules imported by --cfg job": 66,
 }
 AIMS = {
     "start: stays": 40,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from manyheads.launchers.experiment import run_typed
 from manyheads.launchers.flags.once.equal_runs import EqualRuns, state_of_start
 from manyheads.launchers.flags.once.terms import terms_of
-from manyheads.launchers.flags.once.turn import Waiting, turn
+from manyheads.launchers.flags.once.turns import Waiting, turn
 from manyheads.launchers.resume_run import resume_run
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import resolve_origin

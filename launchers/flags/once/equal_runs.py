@@ -14,7 +14,7 @@ from manyheads.runner.provenance.node_records import unless_submitted
 from manyheads.runner.provenance.provenance import describe
 from manyheads.runner.records.edited import refuse_edited
 from manyheads.runner.records.surroundings import differences
-from manyheads.runner.records.tried.index import Row, indexed
+from manyheads.runner.records.tried.index import IndexedRun, indexed
 from manyheads.runner.run.data_files import read_json
 from manyheads.runner.run.json_types import Fingerprint, ProvenanceJson, right
 from manyheads.runner.run.run_folder import RunFolder
@@ -114,7 +114,7 @@ class EqualRuns:
 
 def _candidates(roots: Sequence[Path], signature: str) -> Iterator[tuple[RunFolder, str]]:
     """The runs with this signature and their states, the newest first."""
-    rows: dict[Path, Row] = {}
+    rows: dict[Path, IndexedRun] = {}
     for root in roots:
         with suppress(ConfigurationError):  # there is no such folder yet
             rows |= dict(indexed(root).runs(lambda row: bool(row[-2] == signature)))

@@ -8,27 +8,29 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.records.run_summary import Summary, summary
-from manyheads.runner.records.tried.index import Row
+from manyheads.runner.records.tried.index import IndexedRun
 from manyheads.runner.run.data_files import read_json
-from manyheads.runner.run.frozen import read_frozen
+from manyheads.runner.run.frozen import Flat, read_frozen
 from manyheads.runner.run.ledger import Entry
 from manyheads.runner.run.run_folder import RunFolder
 
 ENDED = ("completed", "failed")  # the statuses that only a change of the folder ends
 
 
-def read_row(path: Path, job: Entry | None, numbers: dict[str, int]) -> tuple[Row, bool]:
+def read_row(path: Path, job: Entry | None, numbers: dict[str, int]) -> tuple[IndexedRun, bool]:
     """A run's row, and whether it stays the same until the run's folder changes.
 
     ``job``: of the ledger, if it belongs to a sweep. ``numbers``: of the sections, by their texts, which grow.
     """
     folder = RunFolder(path)
     run = summary(folder, planned=None if job is None else job.state)
-    parts: dict[str, dict[str, Any]] = {}
+    parts: dict[str, Flat] = {}
     for key, value in (run.config or read_frozen(folder.composed)).items():
         parts.setdefault(key.partition(".")[0], {})[key] = value
     sections = [numbers.setdefault(json.dumps(part), len(numbers)) for part in parts.values()]
-    row = Row(run.status, _reason(run, job), run.started, run.metric.column, run.measured, _signature(folder), sections)
+    row = IndexedRun(
+        run.status, _reason(run, job), run.started, run.metric.column, run.measured, _signature(folder), sections
+    )
     return row, run.result.get("status") in ENDED
 
 

@@ -22,6 +22,7 @@ from manyheads.runner.records.values import class_in_file, config_value, fits
 from manyheads.runner.run import seal
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import make_folder, write_whole
+from manyheads.runner.run.frozen import Flat
 from manyheads.runner.run.ledger import Entry, Ledger
 
 PLACE = ".tried"  # the folder of the index, below the one that it is about
@@ -31,7 +32,7 @@ _FORM = [1, __version__]
 _SEALED = "index of runs"  # the purpose of its seal: what others wrote is not used
 
 
-class Known(NamedTuple):
+class KnownFolder(NamedTuple):
     """A folder as it was read: change time and inode, ``marks`` and ``inner`` of its listing."""
 
     changed: int
@@ -40,7 +41,7 @@ class Known(NamedTuple):
     inner: list[str]
 
 
-class Row(NamedTuple):
+class IndexedRun(NamedTuple):
     """A run in the index.
 
     ``status``: as ``list`` shows it; ``reason``: why it failed or was refused, otherwise empty; ``started``: when it
@@ -60,16 +61,16 @@ class Row(NamedTuple):
 class RunIndex:
     """The runs below ``root``, by their paths in it, as they are at ``refresh``; ``sections``: what configs consist of.
 
-    Each row has the values of a ``Row``.
+    Each row has the values of a ``IndexedRun``.
     """
 
     def __init__(self, root: Path):
         self.root = root.resolve()
         self.path = self.root / PLACE / "index.json"
         self.rows: dict[str, Sequence[Any]] = {}
-        self.sections: list[dict[str, Any]] = []
+        self.sections: list[Flat] = []
         self._numbers: dict[str, int] = {}
-        self._folders: dict[str, Any] = {}
+        self._folders: Flat = {}
         self._unchanged: set[str] = set()
         self._jobs: dict[str, dict[str, Entry]] = {}
 
@@ -93,7 +94,7 @@ class RunIndex:
                 return Listing(*earlier[2:])
             content = listing(folder)
             if status.st_ctime_ns < (now - SETTLED) * 1e9:
-                self._folders[name] = Known(status.st_ctime_ns, status.st_ino, [*content.marks], [*content.inner])
+                self._folders[name] = KnownFolder(status.st_ctime_ns, status.st_ino, [*content.marks], [*content.inner])
             return content
 
         for path, sweep in walk(self.root, listed):
@@ -108,9 +109,9 @@ class RunIndex:
         if kept != rows or self._folders != known:
             self._write(kept)
 
-    def runs(self, fits: Callable[[Sequence[Any]], bool]) -> Iterator[tuple[Path, Row]]:
+    def runs(self, fits: Callable[[Sequence[Any]], bool]) -> Iterator[tuple[Path, IndexedRun]]:
         """The folders and rows of the runs that ``fits`` accepts by the values of their rows."""
-        return ((self.root / name, Row(*row)) for name, row in self.rows.items() if fits(row))
+        return ((self.root / name, IndexedRun(*row)) for name, row in self.rows.items() if fits(row))
 
     def matching(self, key: str, wanted: str) -> tuple[set[int], set[int]]:
         """The numbers of the sections that have ``key``, and of those whose value is ``wanted``."""
@@ -129,13 +130,13 @@ class RunIndex:
             self._jobs[sweep] = _jobs(sweep)
         return read_row(Path(path), None if sweep is None else self._jobs[sweep].get(path), self._numbers)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> Flat:
         """The index as it was written; empty if there is none, or if it is damaged, somebody else's or a version's."""
         try:
             code, _, body = read_bytes(self.path, most=MOST_BYTES).partition(b"\n")
             if code.decode() != _code(body):
                 return {}
-            content: dict[str, Any] = json.loads(body)
+            content: Flat = json.loads(body)
         except (OSError, ConfigurationError, ValueError):
             return {}
         return content if content["form"] == _FORM else {}
@@ -161,7 +162,7 @@ class RunIndex:
             warn(f"{self.path} can't be written: {why}. The runs are read again each time, which takes longer.")
 
 
-def _has(section: dict[str, Any], key: str) -> bool:
+def _has(section: Flat, key: str) -> bool:
     return key in section or f"{key}.name" in section
 
 
