@@ -70,6 +70,14 @@ class Rich(nn.Module):
         return self.head(self.dropout(self.body(images)))
 
 
+class Halted(Rich):
+    """Has frozen its body itself, which normalizes by the batch in training."""
+
+    def __init__(self, *, num_classes: int, width: int = 4):
+        super().__init__(num_classes=num_classes, width=width)
+        self.body.requires_grad_(False)
+
+
 class Normalized(Rich):
     """Without dropout: the same on every device."""
 

@@ -57,7 +57,7 @@ def assemble(
     settings = TrainSettings.of(trainer, updates)
     averages = not trainer.evaluate_only and (trainer.ema_decay is not None or trainer.swa_start is not None)
     ways = evaluations(inner, prepared.loaders, averages=averages)
-    norms = frozen_norms(inner) if run.parameters.freeze_batchnorm else []
+    norms = frozen_norms(inner, run.parameters.freeze) if run.parameters.freeze_batchnorm else []
     norms = [*norms, *(inner.get_submodule(name) for name in task.teachers)]
     length = {"updates_per_epoch": updates, "total_updates": settings.total_steps}
     update = kind(

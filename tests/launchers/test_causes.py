@@ -56,10 +56,9 @@ class TestWhatACheckFound:
         assert (str(found), found.key) == ("no such key", "model.width")
 
     def test_a_fault_of_the_check_is_printed_and_refuses_nothing(self, capsys):
-        try:
+        with pytest.raises(TypeError) as fault:
             raise TypeError("takes 0 arguments")
-        except TypeError as error:
-            assert refusal_of(Failure.of(error)) is None
+        assert refusal_of(Failure.of(fault.value)) is None
         assert "could not be checked:\nTraceback" in (printed := capsys.readouterr().err)
         assert "test_causes.py" in printed
         assert printed.endswith("TypeError: takes 0 arguments\n")

@@ -24,6 +24,13 @@ def test_frozen_parts_stay_as_they_are(tmp_path, keeps_statistics):
     assert run.update.names == ["head.weight", "head.bias"]
 
 
+@pytest.mark.parametrize("patterns", ["", "body", "'body.*.weight'", "head.bias"])
+def test_what_a_model_froze_itself_normalizes_as_it_did(tmp_path, patterns):
+    """A loop of the user's own would call train(): evaluation mode there changes the loss."""
+    run = train(tmp_path, small(RICH[0], "model._target_=tests.zoo.Halted", RICH[2], f"parameters.freeze=[{patterns}]"))
+    assert (weights(run.trainer)["body.1.num_batches_tracked"] == 0) == ("body" in patterns)
+
+
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from manyheads.runner.checkpoint.rank.tied import trained_names
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.optimizer.rank.parameter_groups import matching
+from manyheads.runner.optimizer.rank.parameter_groups import matching, means
 from manyheads.runner.precision.rank.precision import begin_momentum
 
 
@@ -128,6 +128,20 @@ def norms_of(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if isinstance(module, _BatchNorm) and module.affine]
 
 
-def frozen_norms(model: nn.Module) -> list[nn.Module]:
-    """The BatchNorm modules whose scale and shift are not trained, so that their statistics can be frozen too."""
-    return [norm for norm in norms_of(model) if not any(parameter.requires_grad for parameter in norm.parameters())]
+def frozen_norms(model: nn.Module, patterns: Sequence[str]) -> list[nn.Module]:
+    """The BatchNorm modules whose scale and shift the patterns freeze, so that their statistics can be frozen too.
+
+    Those that the model has frozen itself normalize as it says: its own code may train beside them by the batch.
+    """
+    norms = set(norms_of(model))
+    named = [
+        (module, f"{path}.".lstrip("."))
+        for path, module in model.named_modules(remove_duplicate=False)
+        if module in norms
+    ]
+    return [
+        norm
+        for norm, path in named
+        if not any(parameter.requires_grad for parameter in norm.parameters())
+        and any(means(pattern, f"{path}{name}") for pattern in patterns for name, _ in norm.named_parameters())
+    ]

@@ -137,7 +137,7 @@ def matching(pattern: str, names: Iterable[str], *, key: str) -> list[str]:
     key: of the run config, for the error. Raises ConfigurationError if no name matches.
     """
     parameters = list(names)
-    matches = [name for name in parameters if _means(pattern, name)]
+    matches = [name for name in parameters if means(pattern, name)]
     if not matches:
         modules = {prefix for name in parameters for prefix in _prefixes(name)}
         tops = list(dict.fromkeys(name.partition(".")[0] for name in parameters))
@@ -149,7 +149,8 @@ def matching(pattern: str, names: Iterable[str], *, key: str) -> list[str]:
     return matches
 
 
-def _means(pattern: str, name: str) -> bool:
+def means(pattern: str, name: str) -> bool:
+    """Whether a pattern names this parameter, or a module that it is in."""
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"{pattern}.*")
 
 
