@@ -104,7 +104,7 @@ ALLOWED = {
         "runner/answers/audit/audit_run.py": 1,
         "runner/answers/audit/rank.py": 1,
         "runner/answers/judge/command/arm_runs.py": 4,
-        "runner/answers/judge/command/numbers.py: what the user's own command printed": 2,
+        "runner/answers/judge/command/numbers.py: what the user's own command printed": 1,
         "runner/answers/judge/command/supervisor.py": 12,
         "runner/answers/judge/command/trees.py": 5,
         "runner/answers/judge/committed_files.py": 2,

@@ -13,7 +13,7 @@ from platform import node
 from typing import Any
 
 from manyheads.runner.answers.judge.command.command_question import CHANGED, SAME, SEED, CommandQuestion
-from manyheads.runner.answers.judge.command.numbers import finite, last_words, printed, written
+from manyheads.runner.answers.judge.command.numbers import finite, last_words, printed, text_of, written
 from manyheads.runner.answers.judge.command.trees import changed, fingerprints
 from manyheads.runner.answers.judge.terms import CLOCK, FOUND, SIGNS
 from manyheads.runner.answers.measure.recording import Recording
@@ -127,8 +127,10 @@ class ArmRuns(Recording):
         if result is not None:
             key, where = str(question.result).rpartition(":")[2], str(result.name)
             numbers = written(result, key, question.names)
-            return finite(numbers, question.names, where=where, end=result.read_text(errors="replace")[-200:])
-        return finite(printed(path, question.names), question.names, where="the output", end=last_words(path))
+            text = result.read_text(errors="replace")
+            return finite(numbers, question.names, where=where, text=text, end=text[-200:])
+        numbers, end = printed(path, question.names), last_words(path)
+        return finite(numbers, question.names, where="the output", text=text_of(path), end=end)
 
     def _evaluated(self, evaluator: str, tree: Path, marks: Path, seed: int, timeout: float) -> dict[str, float]:
         """The numbers from the evaluator, which runs in a copy of base's files that the arm never had."""
@@ -168,7 +170,9 @@ class ArmRuns(Recording):
             raise _failed(f"it took longer than {timeout:.3g} s")
         if report["code"] != 0:
             how = "its supervisor was killed" if report["code"] is None else f"exit code {report['code']}"
-            raise _failed(f"`{task['command']}` failed: {how}. It ends with: {last_words(marks / 'console.log')}")
+            end = last_words(marks / "console.log")
+            hint = " What git ignores, a run only has with --share." if "No such file or directory" in end else ""
+            raise _failed(f"`{task['command']}` failed: {how}.{hint} It ends with: {end}")
         return report
 
     def _environment(self, seed: int, temporary: Path) -> dict[str, str]:

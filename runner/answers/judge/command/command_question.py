@@ -95,7 +95,8 @@ class CommandQuestion(Question):
             return
         for name in self.signs:
             if len({numbers[name] for numbers in base}) == 1:
-                hint = "Does it ignore its seed?" if takes_seed else f"Put {SEED} into it, or read MANYHEADS_SEED"
+                hint = f"Put {SEED} into the command, or have the script read MANYHEADS_SEED"
+                hint = "The script seems to ignore the one that it is given" if takes_seed else hint
                 yield (
                     f"{len(base)} runs of base with different seeds gave the same {name} to the last bit. One seed "
                     f"proves nothing about others. {hint}"
@@ -174,6 +175,8 @@ class CommandQuestion(Question):
     def caveats(self) -> Iterator[str]:
         if self.same is None and CLOCK in self.on.split(","):
             yield "Whether both arms compute the same was not checked: --same names a number that must agree."
+        if self.signs and SEED not in self.command:
+            yield f"The command has no {SEED}: unless it reads MANYHEADS_SEED, the verdict is about one seed."
         if self.evaluator is None and self.signs:
             yield "The numbers are those that the command itself reports: --evaluator computes them apart."
 

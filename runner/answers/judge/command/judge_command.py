@@ -1,6 +1,7 @@
 """``manyheads judge --command``: judge any command, or repeat such a judgement."""
 
 import argparse
+import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -85,7 +86,8 @@ def _judged(terms: CommandTerms, named: Path | None) -> Judged:
             frozen=frozen,
             shared=shared,
         )
-        files = ArmFiles(base, change, folder, [(project.top / name, name) for name in shared])
+        ignored = [path for name in shared for path in project.ignored(name)]
+        files = ArmFiles(base, change, folder, [(project.top / path, path) for path in ignored])
 
         @contextmanager
         def judging(place: Path, asked: Question) -> Iterator[CommandJudgement]:
@@ -126,9 +128,9 @@ def _differing(base: Path, change: Path) -> list[str]:
 def _paths(flag: str, typed: str | None, project: Project) -> list[str]:
     """Typed paths, relative to the project's folder."""
     names = [part.strip() for part in (typed or "").split(",") if part.strip()]
-    paths = [(Path.cwd().resolve() / name) for name in names]
+    paths = [Path(os.path.abspath(name)) for name in names]  # which follows no link
     for name, path in zip(names, paths, strict=True):
-        if not path.is_relative_to(project.top) or ".." in path.parts:
+        if not path.is_relative_to(project.top):
             raise ConfigurationError.at(flag, name, f" is not in {project.top}.")
     return [str(path.relative_to(project.top)) for path in paths]
 
@@ -138,12 +140,11 @@ def _refuse_missing(project: Project, base: Path, change: Path, frozen: Sequence
     for name in shared:
         if not (project.top / name).exists():
             raise ConfigurationError.at("--share", name, " does not exist. Name files that git ignores.")
-        if (base / name).exists() or (change / name).exists():
+        if any((tree / path).exists() for path in project.ignored(name) for tree in (base, change)):
             raise ConfigurationError.at("--share", name, " is copied anyway, since git does not ignore it.")
     for name in frozen:
-        if any(Path(name).is_relative_to(other) for other in shared):
-            continue
-        if not (base / name).exists():
+        is_shared = any(Path(name).is_relative_to(other) for other in shared)
+        if not is_shared and not (base / name).exists():
             raise ConfigurationError.at("--frozen", name, " is not among base's files. Commit it, or leave it out.")
         if differing := [path for path in _differing(base, change) if Path(path).is_relative_to(name)]:
             raise ConfigurationError.at("--frozen", name, f": {differing[0]} differs between base and the change.")

@@ -10,10 +10,19 @@ from typing import Any
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.data_files import parse_json, read_text
+from manyheads.runner.wording import nearest
 
 MOST_BYTES = 2**24  # of a console's end, and of a result file
 CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and cursor movements of a terminal
 VALUE = r"([-+]?(?:nan|inf(?:inity)?|\.?\d[\d.]*(?:e[-+]?\d+)?))(?![\w.])"
+NAMED = re.compile(r"(?<![\w./-])([A-Za-z][\w./-]*)[\"']?(?:\s*[:=]\s*|\s+)(?=[-+.\d])")  # names followed by numbers
+
+
+def text_of(console: Path, most: int = MOST_BYTES) -> str:
+    """The end of what a command printed, of at most so many bytes, without colours."""
+    with open(console, "rb") as file:
+        file.seek(max(0, console.stat().st_size - most))
+        return CODES.sub("", file.read().decode(errors="replace"))
 
 
 def printed(console: Path, names: Iterable[str]) -> dict[str, float]:
@@ -23,10 +32,7 @@ def printed(console: Path, names: Iterable[str]) -> dict[str, float]:
     object. A space may stand for an underscore of the name: ``val loss 0.5``. After another word, as in ``val loss``, a
     ``loss`` only counts if the line has no other, and as ``val loss: 0.5``.
     """
-    with open(console, "rb") as file:
-        file.seek(max(0, console.stat().st_size - MOST_BYTES))
-        text = CODES.sub("", file.read().decode(errors="replace"))
-    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+    lines = [line for line in re.split(r"[\r\n]+", text_of(console)) if line.strip()]
     numbers = {}
     for name in names:
         words = "[_ ]".join(map(re.escape, name.split("_")))
@@ -75,19 +81,17 @@ def _at(content: Any, key: str) -> float | None:
     return _at(content[first], rest) if rest and isinstance(content, Mapping) and first in content else None
 
 
-def finite(numbers: Mapping[str, float], names: Iterable[str], *, where: str, end: str) -> dict[str, float]:
+def finite(numbers: Mapping[str, float], names: Iterable[str], *, where: str, text: str, end: str) -> dict[str, float]:
     """The numbers, each of which must exist and be finite; otherwise raises ConfigurationError.
 
-    ``where``: in which they were looked for; ``end``: how that ends.
+    ``where``: in what they were looked for; ``text``: its content; ``end``: how that ends.
     """
     for name in names:
         if name not in numbers:
-            raise ConfigurationError(
-                f"{where} has no number {name}. Print a line such as '{name}: 0.5', or name a file with --result. "
-                f"It ends with: {end}",
-                key="--on",
-                value=name,
-            )
+            hint = nearest(name, {*NAMED.findall(text)} - {name})
+            hint = hint or f" Print a line such as '{name}: 0.5', or name a file with --result."
+            message = f"{where} has no number {name}.{hint} It ends with: {end}"
+            raise ConfigurationError(message, key="--on", value=name)
         if not math.isfinite(numbers[name]):
             raise ConfigurationError(f"{name} is {numbers[name]}", key="--on", value=name)
     return {name: numbers[name] for name in names}
@@ -95,7 +99,5 @@ def finite(numbers: Mapping[str, float], names: Iterable[str], *, where: str, en
 
 def last_words(console: Path) -> str:
     """The last lines that a command printed, in one."""
-    with open(console, "rb") as file:
-        file.seek(max(0, console.stat().st_size - 2000))
-        lines = CODES.sub("", file.read().decode(errors="replace")).split("\n")
+    lines = text_of(console, 2000).split("\n")
     return " | ".join([line.strip() for line in lines if line.strip()][-3:])[-300:] or "nothing"

@@ -58,6 +58,11 @@ class Project:
                 digest.update(repr((str(name), source.lstat().st_mode, hashlib.sha256(content).hexdigest())).encode())
         return digest.hexdigest()
 
+    def ignored(self, name: str) -> list[str]:
+        """The files and folders at or in a path that git ignores; the path itself if there are none."""
+        listed = self._listed("--others", "--ignored", "--exclude-standard", "--directory", "--", name)
+        return [str(path) for path in listed if path.is_relative_to(name)] or [name]
+
     def _names(self, without: Sequence[Path]) -> Iterator[PurePosixPath]:
         listed = self._listed("--cached", "--others", "--exclude-standard") if self.is_repository else self._all()
         for name in sorted({*listed}):
@@ -70,7 +75,9 @@ class Project:
                 yield name
 
     def _listed(self, *which: str) -> list[PurePosixPath]:
-        names = git(self.top, "ls-files", "-z", *which).split(b"\0") if self.is_repository else []
+        names = (
+            git(self.top, "--literal-pathspecs", "ls-files", "-z", *which).split(b"\0") if self.is_repository else []
+        )
         return [PurePosixPath(os.fsdecode(name)) for name in names if name]
 
     def _all(self) -> Iterator[PurePosixPath]:

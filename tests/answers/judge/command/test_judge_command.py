@@ -32,6 +32,7 @@ def test_changed_files_are_judged_against_a_revision(project):
     assert done.code == 0, done.out + done.err
     assert "train.sh: not as in the revision" in done.out
     assert " gain in loss (0.0" in done.out
+    assert "has no {seed}" not in done.out
     assert "The numbers are those that the command itself reports" in done.out
     assert project.state() == before
     rows = [line["content"] for line in content()["lines"][1:]]
@@ -103,7 +104,7 @@ def test_a_command_that_ignores_its_seed_is_refused_for_a_number(project):
     done = project.judge("--command", "echo loss: 0.5", "--against", "echo loss: 0.4", "--on", "loss")
     assert done.code == 2
     assert "3 runs of base with different seeds gave the same loss to the last bit" in done.err
-    assert "MANYHEADS_SEED" in done.err
+    assert "Put {seed} into the command, or have the script read MANYHEADS_SEED. Such arms" in done.err
 
 
 def test_a_change_that_fails_is_discarded(project):
@@ -120,7 +121,12 @@ def test_a_change_that_fails_is_discarded(project):
         (
             ("--command", "echo hello", "--against", "true", "--on", "loss"),
             2,
-            "has no number loss.*ends with: hello",
+            "has no number loss. Print a line such as 'loss: 0.5'.*ends with: hello",
+        ),
+        (
+            ("--command", "echo top=0.5; seq 3", "--against", "true", "--on", "tops", "--higher"),
+            2,
+            "has no number tops. Did you mean top\\?.*ends with: 1",
         ),
         (("--command", "echo loss: nan", "--against", "true", "--on", "loss"), 2, "loss is nan"),
         (("--command", "sleep 60", "--against", "true", "--on", "loss", "--timeout", "1s"), 1, "took longer than 1 s"),
@@ -177,6 +183,24 @@ def test_from_python_it_gives_the_same_verdict(project):
     assert project.judge("--check", str(verdict.path)).code == 0
     with pytest.raises(manyheads.ConfigurationError, match="--on seconds, for the time of the whole process"):
         manyheads.judge(**commands)
+
+
+def test_what_git_ignores_in_a_folder_is_shared_also_one_beside_the_working_directory(project, monkeypatch):
+    """Some files of the folder are tracked, and so copied."""
+    project.write(".gitignore", "outputs/\n*.bin\ncache/\n")
+    project.write("data/make.sh", "echo 1")
+    project.write("data/scale.bin", "1")
+    project.write("data/cache/more", "2")
+    project.write("sub/run.sh", "cd ../data && sh make.sh && cat scale.bin cache/more && echo && echo loss: 1.$1")
+    project.commit()
+    monkeypatch.chdir(project.folder / "sub")
+    words = ("--command", "sh run.sh {seed}", "--against", "echo planted; exit 7", "--on", "loss")
+    done = project.judge(*words, "--share", "../data")
+    assert done.code == 3, done.out + done.err
+    refused = project.judge(*words)
+    assert refused.code == 1
+    assert "What git ignores, a run only has with --share" in refused.err
+    assert project.judge(*words, "--share", "../../other").code == 2
 
 
 def test_no_part_of_it_imports_torch_or_what_trains():

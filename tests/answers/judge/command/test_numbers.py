@@ -60,7 +60,7 @@ def test_lines_of_well_known_scripts(tmp_path, name, text, number):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
 def test_a_number_must_be_finite(value):
     with pytest.raises(ConfigurationError):
-        finite({} if value is None else {"loss": value}, ["loss"], where="the output", end="")
+        finite({} if value is None else {"loss": value}, ["loss"], where="the output", text="", end="")
 
 
 def test_a_key_of_a_file(tmp_path):
