@@ -13,7 +13,9 @@ from manyheads.runner.report.charts import charts
 from manyheads.runner.report.columns import Column, shown_columns
 from manyheads.runner.report.comparison import Comparison
 from manyheads.runner.report.heading import facts, heading
+from manyheads.runner.report.pictures import embedded
 from manyheads.runner.report.rows import ReportRow
+from manyheads.runner.wording import counted
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 FIRST_ROWS = 200  # of the table, which are in the page; further ones are added as one scrolls
@@ -32,6 +34,7 @@ def as_page(
     rows = [_row(row, columns, folder) for row in comparison.rows]
     more = [[row["state"], row["links"], _packed(row["cells"])] for row in rows[FIRST_ROWS:]]
     labels = [row["label"] for row in rows]
+    pictures, omitted = embedded(comparison.rows)
     return html_page(
         TEMPLATE,
         heading=heading(comparison),
@@ -41,6 +44,8 @@ def as_page(
         comparison=comparison,
         columns=columns,
         rows=rows[:FIRST_ROWS],
+        pictures=pictures,
+        omitted=f"{counted(omitted, 'picture')} {'is' if omitted == 1 else 'are'} left out" if omitted else "",
         charts=charts(comparison) if drawn is None else drawn,
         data={"configs": configs(comparison), "noun": noun, "labels": labels, "more": more, "at_once": FIRST_ROWS},
         reloads=reloads,

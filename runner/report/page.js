@@ -50,6 +50,8 @@ function showRows() {
   body.replaceChildren();
   showMore();
   document.getElementById("count").textContent = `${shown.length} of ${rows.length} ${data.noun}`;
+  const left = new Set(shown.map((row) => row.index));
+  for (const figure of document.querySelectorAll("#pictures figure")) figure.hidden = !left.has(Number(figure.dataset.row));
   drawCharts();
 }
 
