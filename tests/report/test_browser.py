@@ -15,6 +15,7 @@ from manyheads.runner.report.comparison_page import as_page
 from manyheads.runner.run.run_folder import RunFolder
 from tests.browser import opened, seen_as
 from tests.report.sweep import Sweep
+from tests.report.test_pictures import draw
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("chromium")]
 
@@ -26,7 +27,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, real_run: RunFolder) -> Path:
     note = "+model.note=<img src=x onerror=console.error(1)>" + "_and_a_long_rest" * 8
     for number, seconds in enumerate((10.0, 9.0, 101.0)):
         parallel = ("single", "ddp", "horovod")[number]
-        sweep.job(f"parallel={parallel}", f"optimizer.lr=0.{number}", note, seconds=seconds)
+        draw(sweep.job(f"parallel={parallel}", f"optimizer.lr=0.{number}", note, seconds=seconds), "samples", number)
     sweep.job("parallel=dp", "optimizer.lr=0.5", state="skipped", reason="no GPU" * 60)
     path = sweep.folder / "comparison.html"
     path.write_text(as_page(sweep.compared(), sweep.folder))
@@ -146,3 +147,12 @@ def test_all_rows_of_a_long_table_can_be_reached_sorted_and_found(file: Path, br
     assert column(browser, "parallel") == ["horovod"]
     assert browser.find_element(By.CSS_SELECTOR, "#table tbody a").get_attribute("href").endswith("/2/")
     assert browser.get_log("browser") == []
+
+
+def test_pictures_follow_the_filter(page):
+    drawn = page.find_elements(By.CSS_SELECTOR, "#pictures img")
+    assert [picture.get_property("naturalWidth") for picture in drawn] == [4, 4, 4]
+    page.find_element(By.ID, "filter").send_keys("ddp")
+    shown = [picture.get_attribute("alt") for picture in drawn if picture.is_displayed()]
+    assert len(shown) == 1
+    assert shown[0].startswith("samples of 1: ")
