@@ -26,9 +26,8 @@ def finish(
     """
     content = folder.read_result() or last_known(folder)
     failure = as_failure(reason)
-    status = _status(content, reason, failure)
     result: ResultJson = {
-        "status": status,
+        "status": _status(content, reason, failure),
         "error": failure.to_json() if failure else None,
         "epochs": content.get("epochs", 0),
         "steps": content.get("steps", 0),
@@ -48,7 +47,9 @@ def finish(
         "weights_sha256": content.get("weights_sha256"),
         "files": folder.digests(),
     }
-    if isinstance(reason, Interrupted) and status == "interrupted":  # else the signal came after the last update
+    if (
+        isinstance(reason, Interrupted) and result["status"] == "interrupted"
+    ):  # else the signal came after the last update
         result["signal"] = reason.signum
     extra = {key: value for key, value in content.items() if key not in result and key != "signal"}
     folder.write_json(folder.result, {**result, **extra, **(added or {})})

@@ -109,17 +109,10 @@ def write(
         run = run_config(_with_ranks(words, line, machines.nodes, ranks), line, origin)
     folder.write_config(run.written)
     record(folder, run)
-    values = {
-        "name": name,
-        "folder": str(folder.path),
-        "shared": str(storage),
-        "volume": volume,
-        "image": image,
-        "python": python,
-        "ranks": ranks,
-        "start_timeout": run.written["launcher"].get("start_timeout", START_SECONDS),
-        "variables": _variables(folder),
-    }
+    paths = {"folder": str(folder.path), "shared": str(storage)}
+    values = {"name": name, **paths, "volume": volume, "image": image, "python": python, "ranks": ranks}
+    values["start_timeout"] = run.written["launcher"].get("start_timeout", START_SECONDS)
+    values["variables"] = _variables(folder)
     path = folder.path / f"{engine}.yaml"
     write_whole(path, filled_in(engine, machines, values))
     return path

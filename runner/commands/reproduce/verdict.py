@@ -40,18 +40,10 @@ def decide(
     if past.config["trainer"]["evaluate_only"]:
         return _of_evaluation(evaluated(past.result, now.result), tolerance=tolerance)
     has_all_steps = now.result["steps"] == past.result["steps"]
-    if has_all_steps and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:
-        return ReproductionVerdict(
-            IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...)."
-        )
     curves = pairs(past, now)
-    if not curves:
-        return ReproductionVerdict(
-            DIFFERENT, "the two runs have no logged step in common that covers the same updates."
-        )
-    rests_on: dict[str, Any] = {"values": len(curves), "until_step": curves[-1].step}
-    if not has_all_steps and all(pair.exact for pair in curves):
-        return ReproductionVerdict(IDENTICAL, f"all {_told(curves)} are the same to the last digit.", rests_on)
+    if obvious := _obvious(past, now, curves, has_all_steps=has_all_steps):
+        return obvious
+    rests_on = _extent(curves)
     last = weights() if has_all_steps else None
     compared = curves if last is None else [*curves, last]
     rests_on["largest"] = _as_dict(farthest(compared))
@@ -68,6 +60,27 @@ def decide(
         hint = f" With another number of ranks `{invocation.command('parity')}` finds the cause." if other_ranks else ""
         verdict = ReproductionVerdict(DIFFERENT, f"{_departs(departed)}, more than rounding explains.{hint}")
     return replace(verdict, rests_on=rests_on | verdict.rests_on)
+
+
+def _obvious(past: Past, now: Run, curves: list[ComparedValue], *, has_all_steps: bool) -> ReproductionVerdict | None:
+    """The verdict if the last bits decide, or nothing can be compared; None otherwise."""
+    if has_all_steps and (digest := now.result["weights_sha256"]) and digest == past.result["weights_sha256"]:
+        return ReproductionVerdict(
+            IDENTICAL, f"the final weights are the same to the last bit (sha256 {digest[:16]}...)."
+        )
+    if not curves:
+        return ReproductionVerdict(
+            DIFFERENT, "the two runs have no logged step in common that covers the same updates."
+        )
+    if not has_all_steps and all(pair.exact for pair in curves):
+        reason = f"all {_told(curves)} are the same to the last digit."
+        return ReproductionVerdict(IDENTICAL, reason, _extent(curves))
+    return None
+
+
+def _extent(curves: list[ComparedValue]) -> dict[str, Any]:
+    """How many values were compared, and up to which step."""
+    return {"values": len(curves), "until_step": curves[-1].step}
 
 
 def _by_noise(

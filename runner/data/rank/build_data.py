@@ -110,8 +110,7 @@ def build_sampler(
 ) -> TrainingSampler:
     """What chooses this rank's training samples. Raises ConfigurationError."""
     if option.sampler is None:
-        size, block, window = len(train), option.order_block, option.order_window
-        order = build_order(option.order, size, seed=seed, block=block, window=window)
+        order = build_order(option.order, len(train), seed=seed, block=option.order_block, window=option.order_window)
         if option.order == "stream":
             order.summary = train.summary  # type: ignore[attr-defined]
     else:
@@ -132,14 +131,10 @@ def build_sampler(
         probabilities = trainer.mix_prob, trainer.mix_switch_prob
         mixing = Mixing(trainer.mixup_alpha, trainer.cutmix_alpha, *probabilities, seed)
     if trainer.resize_from is not None:
+        start, end, step = trainer.resize_start, trainer.resize_end, trainer.resize_step
+        epochs = trainer.epochs_in(batches.updates)
         resizing = build_resizing(
-            train,
-            name=option.name,
-            first=trainer.resize_from,
-            start=trainer.resize_start,
-            end=trainer.resize_end,
-            step=trainer.resize_step,
-            epochs=trainer.epochs_in(batches.updates),
+            train, name=option.name, first=trainer.resize_from, start=start, end=end, step=step, epochs=epochs
         )
     return TrainingSampler(
         order,
