@@ -32,6 +32,7 @@ from tests.answers.judge.coverage import ALPHA, first_verdicts, scale_of
 
 SCRIPT = Path(__file__).with_name("regression.py")
 ROUNDS, MOST_ROUNDS = 20, 200
+CHANGES, SESSIONS = 100, 200
 DEVIATION = 0.0635  # of the script's loss
 TRAIN = f"{sys.executable} -S -I {SCRIPT.name} {{seed}}"
 PAUSE = " {pause}"  # for a tenth of the command's seconds
@@ -46,6 +47,11 @@ class Kind:
     on: str = "val_loss"
     test: str | None = None
     is_equal: bool = True
+
+    @property
+    def test_name(self) -> str:
+        """A key of TESTS."""
+        return self.test or ("symmetric" if self.on == "seconds" else "mean")
 
 
 KINDS = {
@@ -123,22 +129,44 @@ def record(path: Path, kind: Kind, count: int) -> None:
             file.write(line + "\n")
 
 
-def show(path: Path, kind: Kind) -> None:
-    """A row of the table: kept, called worse, and the rounds to a verdict."""
+def show_equal(path: Path, kind: Kind) -> None:
+    """A row on equal arms: of the judgements, and of contiguous blocks of their rounds, those kept and called worse.
+
+    A block begins at every round. Its noise floor is that of the judgement in which it begins. A session has CHANGES
+    blocks, drawn at random.
+    """
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     scale = scale_of(np.array([line[FLOOR] for line in lines]))
-    test = TESTS[kind.test or ("symmetric" if kind.on == "seconds" else "mean")]
-    if kind.is_equal:
-        better, worse = first_verdicts(test, np.array([line[ROUND] for line in lines]), scale)
-    else:
-        verdicts = [
-            first_verdicts(test, np.array([line[ROUND]]), scale[[number]], ALPHA) for number, line in enumerate(lines)
-        ]
-        better, worse = (np.concatenate(side) for side in zip(*verdicts, strict=True))
-    kept, discarded = int((better < worse).sum()), int((worse < better).sum())
-    ended = np.sort(np.minimum(better, worse))
-    rounds = f"{ended[len(ended) // 2]:.0f}, {ended[9 * len(ended) // 10]:.0f}" if not kind.is_equal else ""
-    print(f"| {path.stem} | {len(lines)} | {kept} | {discarded} | {rounds} |")
+    rounds = np.concatenate([line[ROUND] for line in lines])
+    starts = np.arange(len(rounds) - ROUNDS + 1)
+    blocks, scales = np.stack([rounds[start : start + ROUNDS] for start in starts]), scale[starts // ROUNDS]
+    own = first_verdicts(TESTS[kind.test_name], np.array([line[ROUND] for line in lines]), scale)
+    cut = first_verdicts(TESTS[kind.test_name], blocks, scales)
+    numbers, ranks, kept = np.random.default_rng(0), np.arange(1, CHANGES + 1), 0
+    for _ in range(SESSIONS):
+        chosen = numbers.choice(len(starts), CHANGES, replace=False)
+        better, worse = first_verdicts(
+            TESTS[kind.test_name], blocks[chosen], scales[chosen], ALPHA / (ranks * (ranks + 1))
+        )
+        kept += bool((better < worse).any())
+    cells = [
+        f"{int((better < worse).sum())} / {int((worse < better).sum())} of {len(better)}"
+        for better, worse in (own, cut)
+    ]
+    print(f"| {path.stem} | {' | '.join(cells)} | {kept} of {SESSIONS} |")
+
+
+def show_gain(path: Path, kind: Kind) -> None:
+    """A row on a planted gain: how often it was kept, and after how many rounds."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    scale = scale_of(np.array([line[FLOOR] for line in lines]))
+    counts = []
+    for number, line in enumerate(lines):
+        (better,), (worse,) = first_verdicts(TESTS[kind.test_name], np.array([line[ROUND]]), scale[[number]])
+        counts.append(better if better < worse else math.inf)
+    counts.sort()
+    kept, middle = sum(map(math.isfinite, counts)), counts[len(counts) // 2]
+    print(f"| {path.stem} | {kept} of {len(counts)} | {middle:g} | {counts[math.ceil(0.9 * len(counts)) - 1]:g} |")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -149,12 +177,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args(arguments)
     if asked.table:
-        print("| kind | judgements | kept | called worse | rounds: median, 90 % |\n|---|---|---|---|---|")
+        print(f"| equal | judgements | blocks | sessions of {CHANGES} with a false keep |\n|---|---|---|---|")
+        for name, kind in KINDS.items():
+            if kind.is_equal:
+                show_equal(asked.folder / f"{name}.jsonl", kind)
+        print("\n| gain | kept | rounds, median | of 90 % |\n|---|---|---|---|")
+        for name, kind in KINDS.items():
+            if not kind.is_equal:
+                show_gain(asked.folder / f"{name}.jsonl", kind)
+        return
     for name in asked.kind or KINDS:
         path = asked.folder / f"{name}.jsonl"
-        if asked.table:
-            show(path, KINDS[name])
-            continue
         began = time.monotonic()
         record(path, KINDS[name], asked.count)
         print(f"{name}: {asked.count} judgements, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
