@@ -29,6 +29,7 @@ LIBRARIES = {  # with what pip is given for them
     "moto": "--group ci",
     "obstore": "--editable '.[storage]'",
     "pyarrow": "--editable '.[parquet]'",
+    "skills_ref": "--group ci",
     "ray": "--editable '.[ray]'",
     "sqlalchemy": "mlflow",
     "timm": "--editable '.[timm]'",

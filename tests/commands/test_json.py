@@ -56,6 +56,7 @@ TRIED = {
     "audit": ["{run}"],
     "pack": ["{out}", "{out}/shards"],
     "index": ["{out}"],
+    "skill": ["install"],
 }
 # Why a command takes no more than two seconds, and need not say how far it is.
 INSTANT = {
@@ -66,6 +67,7 @@ INSTANT = {
     "schema": "reads conf/ and the classes of answers",
     "manifest": "composes one config, and starts nothing",
     "watch": "shows nothing but progress",
+    "skill": "writes a small file",
 }
 SHOWN_ELSEWHERE = {
     "predict": "tests/commands/test_json.py::test_what_predict_answers",
@@ -91,6 +93,7 @@ CODES = {
     "tune": 2,
     "pack": 2,
     "index": 2,
+    "skill": 2,
 }
 QUICK = (
     "train",
