@@ -8,10 +8,11 @@ from typing import Annotated
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.answer import Answer
+from manyheads.runner.run.data_files import read_text
 from manyheads.runner.run.files import make_folder, write_whole
 
 HELP = "put the skill for agents into .claude/skills or .agents/skills of this folder"
-SOURCE = Path(__file__).with_name("SKILL.md")
+SOURCE = Path(__file__).with_name("SKILL.md").resolve()  # a link in a checkout
 READERS = {"claude": ".claude", "agents": ".agents"}  # the folders that they read
 LINK = re.compile(r"\[([^\]]+)\]\((?!#|https?:)[^)]*\)")  # to another page, which is not installed
 
@@ -46,8 +47,8 @@ def run(arguments: argparse.Namespace) -> InstalledSkill:
             key="--for",
         )
     paths = [Path(READERS[reader]) / "skills" / "manyheads" / "SKILL.md" for reader in readers]
-    text = LINK.sub(r"\1", SOURCE.read_text(encoding="utf-8"))
-    others = [path for path in paths if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    text = LINK.sub(r"\1", read_text(SOURCE))
+    others = [path for path in paths if not path.is_file() or read_text(path) != text]
     if edited := [path for path in others if path.exists() and not arguments.overwrite]:
         raise ConfigurationError(
             f"{printable(edited[0])} has other content, of another version or of yours. Replace it with --overwrite.",

@@ -1,8 +1,8 @@
-"""Judgements of commands that were run live: ``python -m tests.answers.judge.command.recorded FOLDER --kind loss``.
+"""Judgements of commands that were run live: ``python -m tests.answers.judge.command.live_commands FOLDER``.
 
 Each is recorded as ``manyheads judge --command`` records it: a trial of both arms, the rounds of the noise floor, and
 rounds, to the verdict for a planted gain, and always ROUNDS for equal arms. Its differences become a line of
-``FOLDER/<kind>.jsonl``. Called again, a file continues. With ``--table``, what is wrong in how many of the lines.
+``FOLDER/<kind>.jsonl``. Called again, a file continues. With ``--table``, how often they are wrong, and how soon right.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from manyheads.runner.answers.measure.sequential import TESTS
 from tests.answers.judge.coverage import ALPHA, first_verdicts, scale_of
 
 SCRIPT = Path(__file__).with_name("regression.py")
+SERIES = Path(__file__).with_name("series")  # what docs/judge-error-rates.md shows
 ROUNDS, MOST_ROUNDS = 20, 200
 CHANGES, SESSIONS = 100, 200
 DEVIATION = 0.0635  # of the script's loss
@@ -171,7 +172,7 @@ def show_gain(path: Path, kind: Kind) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=SERIES)
     parser.add_argument("--kind", action="append", choices=[*KINDS])
     parser.add_argument("--count", type=int, default=100, help="judgements of each kind")
     parser.add_argument("--table", action="store_true")
