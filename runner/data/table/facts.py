@@ -26,6 +26,9 @@ def facts_of(table: "Table") -> dict[str, str]:
     by_kind[CATEGORY] = [column.name for column in encoding.categories]
     plural = {CATEGORY: "categories"}
     lines = {"target": f"{printable(target.name)}, {what}"}
+    if rows.kept is not None:
+        skipped = sum(count for _, count in rows.files) - len(rows)
+        lines["target"] += f"; skipped: {counted(skipped, 'row')} without it"
     lines["columns"] = "; ".join(
         f"{counted(len(names), kind, plural.get(kind))}: {listed(names)}" for kind, names in by_kind.items() if names
     )

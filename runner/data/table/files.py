@@ -22,6 +22,7 @@ SUFFIXES = (".csv", ".tsv", ".txt", *(f"{suffix}.gz" for suffix in (".csv", ".ts
 SPLITS = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 DELIMITERS = (",", ";", "\t", "|")
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?")
+MOST_SHOWN = 500  # characters of the columns' names in a message
 HEAD = 2**16  # bytes in which the names of the columns are looked for
 
 
@@ -166,7 +167,8 @@ def refuse_lacking(columns: Sequence[str], name: str, key: str) -> None:
         raise ConfigurationError.at(
             key,
             name,
-            f": there is no such column.{nearest(name, columns)} The columns are {printable(', '.join(columns))}.",
+            f": there is no such column.{nearest(name, columns)} The columns are {printable(', '.join(columns)[:MOST_SHOWN])}. "
+            "Set it to one of them, or data.root to a table whose first line names its columns.",
         )
 
 
@@ -251,6 +253,8 @@ def _header(file: Path, head: bytes, delimiter: str) -> tuple[list[str], str]:
         line = next(iter(head.decode("utf-8-sig", errors="strict" if len(head) < HEAD else "ignore").splitlines()), "")
     except UnicodeDecodeError as error:
         raise _unreadable(file, error) from None
+    if "\0" in line:
+        raise _unreadable(file, "it is not a text")
     if not line.strip():
         raise ConfigurationError.at("data.root", file, " is empty. Set it to a file with rows.")
     candidates = ("\t",) if ".tsv" in file.suffixes and delimiter == "auto" else DELIMITERS

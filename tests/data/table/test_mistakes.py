@@ -73,6 +73,10 @@ def test_files_that_are_no_table_are_refused(tmp_path):
     assert "is empty" in str(refused(tmp_path / "none.csv"))
     assert "two columns called area" in str(refused(save(tmp_path / "a.csv", houses(), ["area", *NAMES[1:]])))
     assert "does not exist" in str(refused(tmp_path / "missing.csv"))
+    (tmp_path / "letter.txt").write_text("Dear reader, this is a letter.\nIt has two lines, of prose.\n")
+    assert "or data.root to a table whose first line names its columns" in str(refused(tmp_path / "letter.txt"))
+    (tmp_path / "binary.csv").write_bytes(b"\x7fELF\0\0\n\0,\0\n")
+    assert "cannot be read: it is not a text" in str(refused(tmp_path / "binary.csv"))
     (tmp_path / "folder").mkdir()
     assert "there is no table in it" in str(refused(tmp_path / "folder"))
 

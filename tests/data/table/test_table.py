@@ -98,6 +98,14 @@ def test_columns_that_give_the_target_away_are_named(tmp_path):
     assert build(root, "data.target=city").facts["leaks"].startswith("code: ")
 
 
+def test_rows_without_a_target_are_counted(tmp_path):
+    rows = houses()
+    for row in rows[3:5]:
+        row[NAMES.index("price")] = ""
+    data = build(save(tmp_path / "houses.csv", rows), "data.missing_target=skip")
+    assert data.facts["target"] == "price, a number; skipped: 2 rows without it"
+
+
 @pytest.mark.parametrize("form", ["tsv", "semicolon", "parquet", "gz"])
 def test_all_formats_hold_the_same_samples(tmp_path, table, form):
     import pyarrow
