@@ -11,7 +11,7 @@ from manyheads.runner.config import saved
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import CONF
 from manyheads.runner.config.own_folders import with_own_folders
-from manyheads.runner.config.typed_files import offer_files
+from manyheads.runner.config.typed_files import offer_files, refuse_replaced
 from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
@@ -31,7 +31,7 @@ NO_RERUN = (
 class Origin:
     """The origin of runs. ``trust``: what the user trusts of the configs, None for the user's own.
 
-    ``packages``: those that the user typed as trusted.
+    ``packages``: those that the user typed as trusted; ``typed``: keys and values that naming files as options set.
 
     ``composed_from``: the saved config, if any. ``answers``: of the run, or of the sweep, that this process has
     started, the first one's; each returns None if there is none. ``ends``: what ``end`` calls. Only
@@ -41,6 +41,7 @@ class Origin:
     trust: Trust | None = None
     composed_from: str | None = None
     packages: tuple[str, ...] = ()
+    typed: tuple[tuple[str, str], ...] = ()
     answers: list[Callable[[], Any]] = field(default_factory=list, compare=False)
     ends: list[Callable[[], None]] = field(default_factory=list, compare=False)
 
@@ -54,8 +55,13 @@ class Origin:
             end()
 
     def admit(self, config: Section | DictConfig) -> None:
-        """Raises ConfigurationError for a config, composed or as it will run, that the user does not trust."""
+        """Raises ConfigurationError for a config, composed or as it will run, that the user does not trust.
+
+        Likewise for one as it will run in which another class replaces a file that the user named.
+        """
         refuse_untrusted(config, self.trust)
+        if not isinstance(config, DictConfig):
+            refuse_replaced(config, self.typed)
 
     def admitted(self, folder: RunFolder) -> RunConfig:
         """The config of a job that was frozen before, and has been on disk since. Raises as ``admit_run``."""
@@ -101,6 +107,6 @@ def resolve_origin(line: CommandLine) -> tuple[CommandLine, Origin]:
     saved_config = saved.read_saved(line.primary) if line.flags.config_path is not None else None
     trust = admit_line(line, packages, saved_config, typed)
     if saved_config is None:
-        return line, Origin(trust, packages=tuple(packages))
+        return line, Origin(trust, packages=tuple(packages), typed=typed)
     saved.register_options(saved_config.config, chosen=line.chosen)
     return line.composing(CONF, saved.NAME), Origin(trust, str(line.primary), tuple(packages))

@@ -6,7 +6,7 @@ like a saved config, so it can be swept over and its keys can be set.
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.declared import GROUPS
-from manyheads.runner.option.tree import TARGET
+from manyheads.runner.option.tree import TARGET, Section
 
 _PLAIN = r"""[^\s,'"\[\]{}()=][^,'"\[\]{}()=]*?"""
 _FILE = rf"""(?:'([^'\\]+{NAMED})'|"([^"\\]+{NAMED})"|({_PLAIN}{NAMED})(?![^\s,\]}})]))"""
@@ -44,6 +44,24 @@ def offer_files(line: CommandLine) -> Typed:
     arguments = tuple(rewritten.get(argument, argument) for argument in line.arguments)
     targets = tuple((f"{option.partition('=')[0]}.{TARGET}", target) for option, target in offered.items())
     return Typed(CommandLine(arguments, line.home), targets)
+
+
+def refuse_replaced(config: Section, typed: Sequence[tuple[str, str]]) -> None:
+    """Raises ConfigurationError for a file chosen as an option whose class an experiment replaces.
+
+    config: as it will run. typed: ``Typed.own``.
+    """
+    for key, target in typed:
+        group, name = key.partition(".")[0], target.rpartition(":")[2]
+        targets = [other for others, other in typed if others == key]
+        section = config.get(group, {})
+        if section.get("name") == name and section.get(TARGET) not in targets:
+            raise ConfigurationError.at(
+                group,
+                target,
+                f": {key}={section.get(TARGET)}, set by an experiment or typed, would replace it. Set {key}={target} "
+                f"instead of {group}, or remove {TARGET} there.",
+            )
 
 
 def _rewritten(override: str, line: CommandLine, offered: dict[str, str]) -> str:

@@ -176,6 +176,15 @@ def test_one_in_this_process(run_here, here):
     }
 
 
+def test_one_whose_class_is_replaced_is_refused(run_here, here):
+    """As by an experiment's own class, which Hydra sets over the option that was typed."""
+    words = ("model=my_net.py:Net", "model._target_=my_net.py:Strict", "data=synthetic", "data.image_size=8", *OWN)
+    done = run_here(*words)
+    assert done.code == 2
+    assert f"model._target_={here}/my_net.py:Strict, set by an experiment or typed, would replace it." in done.err
+    assert f"Set model._target_={here}/my_net.py:Net instead" in done.err
+
+
 def test_a_class_that_wants_more(run_here, here):
     done = run_here("model=my_net.py:Strict", "data=synthetic", "data.image_size=8", *OWN)
     assert done.code == 2
