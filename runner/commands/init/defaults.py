@@ -41,7 +41,9 @@ def _default(call: ast.Call, values: Evaluator) -> dict[str, object]:
     action = values.plain(words.get("action"))
     if action in ("store_true", "store_false"):
         return {name: action == "store_false"}
-    with suppress(ValueError, KeyError):
+    if "default" not in words:
+        return {name: None} if names and names[0].startswith("-") and not values.plain(words.get("required")) else {}
+    with suppress(ValueError):
         value = values.value(words["default"])
         kind = {"int": int, "float": float}.get(ast.unparse(words["type"])) if "type" in words else None
         return {name: kind(value) if kind is not None and isinstance(value, str) else value}

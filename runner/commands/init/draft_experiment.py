@@ -4,7 +4,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.runner.commands.init import sections
+from manyheads.runner.commands.init import data_function, sections
 from manyheads.runner.commands.init.choices import choose, named
 from manyheads.runner.commands.init.found_class import FoundClass
 from manyheads.runner.commands.init.objects import AUTOMATIC, Objects
@@ -21,7 +21,6 @@ from manyheads.runner.run.progress import working
 from manyheads.runner.wording import tell
 
 SPLIT = "manyheads_data.py"
-TODO = "# TODO: give each split its own samples; it is train, val or test"
 
 
 @dataclass(frozen=True)
@@ -83,16 +82,17 @@ class _Drafting:
         """The files, and what is left to do. Raises ConfigurationError if one of the files exists."""
         conf, name = conf_of(self._folder) or self._folder / "conf", self._net.name.lower()
         parts = self._sections()
-        notes = [*self._origin(), *(remark for part in parts for remark in part.remarks), *self._obstacles()]
+        remarks = [remark for part in parts for remark in part.remarks]
+        notes = [*self._origin(), *remarks, *self._also_called(), *self._obstacles()]
         config = _config(parts)
         if missing := _missing({key: value for key, value in config.items() if key != "defaults"}):
             notes.append(f"Replace {MISSING}: {', '.join(missing)}.")
-        remarks = "".join(
+        head = "".join(
             f"{line}\n"
             for note in notes
             for line in textwrap.wrap(printable(note), 118, initial_indent="# ", subsequent_indent="#   ")
         )
-        text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{remarks}{yaml_text.dump(config)}"
+        text = f"# @package _global_\n# yaml-language-server: $schema=../{SCHEMA}\n{head}{yaml_text.dump(config)}"
         path = conf / "experiment" / f"{name}.yaml"
         files = {path: text, **self._files}
         for file in files:
@@ -121,13 +121,11 @@ class _Drafting:
     def _data(self) -> Section:
         keys, remarks = sections.loading(self._script)
         if self._samples is None:
-            library = sections.library_data(self._script)
-            advice = "Choose the data: data=text data.root=..., data=imagefolder ..., or data=my_data.py:MyData."
-            library = library or Section("data", OWN, remarks=(advice,))
+            library = self._library_data()
             return library._replace(keys={**library.keys, **keys}, remarks=(*library.remarks, *remarks))
         target = self._objects.target(self._samples)
         if "split" not in self._samples.arguments:
-            self._files[self._folder / SPLIT] = _split(self._samples, self._folder)
+            self._files[self._folder / SPLIT] = data_function.of_class(self._samples, self._folder)
             target = f"{SPLIT}:data"
             if "train" not in self._samples.arguments:
                 advice = f"Every split has all samples: let data() in {SPLIT} return those of its argument split."
@@ -137,6 +135,20 @@ class _Drafting:
             section["order"] = "stream"
         return Section("data", OWN, section | keys, (*self._objects.computed(self._samples, "data"), *remarks))
 
+    def _library_data(self) -> Section:
+        """Data of torchvision that the script creates, with their file, or else what is left to do."""
+        names = data_function.torchvision_names(self._script) if self._script is not None else []
+        if self._script is None or not names:
+            advice = "Choose the data: data=text data.root=..., data=imagefolder ..., or data=my_data.py:MyData."
+            return Section("data", OWN, remarks=(advice,))
+        text = data_function.of_torchvision(self._script, self._folder)
+        if text is None:
+            them = " or ".join(names)
+            advice = f"The script's data are torchvision's {them}: write a class that returns those of a split."
+            return Section("data", OWN, remarks=(advice,))
+        self._files[self._folder / SPLIT] = text
+        return Section("data", OWN, {"_target_": f"{SPLIT}:data"})
+
     def _origin(self) -> list[str]:
         if self._script is None:
             return ["No training script was found: these settings are not those of the repository."]
@@ -144,10 +156,22 @@ class _Drafting:
         rest = f", one of {others + 1} training scripts" if others else ""
         return [f"Read from {self._script.path.relative_to(self._folder)}{rest}, which was not run."]
 
+    def _classes(self) -> list[FoundClass]:
+        """The data set, and the model, or all models that have an optimizer, in the order in which they are found."""
+        models = [cls for cls in self._repository.models if cls is self._net or cls.is_optimized]
+        return [*models, *filter(None, [self._samples])]
+
+    def _also_called(self) -> list[str]:
+        """What the script does to models and data besides training, which a run does not."""
+        if self._script is None:
+            return []
+        calls = [call for cls in self._classes() for call in self._repository.also_called(self._script, cls)]
+        return [f"The script also calls {printable(call)}, which a run does not." for call in calls]
+
     def _obstacles(self) -> list[str]:
         """What keeps the classes from being imported."""
         notes = []
-        for cls in filter(None, (self._net, self._samples)):
+        for cls in self._classes():
             file = cls.path.relative_to(self._folder)
             if not cls.is_importable:
                 notes.append(f"Importing {file} runs its script: move {cls.name} to another file, and name that.")
@@ -166,16 +190,6 @@ def _config(parts: list[Section]) -> Keys:
     config: Keys = {"defaults": [*added, *overrides]}
     config |= {part.group: dict(part.keys) for part in parts if part.keys}
     return config | {key: value for key, value in also.items() if not key.startswith("/")}
-
-
-def _split(samples: FoundClass, folder: Path) -> str:
-    """A file with a function that has the argument ``split``, for a data set whose class does not have it."""
-    module = ".".join(samples.path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
-    head = f"from {module} import {samples.name}\n\n\ndef data(split, **options):"
-    if "train" in samples.arguments:
-        body = '    if split not in ("train", "val"):\n        raise ValueError(split)\n'
-        return f'{head}\n{body}    return {samples.name}(**options, train=split == "train")\n'
-    return f"{head}  {TODO}\n    return {samples.name}(**options)\n"
 
 
 def _missing(section: Keys, key: str = "") -> list[str]:

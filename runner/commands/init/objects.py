@@ -7,7 +7,6 @@ from manyheads.runner.commands.init.repository import Repository
 from manyheads.runner.commands.init.script import Script, last_name
 from manyheads.runner.commands.init.sections import MISSING, Keys
 from manyheads.runner.commands.init.values import Values
-from manyheads.runner.errors import printable
 
 AUTOMATIC = ("num_classes",)  # arguments that a run passes by itself if the class takes them
 
@@ -45,8 +44,11 @@ class Objects:
         if not isinstance(expression, ast.Call):
             return None
         if last_name(expression) in ("parse_args", "get_args"):
-            names = sorted(name for name in cls.attributes_of(argument) if name in values.arguments)
-            return {"_target_": "types.SimpleNamespace", **{name: values.arguments[name] for name in names}}
+            names = sorted(cls.attributes_of(argument))
+            return {
+                "_target_": "types.SimpleNamespace",
+                **{name: values.arguments.get(name, MISSING) for name in names},
+            }
         return self._object(values, expression)
 
     def _object(self, values: Values, expression: ast.Call) -> Keys | None:
@@ -64,8 +66,10 @@ class Objects:
 
     def computed(self, cls: FoundClass, group: str) -> tuple[str, ...]:
         """What the script passes to a class that is not plain."""
+        if self._script is None:
+            return ()
         return tuple(
-            f"{group}.{name}: the script passes {printable(ast.unparse(value))}."
+            f"{group}.{name}: the script passes {self._script.values.described(value)}."
             for name, value in cls.computed.items()
             if name not in cls.given and name not in (*AUTOMATIC, "split", "train") and self._created(cls, name) is None
         )

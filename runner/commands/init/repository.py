@@ -59,6 +59,17 @@ class Repository:
         near += [cls for path in script.files for cls in classes if cls.path == path]
         return near[0] if near else classes[0] if len(classes) == 1 else None
 
+    def also_called(self, script: Script, cls: FoundClass) -> list[str]:
+        """The text of a script's calls of what an object of the class does besides computing outputs or samples."""
+        created = [call for call in script.calls if last_name(call) == cls.name and self.class_of(script, call) is cls]
+        variables = {script.values.assigned(call).rpartition(".")[2] for call in created} - {""}
+        is_model = cls in self.models
+        names = {name for name in cls.methods if not name.startswith("_")} - {"forward"}
+        return script.also_called(
+            variables | (set() if is_model else {"dataset"}),
+            names | ({"apply", "load_state_dict"} if is_model else set()),
+        )
+
     def _forget(self) -> None:
         for cls in self.classes:
             cls.uses, cls.given, cls.computed, cls.is_optimized = 0, {}, {}, False
@@ -82,8 +93,11 @@ class Repository:
                     value = script.values.value(expression)
                 except Computed:
                     cls.computed.setdefault(name, expression)
-                else:
-                    cls.given |= {} if value is None or name in cls.given else {name: value}
+                    continue
+                if value is not None:
+                    cls.given.setdefault(name, value)
+                elif name in cls.required:
+                    cls.computed.setdefault(name, expression)
         return script
 
     def _rank(self) -> None:

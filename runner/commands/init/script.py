@@ -85,7 +85,7 @@ class Script:
         """An argument of the loader of the training samples: its value, and its text; None and empty without it."""
         names = ["dataset", "batch_size", "shuffle", "sampler", "batch_sampler"]
         expression = self.values.passed(self.loader, names).get(argument) if self.loader is not None else None
-        return self.values.plain(expression), ast.unparse(expression) if expression is not None else ""
+        return self.values.plain(expression), self.values.described(expression) if expression is not None else ""
 
     @cached_property
     def batch_size(self) -> tuple[Plain | None, str]:
@@ -166,6 +166,16 @@ class Script:
             if self.values.assigned(made).rpartition(".")[2] == name and last_name(made) in FUNCTIONS.values():
                 return self._read(last_name(made), self.values.passed(made, ["weight"]))
         return None
+
+    def also_called(self, variables: set[str], names: set[str]) -> list[str]:
+        """The text of calls of these methods of the objects in these variables, outside handlers of exceptions."""
+        texts = dict[str, None]()
+        for call in self.calls:
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else call
+            text = ast.unparse(owner).removesuffix(".module").rpartition(".")[2]
+            if text in variables and last_name(call) in names and not self.values.inside(call, ast.ExceptHandler):
+                texts[ast.unparse(call)] = None
+        return [*texts]
 
     def batch_of(self, call: ast.Call) -> list[str]:
         """The names of a batch's entries in the loop around a call; [] if the loop does not name them."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from manyheads.runner.commands.init.script import FoundCall, Script, last_name
+from manyheads.runner.commands.init.script import FoundCall, Script
 from manyheads.runner.config.lookup import options, read_option
 from manyheads.runner.errors import printable
 
@@ -13,7 +13,6 @@ OWN = "custom"
 MISSING = "???"
 # What a script leaves at torch's defaults, where those of the option are others.
 TORCHS_OWN: Mapping[str, Keys] = {"SGD": {"momentum": 0, "weight_decay": 0}}
-DATA = {"MNIST": "mnist", "FashionMNIST": "fashion_mnist", "CIFAR10": "cifar10", "CIFAR100": "cifar100"}
 
 
 class Section(NamedTuple):
@@ -157,19 +156,3 @@ def loading(script: Script | None) -> tuple[Keys, tuple[str, ...]]:
         if (text := script.loads(name)[1]) not in ("", "None"):
             remarks.append(f"The script's DataLoader has {name}={printable(text)}: set {advice}.")
     return keys, tuple(remarks)
-
-
-def library_data(script: Script | None) -> Section | None:
-    """The option for a data set of torchvision that the script creates."""
-    if script is None:
-        return None
-    calls = [call for call in script.calls if script.values.full_name(call.func).startswith("torchvision.datasets.")]
-    names = sorted({last_name(call) for call in calls})
-    if len(names) != 1 or names[0] not in DATA:
-        remark = (
-            f"The script's data are torchvision's {' or '.join(names)}: write a class that returns those of a split."
-        )
-        return Section("data", OWN, remarks=(remark,)) if names else None
-    root = script.values.plain(script.values.passed(calls[0], ["root"]).get("root"))
-    remark = f"The script's transforms of {names[0]} are not read: look at data.image_size and data.augment."
-    return Section("data", DATA[names[0]], {"root": root} if root else {}, (remark,))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.runner.commands.init.defaults import defaults
+from manyheads.runner.errors import printable
 
 Plain = int | float | str | bool | list[object]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -44,6 +45,7 @@ class Values:
         self._libraries: dict[tuple[ast.AST, str], str] = {}  # imported names and their full names
         self._pending: set[tuple[ast.AST, str]] = set()
         self.arguments: dict[str, object] = {}  # what the command line and classes of settings set by default
+        self.changed: dict[str, object] = {}  # the defaults of those that the script may change
         for node in self._nodes:
             self._note(node)
         self.arguments |= defaults(self._nodes, self)
@@ -102,6 +104,12 @@ class Values:
         """What a variable is assigned in the function around it; None for what isn't one expression."""
         return self._bound.get((self._scope(name), name.id), [])
 
+    def described(self, expression: ast.expr) -> str:
+        """The text of an expression; of a setting that the script may change, also its default."""
+        text = printable(ast.unparse(expression))
+        name = expression.attr if isinstance(expression, ast.Attribute) and self._is_settings(expression.value) else ""
+        return f"{text}, which is {printable(self.changed[name])} at first" if name in self.changed else text
+
     def full_name(self, function: ast.expr) -> str:
         """The full name of a function or class of a library; empty for others."""
         first, _, rest = ast.unparse(function).partition(".")
@@ -136,12 +144,19 @@ class Values:
             self._bound[holder or self._root(node), f".{node.attr}"].append(value)
 
     def _correct_arguments(self) -> None:
-        """Drop arguments that the script changes; keep attributes that it sets once."""
+        """Drop arguments that the script may change; keep attributes that it sets once, and certainly."""
         for (scope, name), values in self._bound.items():
             if isinstance(scope, ast.Module) and name.startswith("."):
-                was_set = self.arguments.pop(name[1:], None) is not None
-                value = self.plain(values[0]) if len(values) == 1 and not was_set else None
+                default = self.arguments.pop(name[1:], None)
+                is_certain = default is None or self._is_certain(values[0])
+                value = self.plain(values[0]) if len(values) == 1 and is_certain else None
+                self.changed |= {} if default is None else {name[1:]: default}
                 self.arguments |= {} if value is None else {name[1:]: value}
+
+    def _is_certain(self, value: ast.expr | None) -> bool:
+        """Whether what is assigned is assigned in no branch and no loop."""
+        statement = self.inside(value, ast.stmt) if value is not None else None
+        return statement is not None and isinstance(self._parents[statement], (ast.Module, Function))
 
     def _value(self, node: ast.AST) -> object:
         match node:

@@ -164,10 +164,11 @@ def of_rows(rows: Sequence[Mapping[str, Any]], how: TableFormat) -> TextColumns:
 def refuse_lacking(columns: Sequence[str], name: str, key: str) -> None:
     """Raises ConfigurationError for a column that the files lack."""
     if name not in columns:
+        listed = printable(", ".join(columns)[:MOST_SHOWN])
         raise ConfigurationError.at(
             key,
             name,
-            f": there is no such column.{nearest(name, columns)} The columns are {printable(', '.join(columns)[:MOST_SHOWN])}. "
+            f": there is no such column.{nearest(name, columns)} The columns are {listed}. "
             "Set it to one of them, or data.root to a table whose first line names its columns.",
         )
 

@@ -1,6 +1,7 @@
 """Shapes of repositories: where classes are, how scripts set things up, and what the draft says of what is missing."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -218,14 +219,89 @@ def test_what_is_computed_is_said_in_the_draft(tmp_path):
     assert "DataLoader has sampler=s: set data.sampler." in text
 
 
-def test_data_of_torchvision_become_their_option(tmp_path):
-    script = "from torchvision import datasets\n" + SCRIPT.replace("(samples,", "(datasets.MNIST('down', train=True),")
+MNIST = """
+from torchvision import datasets, transforms
+tf = transforms.Compose([transforms.Resize(args.width), transforms.Normalize((0.5,), (0.5,))])
+held = datasets.MNIST("../down", train=False, transform=transforms.ToTensor())
+"""
+
+
+def test_data_of_torchvision_are_those_of_the_script_with_its_transforms(tmp_path, monkeypatch):
+    data = "datasets.MNIST('../down', train=True, download=True, transform=tf)"
+    script = SCRIPT.replace("torch.manual_seed(3)\n", MNIST).replace("(samples,", f"({data},")
+    drafted_for_it, config, _ = drafted(tmp_path, {"a/net.py": NET, "a/train.py": script})
+    assert (options(config)["data"], config["data"]["_target_"]) == ("custom", "manyheads_data.py:data")
+    text = drafted_for_it.files[tmp_path / "manyheads_data.py"]
+    seen, scope = list[dict](), dict[str, Any]()
+    monkeypatch.setattr("torchvision.datasets.MNIST", lambda **given: seen.append(given))
+    exec(text, scope)
+    for split in ("train", "val"):
+        scope["data"](split)
+    assert [given["root"] for given in seen] == ["down", "down"]  # the script is started in its folder
+    assert [(given["train"], given.get("download")) for given in seen] == [(True, True), (False, None)]
+    resize, normalize = seen[0]["transform"].transforms
+    assert (resize.size, normalize.mean) == (16, [0.5])
+    assert type(seen[1]["transform"]).__name__ == "ToTensor"
+    with pytest.raises(ValueError, match="test"):
+        scope["data"]("test")
+
+
+@pytest.mark.parametrize(
+    "call", ["MNIST('down', transform=views(3))", "STL10('down')", "CIFAR10('d', transform=local.T)", "MNIST(*given)"]
+)
+def test_data_of_torchvision_that_are_computed_are_named(tmp_path, call):
+    script = "from torchvision import datasets\nimport local\n" + SCRIPT.replace("(samples,", f"(datasets.{call},")
+    files = {"net.py": NET, "local.py": "T = None", "train.py": script}
+    drafted_for_it, config, text = drafted(tmp_path, files)
+    assert "_target_" not in config["data"]
+    assert f"data are torchvision's {call.partition('(')[0]}" in text
+    assert tmp_path / "manyheads_data.py" not in drafted_for_it.files
+
+
+def test_what_the_script_also_calls_is_said(tmp_path):
+    net = NET + "    def follow(self): ...\n    def unused(self): ...\n"
+    data = "class Pairs:\n    def __len__(self): ...\n    def __getitem__(self, i): ...\n    def draw(self): ...\n"
+    script = SCRIPT.replace("(samples,", "(Pairs(),").replace("from net import Net", "from net import Net, Pairs")
+    script = script.replace(
+        "criterion =", "model.apply(start)\nif args.load:\n    model.load_state_dict(old)\ncriterion ="
+    )
+    script = script.replace("args = ", 'parser.add_argument("--load")\nargs = ')
+    script += "        model.module.follow()\n    loader.dataset.draw()\n"
+    _, _, text = drafted(tmp_path, {"net.py": net + data, "train.py": script})
+    said = [line for line in text.splitlines() if "also calls" in line]
+    calls = ("model.apply(start)", "model.module.follow()", "loader.dataset.draw()")
+    assert said == [f"# The script also calls {call}, which a run does not." for call in calls]
+
+
+def test_settings_that_the_script_may_change_are_named_with_their_defaults(tmp_path):
+    script = SCRIPT.replace("torch.manual_seed(3)", "if big:\n    args.width = 8\n    args.batch_size = 8")
     _, config, text = drafted(tmp_path, {"net.py": NET, "train.py": script})
-    assert (options(config)["data"], config["data"]["root"]) == ("mnist", "down")
-    assert "transforms of MNIST are not read" in text
-    _, config, text = drafted(tmp_path, {"train.py": script.replace("MNIST", "STL10")})
-    assert options(config)["data"] == "custom"
-    assert "data are torchvision's STL10" in text
+    assert config["model"]["width"] == "???"
+    assert "# model.width: the script passes args.width, which is 16 at first.\n" in text
+    assert "the script computes it (args.batch_size, which is 32 at first)" in text
+
+
+def test_settings_that_a_model_reads_and_the_script_lacks_are_named(tmp_path):
+    net = NET.replace("width, depth=1): ...", "args):\n        print(args.width, args.cuda, args.vocabulary)")
+    script = SCRIPT.replace("Net(args.width)", "Net(args)").replace(
+        "args = ", 'parser.add_argument("--gpu", type=int)\nparser.add_argument("--cuda", default=True)\nargs = '
+    )
+    script = script.replace("torch.manual_seed(3)", "args.cuda = args.gpu is not None")
+    _, config, text = drafted(tmp_path, {"net.py": net, "train.py": script})
+    settings = {"_target_": "types.SimpleNamespace", "cuda": False, "vocabulary": "???", "width": 16}
+    assert config["model"]["args"] == settings
+    assert "# Replace ???: model.args.vocabulary.\n" in text
+
+
+def test_all_parts_in_a_file_that_runs_when_it_is_imported_are_named(tmp_path):
+    parts = "model = Net(args.width)\njudge = Judge(4)\na = torch.optim.Adam(model.parameters())\n"
+    script = SCRIPT.replace("from net import Net", NET + NET.replace("Net", "Judge")).replace(
+        "model = Net(args.width)\n", f"{parts}b = torch.optim.SGD(judge.parameters(), lr=1)\n"
+    )
+    script = script.replace("optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)\n", "")
+    _, _, text = drafted(tmp_path, {"train.py": script}, model="train.py:Net")
+    for name in ("Net", "Judge"):
+        assert f"# Importing train.py runs its script: move {name} to another file, and name that.\n" in text
 
 
 def test_a_stream_is_read_as_one(tmp_path):
