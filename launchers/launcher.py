@@ -26,6 +26,8 @@ class Launcher:
         timeout: float | None = None,
         wait_policy: str = "default",
         numa: bool = False,  # done by the ranks
+        devices: str = "any",  # before they start
+        wait: object = None,
     ):
         self.name = name
         self.ranks = nproc_per_node

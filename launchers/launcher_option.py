@@ -1,5 +1,6 @@
 """Declarations of a launcher: how many ranks it starts, and for which strategies."""
 
+import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
     COMPUTE,
+    DURATION,
     PLACE,
     KeyKind,
     Tunable,
@@ -31,6 +33,8 @@ from manyheads.runner.option.tree import Section
 from manyheads.runner.run.hosts import count_nodes, read_hosts
 from manyheads.runner.run.run_folder import RunFolder
 
+FREE = "free"
+ROOM = "manyheads.launchers.companions.room"  # what finds devices that no other run uses
 FEWEST_AND_MOST = text("fewest:most", r"\d+:\d+")
 
 
@@ -81,6 +85,8 @@ class LauncherOption(Option):
         "stall_timeout": number(above=0),
         "timeout": number(above=0),
         "wait_policy": choice("auto", "default", "brief", "active", "passive"),
+        "devices": choice("any", FREE),
+        "wait": DURATION,
         "hosts": list_of(PLACE),
         **dict.fromkeys(("hostfile", "arguments", "rendezvous", "remote_shell", "network_interface"), PLACE),
         "nodes": either(whole(1), FEWEST_AND_MOST).of_kind(KeyKind.PLACE),
@@ -89,7 +95,8 @@ class LauncherOption(Option):
         "max_restarts": whole(0),
     }
     without_effect: ClassVar[tuple[str, ...]] = (
-        *("stall_timeout", "timeout", "wait_policy", "numa", "rendezvous", "remote_shell", "network_interface"),
+        *("stall_timeout", "timeout", "wait_policy", "numa", "devices", "wait"),
+        *("rendezvous", "remote_shell", "network_interface"),
         *("node_timeout", "start_timeout", "max_restarts"),
     )
     derived: ClassVar[tuple[str, ...]] = ("threads_per_rank", "wait_policy")
@@ -110,6 +117,8 @@ class LauncherOption(Option):
     wait_policy: str = "default"
     numa: bool = False
     timeout: float | None
+    devices: str = "any"
+    wait: float | str | None = None
     hosts: Sequence[str] | None = None
     hostfile: str | None = None
     nodes: int | str | None = None
@@ -119,6 +128,17 @@ class LauncherOption(Option):
     def machines(self) -> dict[str, int]:
         """Ranks on each host that is named; empty: this machine alone. Raises ConfigurationError."""
         return read_hosts(self.hosts, self.hostfile)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all ranks run on this machine, on devices that no engine has chosen."""
+        several = self.machines or self.nodes is not None or self.rendezvous is not None
+        return not (several or self.finds_machines or self.first_output)
+
+    @property
+    def takes_free_devices(self) -> bool:
+        """Whether the run chooses its devices itself when it starts, and may wait for them."""
+        return self.devices == FREE
 
     @property
     def starter(self) -> str:
@@ -139,6 +159,15 @@ class LauncherOption(Option):
     def check_keys(self) -> None:
         if not self.finds_machines:
             self._check_machines()
+        if not self.takes_free_devices:
+            if self.wait is not None:
+                raise ConfigurationError.at("launcher.wait", self.wait, " has no effect. Set launcher.devices=free.")
+        elif not self.is_here:
+            raise ConfigurationError.at(
+                "launcher.devices", FREE, " works on this machine only, without launcher.hosts and the like."
+            )
+        elif importlib.util.find_spec(ROOM) is None:
+            raise ConfigurationError.at("launcher.devices", FREE, f": this installation has no {ROOM}.")
 
     def _check_machines(self) -> None:
         """Raises ConfigurationError for machines without a meeting point, and for an invalid number of machines."""

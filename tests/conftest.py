@@ -108,6 +108,7 @@ def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory, shared_folder: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(shared_folder / "state"))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.setenv("MANYHEADS_LEASES", str(tmp_path_factory.mktemp("leases")))  # runs of other workers share devices
         patch.delenv("MANYHEADS_TRUST", raising=False)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / ".names"), str(ROOT)]))  # where ranks find these tests
         yield

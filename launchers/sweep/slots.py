@@ -27,18 +27,21 @@ from manyheads.runner.run.run_folder import RunFolder
 class Slot:
     """A process that runs one job after another."""
 
-    def __init__(self, number: int, cores: list[int], start: Start):
+    def __init__(self, number: int, start: Start):
         context = multiprocessing.get_context("fork")  # this process has no threads, and Hydra's state in it is needed
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, cores, start), name=f"slot {number}")
+        self.process = context.Process(target=_serve, args=(theirs, start), name=f"slot {number}")
         self.process.start()
         theirs.close()
         self.entry: Entry | None = None
 
-    def give(self, entry: Entry, environment: dict[str, str], log: str) -> None:
-        """Start a job. ``environment``: variables set while it runs; ``log``: path of the file for its output."""
+    def give(self, entry: Entry, environment: dict[str, str], cores: list[int], log: str) -> None:
+        """Start a job. ``environment``: variables set while it runs; ``log``: path of the file for its output.
+
+        ``cores``: those that it may use; empty: all.
+        """
         self.entry = entry
-        self.pipe.send((entry, environment, log))
+        self.pipe.send((entry, environment, cores, log))
 
     def take(self) -> Entry:
         """Return how the job has ended; if the slot's process died, its job has failed."""
@@ -60,14 +63,14 @@ class Slot:
         self.process.join()
 
 
-def _serve(pipe: Any, cores: list[int], start: Start) -> None:
+def _serve(pipe: Any, start: Start) -> None:
     """The slot's main function: receives jobs, and sends how they ended."""
     die_with_parent()
     os.setpgid(0, 0)  # the terminal's Ctrl-C is for the sweep alone, which passes it on
-    with handled_by(interrupt), on_cores(cores):
+    with handled_by(interrupt):
         while (given := pipe.recv()) is not None:
-            entry, environment, log = given
-            with variables_set(environment), output_to(log):
+            entry, environment, cores, log = given
+            with variables_set(environment), on_cores(cores), output_to(log):
                 done = run_job(entry, start)
             pipe.send(done)
 
@@ -157,16 +160,18 @@ class Slots:
                 return
             folder = RunFolder(progress.sweep / entry.folder)
             run = RunConfig.read(folder) if folder.config.exists() else None
-            count = run.gpus_here if run else 0
+            chooses = run is not None and run.launcher.takes_free_devices
+            count = run.gpus_here if run and not chooses else 0
             gpus = self._room.take(count)
             if gpus is None:
                 continue
             number = idle[0]
             self._taken[number], self._outputs[number] = gpus, FirstOutput(folder, run)
-            slot = self._slots[number] = self._slots[number] or Slot(number, self._cores[number], self._start)
+            slot = self._slots[number] = self._slots[number] or Slot(number, self._start)
             progress.started(entry)
             environment = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if count else {}
-            slot.give(entry, environment, str(folder.path / "console.log"))
+            cores = [] if chooses else self._cores[number]
+            slot.give(entry, environment, cores, str(folder.path / "console.log"))
 
     def _wait(self, progress: JobProgress) -> None:
         """Wait for a moment, and record the jobs that have ended."""

@@ -1,4 +1,4 @@
-"""The process of a rank: its log, its title and terminal, and what it reports about waiting for others."""
+"""The process of a rank: its log, its title and terminal, its locks, and what it reports about waiting for others."""
 
 import faulthandler
 import logging
@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manyheads.runner.errors import Failure, printable_text
+from manyheads.runner.errors import Failure, Kind, RunFailed, printable_text
 from manyheads.runner.run.data_files import no_link
+from manyheads.runner.run.files import lock_shared
 from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from manyheads.runner.parallel.rank.parallel import Parallel
 
 COUNT_SECONDS = 0.5
+HELD = "MANYHEADS_HELD"  # an environment variable: a file that all processes of the run keep locked; may be empty
 
 
 def note_collectives(parallel: "Parallel", heartbeat: Heartbeat) -> None:
@@ -57,6 +60,41 @@ def become_rank(folder: RunFolder, rank: int, world_size: int) -> None:
     os.close(log)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # the parent asks for it when the run stalls
+    if path := os.environ.get(HELD):
+        _hold_named(path)
+
+
+def _hold_named(path: str) -> None:
+    """Keep a lock on a file that the parent has locked. Raises RunFailed if the parent has ended meanwhile."""
+    with suppress(FileNotFoundError):
+        hold(descriptor := no_link(path, os.O_RDONLY))
+        if os.fstat(descriptor).st_nlink:  # another process has not removed it before it was locked
+            return
+    raise RunFailed(Failure(Kind.PARENT_ENDED, message="the process that has started this rank has ended"))
+
+
+def hold(descriptor: int) -> None:
+    """Keep a shared lock on an open file for the rest of this process, whose forks, such as loaders, don't have it."""
+    lock_shared(descriptor)
+    _held().add(descriptor)
+
+
+def let_go(descriptor: int) -> None:
+    """Close a file that ``hold`` has locked; other processes that hold it still do."""
+    _held().discard(descriptor)
+    os.close(descriptor)
+
+
+@cache
+def _held() -> set[int]:
+    held = set[int]()
+
+    def close() -> None:
+        while held:
+            os.close(held.pop())
+
+    os.register_at_fork(after_in_child=close)
+    return held
 
 
 def _speak_on(terminal: str) -> None:

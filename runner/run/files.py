@@ -200,6 +200,11 @@ def try_part(descriptor: int, place: int) -> bool:
     return True
 
 
+def unlock(descriptor: int) -> None:
+    """Release the lock on an open file, also if a fork of another thread has a copy of its descriptor."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
 def _lock_file(path: str, flags: int) -> int:
     """An opener for a file that is not written to, and may have further names, as in a backup of hard links."""
     with Folder(Path(path).parent) as folder:

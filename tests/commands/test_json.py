@@ -57,6 +57,7 @@ TRIED = {
     "pack": ["{out}", "{out}/shards"],
     "index": ["{out}"],
     "skill": ["install"],
+    "room": [],
 }
 # Why a command takes no more than two seconds, and need not say how far it is.
 INSTANT = {
@@ -68,6 +69,7 @@ INSTANT = {
     "manifest": "composes one config, and starts nothing",
     "watch": "shows nothing but progress",
     "skill": "writes a small file",
+    "room": "reads a file of a few bytes for each run that has not ended",
 }
 SHOWN_ELSEWHERE = {
     "predict": "tests/commands/test_json.py::test_what_predict_answers",

@@ -60,6 +60,10 @@ WINGS = {  # by name, what is deleted
         *("conf/logger/mlflow.yaml", "tests/logger/test_mlflow.py"),
         "tests/launchers/companions/publishing/test_empty_folder.py",
     ],
+    "room": [
+        *("launchers/companions/room", "runner/commands/room.py", "tests/launchers/companions/room"),
+        "tests/commands/test_room.py",
+    ],
     "mirror": ["launchers/companions/mirror", "tests/launchers/companions/mirror"],
     "sharded": [
         *("runner/checkpoint/sharded", "tests/checkpoint/sharded", *MODEL_PARALLEL),

@@ -122,6 +122,7 @@ ALLOWED = {
         "runner/commands/install_horovod/compile_horovod.py": 3,
         "runner/logger/wandb.py": 5,
         "launchers/companions/publishing/publisher.py": 1,
+        "launchers/companions/room/places.py: for this user alone": 2,
         "launchers/companions/publishing/empty_folder.py": 1,
         "runner/data/indexing.py: a scratch folder": 1,
         "runner/callbacks/rank/profile.py": 1,
@@ -149,6 +150,7 @@ ALLOWED = {
     "the machine: /proc, /sys, terminals, the folder that this process stands in": {
         "runner/machine/hardware.py": 4,
         "launchers/foreign/meeting.py": 1,
+        "launchers/companions/room/claims.py": 1,
         "runner/machine/numa.py": 3,
         "runner/machine/control_groups.py": 2,
         "runner/machine/hindrances.py": 8,

@@ -27,7 +27,7 @@ def see_gpus(entry: Entry) -> None:
 @pytest.fixture
 def slot(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
     monkeypatch.delenv(GPU, raising=False)  # the suite hides GPUs
-    slot = Slot(0, [], see_gpus)
+    slot = Slot(0, see_gpus)
     yield slot
     slot.end()
 
@@ -35,7 +35,7 @@ def slot(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
 def test_a_job_sees_nothing_of_the_environment_of_the_one_before(slot, tmp_path):
     seen = []
     for gpus in ("1", None, "0", None):
-        slot.give(Entry(0, "0", []), {} if gpus is None else {GPU: gpus}, str(tmp_path / "0" / "console.log"))
+        slot.give(Entry(0, "0", []), {} if gpus is None else {GPU: gpus}, [], str(tmp_path / "0" / "console.log"))
         seen.append(slot.take().reason)
     assert seen == ["1", "whatever this machine has", "0", "whatever this machine has"]
 

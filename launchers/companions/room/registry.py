@@ -1,0 +1,124 @@
+"""Claims as files of a folder, each locked by all processes of its run: the kernel says when the last one has ended.
+
+A file is created, changed, examined and removed only by the process that holds the lock on the folder itself, which is
+never held for longer than it takes to read the others.
+"""
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from manyheads.launchers.companions.room.claims import Claim
+from manyheads.launchers.companions.room.places import leases_folder
+from manyheads.runner.loop.rank_process import hold, let_go
+from manyheads.runner.run.files import try_lock, unlock
+from manyheads.runner.run.folder import Folder
+
+TURN_SECONDS = 10.0
+BETWEEN = 0.005
+SUFFIX = ".json"
+_NAME = re.compile(rf"(\d{{9}})-\d+-[0-9a-f]{{8}}\{SUFFIX}")
+
+
+class Lease:
+    """A claim of this process's run, until ``end``. ``path``: the file that its ranks keep locked too."""
+
+    def __init__(self, folder: Folder, claim: Claim, name: str, descriptor: int):
+        self.claim, self.path = claim, folder.path / name
+        self._descriptor = descriptor
+        hold(descriptor)
+        self.write(claim)
+
+    def write(self, claim: Claim) -> None:
+        """Replace the claim. Raises OSError, for example of a full disk."""
+        self.claim = claim
+        content = json.dumps({key: value for key, value in asdict(claim).items() if key != "number"}).encode()
+        os.pwrite(self._descriptor, content, 0)
+        os.ftruncate(self._descriptor, len(content))
+
+    def end(self) -> None:
+        """No longer hold it; ranks that still run do."""
+        let_go(self._descriptor)
+
+
+class Registry:
+    """All claims of this user's runs. Use it in a ``with`` statement."""
+
+    def __init__(self, folder: Folder):
+        self._folder = folder
+
+    @classmethod
+    def created(cls) -> "Registry":
+        """The registry, created if it is missing. Raises as ``leases_folder``."""
+        folder = leases_folder(create=True)
+        if folder is None:
+            raise FileNotFoundError("it was removed at once")
+        return cls(folder)
+
+    @classmethod
+    def existing(cls) -> "Registry | None":
+        """The registry, to be read; None if no run has made a claim. Raises as ``leases_folder``."""
+        folder = leases_folder(create=False)
+        return None if folder is None else cls(folder)
+
+    def __enter__(self) -> "Registry":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.__exit__()
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._folder.path
+
+    @contextmanager
+    def turn(self) -> Iterator[list[Claim]]:
+        """A context in which nobody else reads or changes claims; yields all of them, in their order.
+
+        The files of those whose runs have ended are removed, unless they can only be read. Raises TimeoutError if
+        another process has its turn for longer than TURN_SECONDS.
+        """
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder.handle)
+        try:
+            until = time.monotonic() + TURN_SECONDS
+            while not try_lock(descriptor):
+                if time.monotonic() > until:
+                    raise TimeoutError(f"{self.path} has been locked for {TURN_SECONDS:g} s by another process")
+                time.sleep(BETWEEN)
+            try:
+                yield self._claims()
+            finally:
+                unlock(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def add(self, claim: Claim, claims: list[Claim]) -> Lease:
+        """Make a claim, within ``turn``, which has yielded ``claims``. Raises OSError."""
+        claim = replace(claim, number=1 + max((other.number for other in claims), default=0))
+        name = f"{claim.number:09d}-{claim.pid}-{secrets.token_hex(4)}{SUFFIX}"
+        return Lease(self._folder, claim, name, self._folder.plain(name, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+
+    def _claims(self) -> list[Claim]:
+        claims = []
+        for name in self._folder.list():
+            if (match := _NAME.fullmatch(name)) is None:
+                continue
+            descriptor = self._folder.plain(name, os.O_RDONLY)
+            try:
+                if try_lock(descriptor):
+                    with suppress(OSError):
+                        self._folder.remove(name)
+                    continue
+                with suppress(ValueError, TypeError, KeyError):  # it was killed while it wrote
+                    content = json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+                    claims.append(Claim.from_json(content, number=int(match[1])))
+            finally:
+                os.close(descriptor)
+        return claims
