@@ -8,7 +8,7 @@ from statistics import median
 from typing import Annotated
 
 from manyheads.runner.answers.judge.claims import DISCARD, KEEP, UNDECIDED, Claims, Effect, least_gain
-from manyheads.runner.answers.judge.question import Question
+from manyheads.runner.answers.judge.question import MOST_ROUNDS, Question
 from manyheads.runner.answers.judge.terms import Aim
 from manyheads.runner.answers.measure.hypotheses import NULLS
 from manyheads.runner.answers.measure.numerics import CLASSES
@@ -95,6 +95,8 @@ def sentences(question: Question, claims: Claims) -> Iterator[str]:
         floor = f"{100 * math.expm1(effect.scale):.2g} %" if Aim(effect.on).is_relative else f"{effect.scale:.3g}"
         on = f" in {effect.on}" if len(claims.effects) > 1 else ""
         yield f"Noise floor: base against base typically differs by {floor}{on} ({len(effect.floor)} rounds)."
+    if claims.verdict == UNDECIDED and any(len(effect.differences) >= MOST_ROUNDS for effect in claims.effects):
+        yield f"More than {MOST_ROUNDS} rounds are not run, since the effect is small beside the noise."
     for arm, count in zip(("base", "the change"), claims.lost, strict=True):
         if count:
             yield f"In {count} round{'' if count == 1 else 's'} only {arm} failed, and lost the round."

@@ -9,7 +9,7 @@ from statistics import median
 
 from manyheads.runner.answers.judge.check_judgement import faults
 from manyheads.runner.answers.judge.claims import REFUSED, UNDECIDED, Claims, claims_of, rounds_needed
-from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, Question
+from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, MOST_ROUNDS, Question
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.recording import Recording
 from manyheads.runner.answers.measure.rounds import is_base_first
@@ -19,7 +19,6 @@ from manyheads.runner.run.files import write_whole
 from manyheads.runner.run.progress import say
 
 FILE, PAGE = "judgement.json", "judgement.html"
-MOST_ROUNDS = 200
 
 
 class BudgetTooSmall(ConfigurationError):

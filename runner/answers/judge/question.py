@@ -15,7 +15,7 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.seal import digest_of
 
 FORMAT = 3
-FLOOR_ROUNDS = 5
+FLOOR_ROUNDS, MOST_ROUNDS = 5, 200
 LARGEST = 1e300  # of a number in a question
 CLASSES = {  # of questions, by whether they have the key "command"
     False: "manyheads.runner.answers.judge.config_question.ConfigQuestion",

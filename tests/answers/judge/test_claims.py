@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from manyheads.runner.answers.judge.answer import Judged
+from manyheads.runner.answers.judge.answer import Judged, sentences
 from manyheads.runner.answers.judge.check_judgement import read
 from manyheads.runner.answers.judge.claims import DISCARD, KEEP, REFUSED, UNDECIDED, claims_of
 from manyheads.runner.answers.judge.config_question import ConfigQuestion as Question
@@ -255,3 +255,11 @@ def test_a_row_of_no_arm_or_purpose_of_a_judgement_is_none_of_its_rows(tmp_path,
 
 def test_a_question_is_recognized_by_the_digest_that_was_recorded_before():
     assert question(on="acc1", base={"seed": 1, "b": 2}, changed={"seed": 1, "b": 3}).id == "5d5b40cca0bd"
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(199, False), (200, True)])
+def test_the_most_rounds_are_said(count, is_said):
+    asked = question(on="val_acc1")
+    claims = claims_of(asked, rows([(0.1 * (-1) ** number, 0) for number in range(count)]))
+    assert claims.verdict == UNDECIDED
+    assert any("More than 200 rounds are not run" in sentence for sentence in sentences(asked, claims)) == is_said

@@ -23,7 +23,7 @@ from manyheads.runner.answers.judge.command.arm_runs import ArmFiles, ArmRuns
 from manyheads.runner.answers.judge.command.command_judgement import CommandJudgement
 from manyheads.runner.answers.judge.command.command_question import CommandQuestion
 from manyheads.runner.answers.judge.command.command_terms import CommandTerms
-from manyheads.runner.answers.judge.question import FLOOR_ROUNDS
+from manyheads.runner.answers.judge.question import FLOOR_ROUNDS, MOST_ROUNDS
 from manyheads.runner.answers.judge.rounds import pairs
 from manyheads.runner.answers.measure.rounds import new_draw
 from manyheads.runner.answers.measure.rows import FLOOR, ROUND
@@ -32,7 +32,7 @@ from tests.answers.judge.coverage import ALPHA, first_verdicts, scale_of
 
 SCRIPT = Path(__file__).with_name("regression.py")
 SERIES = Path(__file__).with_name("series")  # what docs/judge-error-rates.md shows
-ROUNDS, MOST_ROUNDS = 20, 200
+ROUNDS = 20
 CHANGES, SESSIONS = 100, 200
 DEVIATION = 0.0635  # of the script's loss
 TRAIN = f"{sys.executable} -S -I {SCRIPT.name} {{seed}}"
