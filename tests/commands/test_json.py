@@ -56,6 +56,7 @@ TRIED = {
     "audit": ["{run}"],
     "pack": ["{out}", "{out}/shards"],
     "index": ["{out}"],
+    "tried": ["{run}"],
     "skill": ["install"],
     "room": [],
 }
@@ -68,6 +69,7 @@ INSTANT = {
     "schema": "reads conf/ and the classes of answers",
     "manifest": "composes one config, and starts nothing",
     "watch": "shows nothing but progress",
+    "tried": "reads an index of all runs",
     "skill": "writes a small file",
     "room": "reads a file of a few bytes for each run that has not ended",
 }
@@ -350,6 +352,6 @@ def test_events_are_lines_of_json_on_stderr(tmp_path):
 
 
 def test_exit_codes_are_one_table():
-    assert {int(code) for code in ExitCode} == {0, 1, 2, 3, 4, 130, 143}
+    assert {int(code) for code in ExitCode} == {0, 1, 2, 3, 4, 5, 130, 143}
     page = (ROOT / "docs" / "programs.md").read_text()
     assert all(f"| {int(code)} | {code.meaning} |" in page for code in ExitCode)

@@ -22,7 +22,7 @@ from tests.launchers.conftest import freeze
 
 SPY = ("parallel=ddp", "model=custom", "model._target_=spy.Spy", "trainer.max_steps=2", "trainer.evaluate_every=0")
 
-OF_THE_RUN = ("MANYHEADS_MEETING", "MANYHEADS_CHECKED", "MANYHEADS_HEARTBEAT_FILE")
+OF_THE_RUN = ("MANYHEADS_MEETING", "MANYHEADS_CHECKED", "MANYHEADS_HEARTBEAT_FILE", "MANYHEADS_HELD")
 
 
 @pytest.fixture(autouse=True)
@@ -47,9 +47,10 @@ def run(path: Path, *overrides: str) -> dict[str, Any]:
 
 
 def without_places(found: dict[str, Any]) -> dict[str, Any]:
-    """Without what differs between any two runs: where ranks meet, and numbers in the names of pipes."""
+    """Without what differs between any two runs: where ranks meet, its lease, and numbers in the names of pipes."""
     environment = {name: value for name, value in found["environment"].items() if name not in OF_THE_RUN}
-    files = [name.partition(":[")[0] for name in found["files"] if not name.startswith("/proc/")]
+    places = ("/proc/", os.environ["MANYHEADS_LEASES"])
+    files = [name.partition(":[")[0] for name in found["files"] if not name.startswith(places)]
     return {**found, "environment": environment, "files": files}
 
 

@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manyheads.launchers import launch as launching
+from manyheads.launchers import resume_run as resuming_run
 from manyheads.launchers.sweep import resume_sweep as resuming
-from manyheads.runner.commands import resume as resume_command
 from manyheads.runner.option.rules import KeyKind
 from manyheads.runner.trust.allowed_keys import own_kinds
 from manyheads.runner.trust.check_trust import untrusted
@@ -106,7 +106,7 @@ def reached(monkeypatch):
     def prepare(folder, **_):
         found.append(folder.read_config())
 
-    for module in (launching, resuming, resume_command):
+    for module in (launching, resuming, resuming_run):
         monkeypatch.setattr(module, "prepare", prepare)
         monkeypatch.setattr(module, "launch", lambda *_, **__: {"objective": None})
     monkeypatch.setattr("manyheads.runner.provenance.provenance.record", lambda *_, **__: None)  # it asks git
