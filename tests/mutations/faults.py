@@ -292,8 +292,8 @@ FAULTS = (
         name="what a judged command left running remains",
         promise="ends all of a command's processes",
         file="runner/answers/judge/command/supervisor.py",
-        original="    below, todo = [], [ancestor]",
-        replacement="    below, todo = [], []",
+        original="libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)",
+        replacement="libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)",
         tests=("tests/answers/judge/command/test_cheats.py::test_no_process_outlives_its_run",),
     ),
 )
