@@ -8,8 +8,8 @@ from manyheads.launchers.companions.room.claims import Claim, Kind, boot_id, vis
 from manyheads.launchers.companions.room.others import processes
 from manyheads.launchers.companions.room.places import LOCAL, is_local
 from manyheads.launchers.companions.room.registry import Registry
-from manyheads.launchers.companions.room.words import clock, named
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.launchers.companions.room.words import described, named
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.machine.console import print_columns
 from manyheads.runner.run.answer import Answer
 
@@ -72,7 +72,7 @@ def _users(device: UsedDevice) -> str:
 
 
 def _user(run: DeviceUser) -> str:
-    return f"{printable(run.run)} (process {run.pid}, since {clock(run.since)})"
+    return described(run.run, run.pid, run.since)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,15 +23,15 @@ def _spans(numbers: Sequence[int]) -> list[str]:
     return [str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True)]
 
 
-def described(claim: Claim) -> str:
-    """A run that holds or waits for devices."""
-    return f"{printable(claim.run)} (process {claim.pid}, since {clock(claim.since)})"
+def described(run: str, pid: int, since: float) -> str:
+    """A run that holds or waits for devices; ``run``, ``pid``, ``since``: as of a Claim."""
+    return f"{printable(run)} (process {pid}, since {clock(since)})"
 
 
 def shared_with(runs: Mapping[str, Sequence[Claim]]) -> str:
     """The runs that hold devices, each once."""
     claims = {claim.number: claim for device in runs.values() for claim in device}
-    return ", ".join(map(described, claims.values()))
+    return ", ".join(described(claim.run, claim.pid, claim.since) for claim in claims.values())
 
 
 def clock(seconds: float) -> str:

@@ -27,7 +27,7 @@ def config_faults(question: "ConfigQuestion", rows: Sequence[RunRow]) -> Iterato
             for row in rows
             if row.purpose in (FLOOR, ROUND)
             and row.state == COMPLETED
-            and not (question.is_paired and row.purpose == ROUND and row.place)
+            and not (question.shares_seed(row.purpose) and row.place)
         ]
         yield from repeated_seeds(measured, where="rounds")
     yield from _of_configs(question, rows)

@@ -74,8 +74,8 @@ class ConfigQuestion(Question):
         if self.is_about_speed and purpose in (TRIAL, FLOOR, ROUND):
             return timed(config, updates=updates, per_epoch=per_epoch)
         if not self.is_about_speed and purpose in (FLOOR, ROUND):
-            is_shared = self.is_paired and purpose == ROUND
-            return {**unobserved(config), "seed": seed(self.draw, purpose, round, 0 if is_shared else turn)}
+            turn = 0 if self.shares_seed(purpose) else turn
+            return {**unobserved(config), "seed": seed(self.draw, purpose, round, turn)}
         return examined(config, purpose)
 
     def refusals(self, rows: Sequence[RunRow]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from manyheads.runner.answers.judge.terms import ALPHA, Aim, aims_of, usual_least, usual_test
 from manyheads.runner.answers.measure.hypotheses import NULLS
 from manyheads.runner.answers.measure.numerics import Numerics
-from manyheads.runner.answers.measure.rows import RunRow
+from manyheads.runner.answers.measure.rows import ROUND, RunRow
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.seal import digest_of
 
@@ -94,10 +94,9 @@ class Question(ABC):
         """The aims: the first should improve, and none get worse."""
         return aims_of(self.on)
 
-    @property
-    def is_paired(self) -> bool:
-        """Whether both runs of a round get the same seed."""
-        return self.test == "paired"
+    def shares_seed(self, purpose: str) -> bool:
+        """Whether both runs of a round with this purpose get the same seed."""
+        return purpose == ROUND and self.test == "paired"
 
     @property
     def alpha_each(self) -> float:
@@ -139,7 +138,7 @@ class Question(ABC):
         least = [] if self.least == usual_least(first) else ["--least", repr(self.least)]
         alpha = [] if self.alpha == ALPHA else ["--alpha", repr(self.alpha)]
         test = [] if self.test == usual_test(first) else ["--test", self.test]
-        return ["--on", self.on, *least, *alpha, *(["--paired"] if self.is_paired else test)]
+        return ["--on", self.on, *least, *alpha, *(["--paired"] if self.test == "paired" else test)]
 
     def arguments_again(self, path: Path, *, is_own: bool) -> list[object]:
         """The arguments that repeat the judgement in ``path`` on this machine.

@@ -129,8 +129,9 @@ class ArmRuns(Recording):
             numbers = written(result, key, question.names)
             text = result.read_text(errors="replace")
             return finite(numbers, question.names, where=where, text=text, end=text[-200:])
-        numbers, end = printed(path, question.names), last_words(path)
-        return finite(numbers, question.names, where="the output", text=text_of(path), end=end)
+        text = text_of(path)
+        numbers = printed(text, question.names)
+        return finite(numbers, question.names, where="the output", text=text, end=last_words(text))
 
     def _evaluated(self, evaluator: str, tree: Path, marks: Path, seed: int, timeout: float) -> dict[str, float]:
         """The numbers from the evaluator, which runs in a copy of base's files that the arm never had."""
@@ -170,7 +171,7 @@ class ArmRuns(Recording):
             raise _failed(f"it took longer than {timeout:.3g} s")
         if report["code"] != 0:
             how = "its supervisor was killed" if report["code"] is None else f"exit code {report['code']}"
-            end = last_words(marks / "console.log")
+            end = last_words(text_of(marks / "console.log"))
             hint = " What git ignores, a run only has with --share." if "No such file or directory" in end else ""
             raise _failed(f"`{task['command']}` failed: {how}.{hint} It ends with: {end}")
         return report

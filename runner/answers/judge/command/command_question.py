@@ -74,10 +74,12 @@ class CommandQuestion(Question):
         """The command of an arm, with a placeholder for its seed."""
         return self.command if arm == BASE or self.against is None else self.against
 
+    def shares_seed(self, purpose: str) -> bool:
+        return super().shares_seed(purpose) or (purpose == ROUND and self.same is not None)
+
     def seed(self, purpose: str, number: int, turn: int) -> int:
-        """The seed of a run: the same for both runs of a round if they are paired, or must compute the same."""
-        is_shared = purpose == ROUND and (self.is_paired or self.same is not None)
-        return seed(self.draw, purpose, number, 0 if is_shared else turn)
+        """The seed of a run."""
+        return seed(self.draw, purpose, number, 0 if self.shares_seed(purpose) else turn)
 
     def signature(self, arm: str) -> str:
         """A digest of what an arm runs."""

@@ -18,21 +18,21 @@ VALUE = r"([-+]?(?:nan|inf(?:inity)?|\.?\d[\d.]*(?:e[-+]?\d+)?))(?![\w.])"
 NAMED = re.compile(r"(?<![\w./-])([A-Za-z][\w./-]*)[\"']?(?:\s*[:=]\s*|\s+)(?=[-+.\d])")  # names followed by numbers
 
 
-def text_of(console: Path, most: int = MOST_BYTES) -> str:
-    """The end of what a command printed, of at most so many bytes, without colours."""
+def text_of(console: Path) -> str:
+    """What a command printed, without colours; of a long output, the last MOST_BYTES."""
     with open(console, "rb") as file:
-        file.seek(max(0, console.stat().st_size - most))
+        file.seek(max(0, console.stat().st_size - MOST_BYTES))
         return CODES.sub("", file.read().decode(errors="replace"))
 
 
-def printed(console: Path, names: Iterable[str]) -> dict[str, float]:
+def printed(text: str, names: Iterable[str]) -> dict[str, float]:
     """The numbers with these names, each from the last line that has it; names without a number are missing.
 
     A line has a number as ``METRIC name=value``, ``name: value``, ``name=value``, ``name value`` or as a key of a JSON
     object. A space may stand for an underscore of the name: ``val loss 0.5``. After another word, as in ``val loss``, a
     ``loss`` only counts if the line has no other, and as ``val loss: 0.5``.
     """
-    lines = [line for line in re.split(r"[\r\n]+", text_of(console)) if line.strip()]
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
     numbers = {}
     for name in names:
         words = "[_ ]".join(map(re.escape, name.split("_")))
@@ -97,7 +97,7 @@ def finite(numbers: Mapping[str, float], names: Iterable[str], *, where: str, te
     return {name: numbers[name] for name in names}
 
 
-def last_words(console: Path) -> str:
-    """The last lines that a command printed, in one."""
-    lines = text_of(console, 2000).split("\n")
+def last_words(text: str) -> str:
+    """The last lines of what a command printed, in one."""
+    lines = text[-2000:].split("\n")
     return " | ".join([line.strip() for line in lines if line.strip()][-3:])[-300:] or "nothing"

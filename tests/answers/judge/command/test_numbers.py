@@ -5,7 +5,7 @@ import json
 import pytest
 
 from manyheads.runner.answers.judge.command.command_terms import sign_of
-from manyheads.runner.answers.judge.command.numbers import finite, printed, written
+from manyheads.runner.answers.judge.command.numbers import finite, printed, text_of, written
 from manyheads.runner.errors import ConfigurationError
 
 
@@ -38,7 +38,7 @@ from manyheads.runner.errors import ConfigurationError
 def test_the_last_line_that_has_it(tmp_path, text, number):
     console = tmp_path / "console.log"
     console.write_text(text)
-    numbers = printed(console, ["loss"])
+    numbers = printed(text_of(console), ["loss"])
     assert numbers == ({} if number is None else {"loss": pytest.approx(number, nan_ok=True)})
 
 
@@ -54,7 +54,7 @@ def test_the_last_line_that_has_it(tmp_path, text, number):
 def test_lines_of_well_known_scripts(tmp_path, name, text, number):
     console = tmp_path / "console.log"
     console.write_text(text)
-    assert printed(console, [name]) == {name: number}
+    assert printed(text_of(console), [name]) == {name: number}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])
