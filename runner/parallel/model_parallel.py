@@ -28,7 +28,7 @@ from manyheads.runner.parallel.mesh_refusals import SCHEDULES, Mesh, OnMeshOptio
 
 # The lowest torch that a dimension works with, if higher than the project's own minimum; found by running on CPUs.
 LOWEST_TORCH = {"shard": "2.7", "pipeline": "2.10"}
-BYTES = {"none": 4, "float16": 2, "bfloat16": 2, "float32": 4}  # of a number; weights are in fp32
+BYTES = {"auto": 4, "none": 4, "float16": 2, "bfloat16": 2, "float32": 4}  # of a number; weights are in fp32
 DTYPES = choice(*BYTES)
 SUMS = 4  # of a block's activations over the ranks of a tensor group: after attention and after its MLP, in both passes
 
@@ -131,7 +131,19 @@ class MeshOption(OnMeshOption):
 
     def resolved(self, run: RunConfig) -> RunConfig:
         layout = self.layout(run.launcher.ranks)
-        return run.changed(parallel={key: getattr(layout, key) for key in self.sizes if key != self.remainder})
+        sizes = {key: getattr(layout, key) for key in self.sizes if key != self.remainder}
+        gathers = self.remainder == "shard" or layout.shard > 1
+        autocast = run.precision.autocast(on_gpus=run.on_gpus) if gathers else None
+        return run.changed(parallel=sizes | self._resolved_dtypes(autocast))
+
+    def _resolved_dtypes(self, autocast: str | None) -> dict[str, str]:
+        """The values of the dtypes that are ``auto``. ``autocast``: the dtype of precision's, if weights are gathered.
+
+        Autocast alone would gather fp32, and keep a bfloat16 copy of every weight until the backward pass. In float16
+        the sums between blocks could overflow.
+        """
+        half = {"param_dtype": "bfloat16", "reduce_dtype": "float32"} if autocast == "bfloat16" else {}
+        return {key: half.get(key, "none") for key in self.changes_gradients if self.section.get(key) == "auto"}
 
     def check_run(self, run: RunConfig) -> None:
         super().check_run(run)
@@ -145,7 +157,7 @@ class MeshOption(OnMeshOption):
     def exchanges(self, *, devices: int) -> Exchanges:
         layout, dtypes = self.layout(devices), {key: self.section.get(key, "none") for key in self.changes_gradients}
         weights = BYTES[dtypes["param_dtype"]]
-        gradients = weights if dtypes["reduce_dtype"] == "none" else BYTES[dtypes["reduce_dtype"]]
+        gradients = weights if dtypes["reduce_dtype"] in ("auto", "none") else BYTES[dtypes["reduce_dtype"]]
         again = self.section.get("reshard") == "after_forward"
         return Exchanges(
             layout,
