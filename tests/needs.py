@@ -25,6 +25,7 @@ LIBRARIES = {  # with what pip is given for them
     "datasets": "--editable '.[hf]'",
     "flask": "mlflow",
     "lightning": "--group bench",
+    "mcp": "--editable '.[mcp]'",
     "mlflow": "mlflow",
     "moto": "--group ci",
     "obstore": "--editable '.[storage]'",

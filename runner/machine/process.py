@@ -98,15 +98,15 @@ def in_background(work: Callable[[threading.Event], None], *, name: str) -> Iter
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends (Linux: prctl(2), PR_SET_PDEATHSIG).
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send this process a signal when its parent ends (Linux: prctl(2), PR_SET_PDEATHSIG).
 
     Call it in the main thread. The parent must have started this process in its main thread, too.
     """
     if sys.platform != "linux":
         return
     parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
     top = os.environ.get("MANYHEADS_PARENT")
     if os.getppid() != parent or (top is not None and not os.path.exists(f"/proc/{top}")):
         os._exit(1)  # the parent ended before the call

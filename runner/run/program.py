@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NamedTuple
@@ -40,14 +41,15 @@ class Program:
     and it reads no terminal.
 
     ``environment``: all of its variables; None: those of this process. ``folder``: its working directory; None: that of
-    this process. ``outlives``: whether it may outlive this process; otherwise the kernel kills it when the thread that
-    started it has ended, for whatever reason.
+    this process. ``outlives``: whether it may outlive this process; otherwise the kernel sends it ``at_parents_end``
+    when the thread that started it has ended, for whatever reason.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str] | None = None
     folder: str | Path | None = None
     outlives: bool = False
+    at_parents_end: signal.Signals = signal.SIGKILL
 
     def start(
         self, *, stdin: Stream = DISCARD, stdout: Stream = None, stderr: Stream = None, keep: Sequence[int] = ()
@@ -62,7 +64,7 @@ class Program:
             stderr=stderr,
             pass_fds=keep,
             start_new_session=True,
-            preexec_fn=None if self.outlives else die_with_parent,
+            preexec_fn=None if self.outlives else partial(die_with_parent, self.at_parents_end),
         )
 
     def ask(self, *, given: bytes = b"", seconds: float | None = None) -> ProgramOutput:

@@ -58,6 +58,7 @@ TRIED = {
     "index": ["{out}"],
     "tried": ["{run}"],
     "skill": ["install"],
+    "mcp": [],
     "room": [],
 }
 # Why a command takes no more than two seconds, and need not say how far it is.
@@ -71,6 +72,7 @@ INSTANT = {
     "watch": "shows nothing but progress",
     "tried": "reads an index of all runs",
     "skill": "writes a small file",
+    "mcp": "reports the events of the commands that it calls",
     "room": "reads a file of a few bytes for each run that has not ended",
 }
 SHOWN_ELSEWHERE = {
@@ -98,6 +100,7 @@ CODES = {
     "pack": 2,
     "index": 2,
     "skill": 2,
+    "mcp": 2,
 }
 QUICK = (
     "train",

@@ -13,7 +13,7 @@ GUIDES = {  # the page that explains a command, if it does not have the command'
     **dict.fromkeys(("evaluate", "export", "predict"), "using-a-trained-model"),
     **dict.fromkeys(("index", "pack"), "shards"),
     **dict.fromkeys(("init", "new"), "your-project"),
-    **dict.fromkeys(("schema", "skill"), "programs"),
+    **dict.fromkeys(("mcp", "schema", "skill"), "programs"),
     "train": "options",
     "convert": "checkpoints",
     "doctor": "install",

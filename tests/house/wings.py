@@ -42,6 +42,7 @@ WINGS = {  # by name, what is deleted
         *(f"runner/commands/{name}.py" for name in ("predict", "export")),
     ],
     "manifest": ["runner/commands/manifest", "tests/commands/manifest"],
+    "mcp": ["runner/commands/mcp", "tests/commands/mcp"],
     "skill": ["runner/commands/skill", "tests/commands/skill"],
     "install-horovod": ["runner/commands/install_horovod", "tests/commands/install_horovod"],
     "nodes": [

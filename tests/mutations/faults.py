@@ -98,7 +98,7 @@ FAULTS = (
         name="ranks outlive a killed parent",
         promise="even if the parent is killed",
         file="runner/machine/process.py",
-        original="prctl(_PR_SET_PDEATHSIG, signal.SIGKILL,",
+        original="prctl(_PR_SET_PDEATHSIG, signum,",
         replacement="prctl(_PR_SET_PDEATHSIG, 0,",
         tests=(f"{FAILED}::test_no_rank_outlives_a_killed_parent",),
     ),
