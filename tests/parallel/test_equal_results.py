@@ -1,5 +1,6 @@
 """A strategy that takes the work apart gives the numbers of one process: in fp64, over ten updates, in everything.
 
+And its ranks keep NCCL's rules, which Gloo does not ask for.
 Strategies are those of conf/parallel; a new one is tested from its first day.
 """
 
@@ -24,6 +25,8 @@ from manyheads.runner.run.checkpoint_places import by_step
 from manyheads.runner.run.run_folder import RunFolder
 from tests.in_process import rows, small, train
 from tests.launchers.conftest import strategies as several
+from tests.parallel.nccl_rules.replay import check_calls
+from tests.parallel.nccl_rules.together import MAIN
 from tests.parallel.together import train_together
 from tests.tail import tailed
 
@@ -187,8 +190,11 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     asked |= {case.source for case in asked if case.source}
     failures: dict[int, RunFailed] = {}
 
+    @cache
     def of(case: Case) -> RunFolder:
         folder = RunFolder(together(case.ranks) / str(case))
+        if folder.path.exists():
+            check_calls(folder.path, case.ranks)
         if not folder.result.exists():
             raise failures[case.ranks]
         return folder
@@ -211,7 +217,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             together(2)  # whose checkpoints others resume
         cases = {str(case): partial(given, case) for case in CASES if case.ranks == ranks and case in asked}
         try:
-            train_together(path, ranks, cases)
+            train_together(path, ranks, cases, main=MAIN)
         except RunFailed as error:
             failures[ranks] = error
         return path
