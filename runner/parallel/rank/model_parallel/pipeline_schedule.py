@@ -1,4 +1,4 @@
-"""Passes micro-batches through the stages of a pipeline: by torch's schedules, and for evaluation without one.
+"""Passes the micro-batches of an update through the stages of a pipeline, by torch's schedules.
 
 Source: https://pytorch.org/docs/stable/distributed.pipelining.html.
 """
@@ -8,17 +8,15 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.parallel.rank.model_parallel.flow import Flow, follow
+from manyheads.runner.parallel.rank.model_parallel.pipelined_forward import PipelinedForward
 from manyheads.runner.parallel.rank.model_parallel.stages import Stages, StageWindow
 from manyheads.runner.parallel.rank.passes import ForwardBackward, ForwardResult
 from manyheads.runner.parallel.rank.structure import (
-    chunks,
-    joined,
     padded,
     rows_of,
     shapes_of,
@@ -56,13 +54,11 @@ class Pipeline:
     ):
         self._stages, self._twin, self._schedule = stages, twin, schedule
         self._group, self._device, self._like = group, device, carried
-        self._ranks = dist.get_process_group_ranks(group)
         self._made: dict[Any, tuple[Any, Flow]] = {}
         self._flows: dict[Any, Flow] = {}
         self._feed: list[Any] = []
         self._autocast: Callable[[], AbstractContextManager] = nullcontext
-
-    # -- training ------------------------------------------------------------------------------------
+        self.evaluate = PipelinedForward(stages, group=group, device=device, carried=carried, flow_of=self._flow_of)
 
     def compute_gradients(self, batches: "list[Batch]", step: ForwardBackward) -> list[ForwardResult]:
         """Run all forward and backward passes; return their results on the last stage's rank, [] elsewhere.
@@ -92,7 +88,7 @@ class Pipeline:
 
         self._autocast, self._flow, self._blank = step.autocast, flow, flow.given
         schedule._loss_fn = loss
-        numbers = torch.arange(len(batches), device=self._device)
+        numbers = torch.arange(len(batches))  # on the CPU: reading one from a GPU would wait for all that it has to do
         given = (numbers,) if self._is_first else ()
         target = {"target": numbers} if self._is_last else {}
         if not self._is_last:
@@ -122,7 +118,7 @@ class Pipeline:
 
     def _stage(self, number: int, flow: Flow) -> PipelineStage:
         windows = self._stages.windows
-        number_like = torch.zeros(1, dtype=torch.int64, device=self._device)
+        number_like = torch.zeros(1, dtype=torch.int64)
         given = number_like if number == 0 else self._carried(windows[number].begin, flow)
         output = flow.output if number == len(windows) - 1 else self._carried(windows[number].end, flow)
         module = _StageModule(self, windows[number])
@@ -153,41 +149,6 @@ class Pipeline:
     @property
     def _is_last(self) -> bool:
         return len(self._stages.windows) - 1 in self._stages.mine
-
-    # -- evaluation ----------------------------------------------------------------------------------
-
-    def evaluate(self, inputs: Any) -> Any:
-        """Outputs without gradients on the last stage's rank, None elsewhere.
-
-        A batch is split into as many pieces as there are ranks, so that they work at the same time.
-        """
-        pieces = chunks(inputs, len(self._ranks))
-        carried: list[Any] = [None] * len(pieces)
-        sent: list[tuple[Any, Tensor]] = []
-        for number in self._stages.mine:
-            window = self._stages.windows[number]
-            for index, piece in enumerate(pieces):
-                flow = self._flow_of(piece)
-                received = None if window.begin is None else self._receive(window, flow)
-                given = piece if window.begin is None else flow.given
-                output = self._stages.run(window, given, flow, received)
-                if window.end is None:
-                    carried[index] = output
-                else:
-                    tensor = output.to(self._like(window.end, flow).dtype).contiguous()
-                    sent.append((dist.isend(tensor, dst=self._rank_of(number + 1), group=self._group), tensor))
-        for work, _ in sent:
-            work.wait()
-        return joined(carried) if self._is_last else None
-
-    def _receive(self, window: StageWindow, flow: Flow) -> Tensor:
-        like = self._like(window.begin, flow)
-        tensor = torch.empty(like.shape, dtype=like.dtype, device=self._device)
-        dist.recv(tensor, src=self._rank_of(window.number - 1), group=self._group)
-        return tensor
-
-    def _rank_of(self, number: int) -> int:
-        return self._ranks[number % len(self._ranks)]
 
     def _flow_of(self, inputs: Any) -> Flow:
         key = shapes_of(inputs)
