@@ -2,8 +2,9 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +15,8 @@ from torch.distributed import distributed_c10d
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from tests.parallel.nccl_rules.as_nccl import batches, callbacks_at_once
 
 MESSAGES = {"send": "dst", "recv": "src", "isend": "dst", "irecv": "src"}  # with the argument that names the partner
 GROUP = ("process_group", "group_name")  # arguments, of which each call has one
@@ -58,21 +61,26 @@ class RecordedCalls(TorchDispatchMode):
     def __init__(self, path: Path):
         super().__init__()
         self._path = path
+        self._made: Counter[str] = Counter()  # calls by group
         self._batch: list[Call] = []
         self._is_batch = False
 
     def __enter__(self) -> Self:
         self._file = open(self._path, "a")
-        self._patched = _batches(self)
-        self._patched.__enter__()
+        self._patched = ExitStack()
+        self._patched.enter_context(batches(self.batch))
+        self._patched.enter_context(callbacks_at_once())
+        self._before = _counted_by_torch()
         super().__enter__()
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         super().__exit__(kind, error, trace)
-        self._patched.__exit__(None, None, None)
         if kind is None:
             self._write([])
+            for group, count in _counted_by_torch().items():
+                assert count - self._before.get(group, 0) <= self._made[group], "a call was not recorded"
+        self._patched.close()
         self._file.close()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -92,9 +100,11 @@ class RecordedCalls(TorchDispatchMode):
             yield
         finally:
             self._is_batch = False
-            self._write(self._batch)
+            if self._batch:
+                self._write(self._batch)
 
     def _note(self, call: Call) -> None:
+        self._made[call.group] += 1
         if self._is_batch:
             self._batch.append(call)
         else:
@@ -103,24 +113,6 @@ class RecordedCalls(TorchDispatchMode):
     def _write(self, calls: list[Call]) -> None:
         self._file.write(json.dumps(calls) + "\n")
         self._file.flush()
-
-
-@contextmanager
-def _batches(recorded: RecordedCalls) -> Iterator[None]:
-    """Tell ``recorded`` of batches, which reach Gloo as single messages."""
-    plain = distributed_c10d.batch_isend_irecv
-
-    def batched(messages: Any) -> Any:
-        with recorded.batch():
-            return plain(messages)
-
-    for module in (dist, distributed_c10d):
-        module.batch_isend_irecv = batched  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        for module in (dist, distributed_c10d):
-            module.batch_isend_irecv = plain  # type: ignore[attr-defined]
 
 
 def read_log(path: Path) -> Log:
@@ -133,6 +125,12 @@ def read_log(path: Path) -> Log:
         for line in path.read_text().splitlines()
     ]
     return Log([step for step in steps if step], bool(steps) and not steps[-1])
+
+
+def _counted_by_torch() -> dict[str, int]:
+    """The number of calls that each of this rank's groups over Gloo has counted; torch 2.6 leaves out messages."""
+    groups = [group for group in distributed_c10d._world.pg_map if dist.get_backend(group) == "gloo"]
+    return {group.group_name: group._get_sequence_number_for_group() for group in groups}
 
 
 def _call(name: str, given: Mapping[str, Any]) -> Call:
