@@ -101,7 +101,9 @@ class MicroSteps(ForwardBackward):
         """The number of counted elements in the global batch, (); this exchange is needed only if counts vary."""
         parallel = self._parallel
         count = sum(batch.counted for batch in batches) * parallel.counts_samples
-        return parallel.reduce(torch.tensor([count], dtype=torch.float64, device=parallel.device)).clamp_(min=1)[0]
+        # Filled on the device: a copy of the number would wait until a GPU has done all of its work.
+        counted = torch.full((1,), float(count), dtype=torch.float64, device=parallel.device)
+        return parallel.reduce(counted).clamp_(min=1)[0]
 
 
 def nothing(outputs: Any) -> Tensor:

@@ -148,7 +148,8 @@ class PlainGPT(nn.Module):
         self.embedding.weight = self.head.weight
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        logits = self.head(torch.tanh(self.embedding(tokens) + self.places(torch.arange(tokens.shape[1]))))
+        places = self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        logits = self.head(torch.tanh(self.embedding(tokens) + places))
         if targets is None:
             return logits[:, [-1]], None
         flat = logits.view(-1, logits.size(-1)), targets.view(-1)

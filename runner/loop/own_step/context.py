@@ -73,7 +73,8 @@ class StepContext:
         self._draws += 1
         numbers = splitmix(keys[:, None] ^ np.arange(math.prod(shape), dtype=np.uint64))
         uniform = torch.from_numpy((numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54)
-        return transform(uniform).reshape(rows, *shape).to(update.parallel.device, update.precision.dtype)
+        drawn = transform(uniform).reshape(rows, *shape)
+        return drawn.to(update.parallel.device, update.precision.dtype, non_blocking=True)
 
     def follow(self, teacher: str, source: str, *, decay: float) -> None:
         """Move a part of the model towards another, as an exponential moving average that keeps ``decay`` of itself.

@@ -22,10 +22,13 @@ BYTES = 38  # of a cell, with the copies that are added up, exchanged and divide
 def confusion(predicted: Tensor, targets: Tensor, classes: int) -> Tensor:
     """How often each class (row) was predicted as each class (column): (classes, classes) int64.
 
-    predicted: the class numbers, (N,); targets: (N,), those below 0 are ignored.
+    predicted: the class numbers, (N,); targets: (N,), those below 0 or beyond the classes are ignored.
     """
-    cells = torch.where(targets >= 0, targets * classes + predicted, classes**2)
-    return torch.bincount(cells, minlength=classes**2 + 1)[: classes**2].view(classes, classes)
+    ignored = classes**2
+    cells = torch.where(targets >= 0, targets * classes + predicted, ignored).clamp_(max=ignored)
+    # Not bincount, for whose size a GPU would be waited for.
+    counts = torch.zeros(ignored + 1, dtype=torch.long, device=cells.device)
+    return counts.index_add_(0, cells, torch.ones_like(cells))[:ignored].view(classes, classes)
 
 
 class OfConfusion(Metric):

@@ -104,7 +104,7 @@ class OwnLoss(Task):
                 f": the labels of a batch, {labels.dtype} of shape {tuple(labels.shape)}, "
                 "are not class numbers. Set task.loss_over=samples, or task.labels to where the labels are.",
             )
-        counted = labels[:, 1:] if self.over == "next_tokens" else labels
+        counted = self._counted(labels)
         kept = counted != self.ignored
         if bool((counted[kept] < 0).any()):
             raise ConfigurationError.at(
@@ -114,6 +114,10 @@ class OwnLoss(Task):
                 "the label that the model's loss ignores.",
             )
         return int(kept.sum())
+
+    def _counted(self, labels: Tensor) -> Tensor:
+        """Those labels that may count."""
+        return labels[:, 1:] if self.over == "next_tokens" else labels
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         loss = _loss_in(outputs)
@@ -126,11 +130,13 @@ class OwnLoss(Task):
     def statistics(self, outputs: Any, batch: Any) -> dict[str, Tensor]:
         sums = {}
         if self.named:
-            count = self._samples(batch) if self.counts_samples else self.count(batch)
+            # On the device of the labels, since to read the number there would wait for a GPU.
+            tokens = None if self.counts_samples else (self._counted(self.labels(batch)) != self.ignored).sum()
+            count = torch.tensor(self._samples(batch)) if tokens is None else tokens
             sums = {
                 output.name: torch.as_tensor(_number(outputs, output.name)).double() * count for output in self.named
             }
-            sums["measured"] = torch.tensor(count, dtype=torch.float64)
+            sums["measured"] = count.double()
         return sums | (self._places(outputs, batch) if self.counts_samples else {})
 
     def scored(self, outputs: Any, batch: Any) -> tuple[Tensor, Tensor]:
