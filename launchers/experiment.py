@@ -4,7 +4,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -32,11 +32,11 @@ if TYPE_CHECKING:  # printing a config or the help does not need them
 
 
 def run_typed(
-    arguments: Sequence[str], *, wants_answer: bool, begun: "Ahead | None" = None
+    arguments: Sequence[str], *, wants_answer: bool, begun: "Ahead | None" = None, task: Callable | None = None
 ) -> "Result | ComparedRuns | None":
     """Let Hydra compose what was typed, and call ``start`` for each job. Returns and raises as ``take``.
 
-    ``begun``: what was started for the ranks already.
+    ``begun``: what was started for the ranks already; ``task``: takes the place of ``start``.
     """
     home = Path.cwd() if invocation.by_script() else CONF.parent
     line, origin = resolve_origin(CommandLine(tuple(arguments), home))
@@ -45,7 +45,7 @@ def run_typed(
     hydra_version.register_resolver("command", invocation.command, replace=True)  # for the help
     try:
         with explained(line), _logged_at_once() if line.flags.info else nullcontext():
-            hydra_version.main(line, origin.bind(start, ahead=begun))()
+            hydra_version.main(line, origin.bind(task or start, ahead=begun))()
         origin.end()
     except (ConfigurationError, RunFailed, Ended, Interrupted) as reason:
         reason.answer = origin.answer() if wants_answer else None

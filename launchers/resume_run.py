@@ -13,11 +13,11 @@ from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def resume_run(folder: RunFolder, packages: Sequence[str] = ()) -> Result | None:
+def resume_run(folder: RunFolder, packages: Sequence[str] = (), *, apart: bool = False) -> Result | None:
     """Resume a run from its last checkpoint, or from its start if it has none.
 
-    packages: the user trusts their code. Returns None if this machine only joined a run of several machines. Raises
-    ConfigurationError, RunFailed, Interrupted.
+    packages: the user trusts their code. apart: as for ``Start.of``. Returns None if this machine only joined a run of
+    several machines. Raises ConfigurationError, RunFailed, Interrupted.
     """
     config = resumed(folder, packages)
     if is_met_elsewhere(config["launcher"]):
@@ -26,7 +26,7 @@ def resume_run(folder: RunFolder, packages: Sequence[str] = ()) -> Result | None
         return None
     try:
         with log_file(folder.log) if folder.path.is_dir() else nullcontext():
-            launch(prepare(folder))
+            launch(prepare(folder, apart=apart))
     except (RunFailed, Interrupted) as reason:
         reason.answer = result_if_any(folder.path)
         raise

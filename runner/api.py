@@ -137,10 +137,10 @@ class Sweep(Sequence[Row]):
         )
 
 
-def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
+def sweep(overrides: Sequence[str], *, conf: str | Path | None = None, **flags: Term) -> Sweep:
     """Run every combination like ``manyheads train -m <overrides>``, in a separate process.
 
-    overrides: as on the command line. conf: a folder with your own configs, like --config-dir.
+    overrides: as on the command line. conf: a folder with your own configs, like --config-dir. flags: as for ``run``.
 
     A job that fails has a row with that status. Raises ConfigurationError if the whole sweep is refused, and
     KeyboardInterrupt if it was stopped; ``manyheads resume`` continues it.
@@ -149,7 +149,7 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None) -> Sweep:
     folder = new_folder(line.overrides, SWEEP_DIR)
     line = line if named_folder(line.overrides, SWEEP_DIR) else line.adding(f"{SWEEP_DIR}{quoted(folder.resolve())}")
     try:
-        ended = call("train", "-m", *line.arguments)
+        ended = call("train", "-m", *as_flags(flags), *line.arguments)
     finally:
         remove_if_empty(folder.resolve())  # as it is if the sweep was refused
     jobs = Sweep(folder)

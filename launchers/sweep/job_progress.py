@@ -11,7 +11,7 @@ from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.sweep_options import Options
 from manyheads.runner.errors import ConfigurationError, Interrupted, Kind, RunFailed, Unavailable, report
 from manyheads.runner.option.run_config import RunConfig
-from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.ledger import EARLIER, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -88,10 +88,20 @@ class JobProgress:
 Start = Callable[[Entry], object]
 
 
+class EarlierRun(Exception):
+    """Raised by the start of a job that an earlier run answers. ``folder``: that run's, as the ledger names it."""
+
+    def __init__(self, folder: str, objective: float | None):
+        super().__init__(folder, objective)
+        self.folder, self.objective = folder, objective
+
+
 def run_job(entry: Entry, start: Start) -> Entry:
     """Start a job and wait for it; the entry says how it ended. An exception is printed, and ends only this job."""
     try:
         value = start(entry)
+    except EarlierRun as run:
+        return replace(entry.now("completed", reason=EARLIER, objective=run.objective), folder=run.folder)
     except Unavailable as reason:
         return entry.now("skipped", reason=str(reason))
     except Interrupted as reason:

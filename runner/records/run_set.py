@@ -6,8 +6,9 @@ from pathlib import Path
 from manyheads.runner.data.data_option import DataOption
 from manyheads.runner.errors import ConfigurationError, Failure
 from manyheads.runner.records.load_run import Run, load_run, read_overrides
+from manyheads.runner.run import seal
 from manyheads.runner.run.files import is_locked
-from manyheads.runner.run.ledger import Entry, Ledger
+from manyheads.runner.run.ledger import EARLIER, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.run.tables.columns import TRAINING
 
@@ -124,7 +125,7 @@ def _beside(ledger: Ledger) -> tuple[str, ...]:
 def _of_ledger(sweep: Path, entry: Entry, active: bool) -> SweepJob:
     folder = sweep / entry.folder
     is_its_own = entry.signature is not None or entry.state == "completed"  # else refused: it may be another's
-    if not folder.resolve().is_relative_to(sweep):
+    if not (folder.resolve().is_relative_to(sweep) or _is_own_earlier_run(sweep, entry)):
         return SweepJob(
             str(entry.job), Run(folder), entry.state, tuple(entry.overrides), reason="it lies outside the sweep"
         )
@@ -143,6 +144,13 @@ def _of_ledger(sweep: Path, entry: Entry, active: bool) -> SweepJob:
         split=entry.split,
         objective=entry.objective if entry.objective is not None else run.result.get("objective"),
     )
+
+
+def _is_own_earlier_run(sweep: Path, entry: Entry) -> bool:
+    """Whether a job of the user's own sweep was completed by another of the user's own runs."""
+    ledger = Ledger(sweep)
+    is_own = entry.reason == EARLIER and seal.is_own(sweep, ledger.sealed_part())
+    return is_own and RunFolder(sweep / entry.folder).is_own()
 
 
 def _compared(folder: Path) -> Run:

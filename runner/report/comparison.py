@@ -15,7 +15,7 @@ from manyheads.runner.report.baseline import compare_speed, make_rule
 from manyheads.runner.report.fairness import differences, differing, fair_values, is_swept, shortened
 from manyheads.runner.report.purpose import compares_speed, doubts, explain, rank, unlike_columns, unmeasured
 from manyheads.runner.report.rows import ReportRow, make_rows
-from manyheads.runner.run.ledger import STATES
+from manyheads.runner.run.ledger import EARLIER, STATES
 from manyheads.runner.run.slow_ranks import slow_in_words
 
 # Mentioned in other notes, or without effect.
@@ -97,6 +97,7 @@ def compare(run_set: RunSet, *, baseline: str | None = None) -> Comparison:
             *_unequal_weights(rows),
             *_predicted(rows),
             *_slow(rows),
+            *_earlier(rows),
         ],
         reasons=_reasons(job for row in rows for job in row.jobs if job.state in EXPLAINED),
         active=run_set.active,
@@ -171,6 +172,12 @@ def _slow(rows: list[ReportRow]) -> list[str]:
     """A sentence on each job in which some rank held up the others."""
     slow_ranks = [(job, job.run.result.get("slow_ranks")) for row in rows for job in row.jobs]
     return [f"Job {job.number}: the other ranks waited for {slow_in_words(slow)}." for job, slow in slow_ranks if slow]
+
+
+def _earlier(rows: list[ReportRow]) -> list[str]:
+    """A sentence on the jobs that earlier runs have answered, whose times are those of then."""
+    numbers = [job.number for row in rows for job in row.jobs if job.reason == EARLIER]
+    return [f"Not run again, since equal runs had completed: {shortened(numbers)}."] if numbers else []
 
 
 def _unequal_weights(rows: list[ReportRow]) -> list[str]:

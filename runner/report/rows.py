@@ -8,6 +8,7 @@ from manyheads.runner.records.keys import parsed, repeating_keys, short_label, v
 from manyheads.runner.records.run_set import FOLD, SEED, RunSet, SweepJob
 from manyheads.runner.records.shown_metric import ShownMetric, shown_metric, shown_objective
 from manyheads.runner.report.measures import Measures, average, measure
+from manyheads.runner.run.ledger import EARLIER
 from manyheads.runner.run.score_versions import unlike
 
 # States of a job without a completed run, the first that applies counts.
@@ -68,6 +69,8 @@ class ReportRow:
             words = {SEED: "seeds", FOLD: "folds"} if len(self.numbers) > 1 else {}
             what = [words[key] for key in repeating_keys(self.jobs) if key in words]
             remarks.append(f"{len(self.completed)} of {len(self.jobs)} {what[0] if len(what) == 1 else 'repeats'}")
+        if any(job.reason == EARLIER for job in self.jobs):
+            remarks.append(EARLIER)
         if self.measures.with_first and self.state == "completed":
             remarks.append("first epoch included")
         return remarks

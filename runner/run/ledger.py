@@ -18,6 +18,7 @@ from manyheads.runner.run.run_folder import LEDGER
 
 JUDGED = "judgement.jsonl"  # of runs that were measured against each other, which lists leave out
 MOST_BYTES = 2**28  # some hundred thousand jobs
+EARLIER = "an earlier run"  # the reason of a job that was completed by one, and did not run
 STATES = ("pending", "running", "completed", "pruned", "failed", "skipped", "interrupted")
 
 
@@ -31,7 +32,7 @@ class Entry:
     repeat: int = 1
     signature: str | None = None  # of the run config; None for one that was refused
     state: str = "pending"
-    reason: str | None = None  # why it was skipped, how it failed
+    reason: str | None = None  # why it was skipped, how it failed, that it is an earlier run
     out_of_memory: bool = False
     split: int = 1  # micro-batches that one micro-batch was split into because memory ran out
     objective: float | None = None

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,7 +15,11 @@ from manyheads.runner.option.rules import DURATION, seconds
 from manyheads.runner.records.find import OUTPUTS
 from manyheads.runner.wording import refused_arguments
 
-REFUSED = ("multirun", "cfg", "info", "help", "hydra_help", "version", "config_path", "config_name")
+REFUSED = ("cfg", "info", "help", "hydra_help", "version", "config_path", "config_name")
+UNSUITED = (  # options of a sweep, with their values and why they exclude --once
+    ("hydra.launcher.dry_run", "true", "starts no job, so it does not show which of them equal runs would answer"),
+    ("hydra.launcher.repeat_seed", "same", "repeats equal runs"),
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,10 @@ class Terms:
     roots: tuple[Path, ...]
     seconds: float | None
     accepts_failed: bool
+
+    def absolute(self) -> "Terms":
+        """The same terms, with folders that mean the same in every working directory."""
+        return replace(self, roots=tuple(root.absolute() for root in self.roots))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,7 +56,9 @@ def terms_of(arguments: Sequence[str]) -> Terms:
     for name in REFUSED:
         if getattr(line.flags, name, None):
             flag = f"--{name.replace('_', '-')}"
-            raise ConfigurationError(f"{flag}: --once is for a single run of what is typed. Leave out one of them.")
+            raise ConfigurationError(f"{flag}: --once is for running what is typed. Leave out one of them.")
+    if line.flags.multirun:
+        _refuse_without_effect(line)
     if typed.wait not in (None, "0") and seconds(typed.wait) is None:
         raise not_allowed("--wait", typed.wait, f"{DURATION.allowed}, or 0")
     for folder in typed.among:
@@ -59,12 +69,20 @@ def terms_of(arguments: Sequence[str]) -> Terms:
     return Terms(line, roots, None if typed.wait is None else seconds(typed.wait) or 0.0, typed.accept_failed)
 
 
+def _refuse_without_effect(line: CommandLine) -> None:
+    """Raises ConfigurationError for options of a sweep that exclude --once."""
+    for key, value, why in UNSUITED:
+        if f"{key}={value}" in line.overrides:
+            raise ConfigurationError.at(key, value, f" {why}. Leave it out, or --once.")
+
+
 def _refuse_unseen(line: CommandLine, roots: Sequence[Path]) -> None:
     """Raises ConfigurationError for a run whose folder the next command would not find."""
-    folder = named_folder(line.overrides)
+    key = "hydra.sweep.dir" if line.flags.multirun else "hydra.run.dir"
+    folder = named_folder(line.overrides, f"{key}=")
     if folder is not None and not any(folder.resolve().is_relative_to(root.resolve()) for root in roots):
         raise ConfigurationError.at(
-            "hydra.run.dir",
+            key,
             folder,
             f" is not below {', '.join(map(str, roots))}, where --once looks for runs. Choose a folder there, or add "
             f"--among {folder.parent}.",

@@ -104,9 +104,14 @@ async def begin(session: "ClientSession", folder: RunFolder, tasks: Any) -> anyi
             await session.call_tool("train", {"arguments": LONG})
 
     tasks.start_soon(call)
-    while not (folder.steps.exists() and len(folder.steps.read_text().splitlines()) > 3):
+    while not trains(folder):
         await anyio.sleep(0.05)
     return scope
+
+
+def trains(folder: RunFolder) -> bool:
+    """Whether a run has completed updates, which a checkpoint would keep."""
+    return folder.steps.exists() and len(folder.steps.read_text().splitlines()) > 3
 
 
 def stopped_with_a_checkpoint(folder: RunFolder, before: set[int]) -> None:
@@ -171,7 +176,7 @@ def test_it_ends_with_its_client(tmp_path):
         for message in messages:
             server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
         server.stdin.flush()
-        while not folder.steps.exists():
+        while not trains(folder):
             time.sleep(0.05)
         server.stdin.close()
         assert server.wait(SECONDS) == 0

@@ -17,9 +17,11 @@ from manyheads.runner.run.run_folder import RunFolder
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["-m", "seed=1,2"], "--multirun: --once is for a single run"),
-        (["--cfg", "job"], "--cfg: --once is for a single run"),
-        (["--config-path", "outputs/a", "--config-name", "run"], "--config-path: --once is for a single run"),
+        (["-m", "seed=1,2", "hydra.launcher.dry_run=true"], "hydra.launcher.dry_run=true starts no job"),
+        (["-m", "hydra.launcher.repeat_seed=same"], "hydra.launcher.repeat_seed=same repeats equal runs"),
+        (["-m", "seed=1,2", "hydra.sweep.dir=/tmp/elsewhere"], "hydra.sweep.dir=/tmp/elsewhere is not below outputs"),
+        (["--cfg", "job"], "--cfg: --once is for running"),
+        (["--config-path", "outputs/a", "--config-name", "run"], "--config-path: --once is for running"),
         (["--wait", "soon"], "--wait soon is not allowed"),
         (["--among", "nowhere"], "--among nowhere is not a folder"),
         (["hydra.run.dir=/tmp/elsewhere"], "hydra.run.dir=/tmp/elsewhere is not below outputs"),
