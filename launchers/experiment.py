@@ -20,7 +20,16 @@ from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.hydra_errors import check_experiment, explained
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, resolve_origin
-from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, Interrupted, RunFailed, lost_output, report
+from manyheads.runner.errors import (
+    BudgetSpent,
+    ConfigurationError,
+    Ended,
+    ExitCode,
+    Interrupted,
+    RunFailed,
+    lost_output,
+    report,
+)
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
@@ -68,7 +77,8 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
     ``ahead``: what was started for the ranks before the config was composed.
     """
     gc.enable()  # ``take`` has disabled it
-    from manyheads.launchers.launch import Start, launch  # not needed to print a config or the help
+    from manyheads.launchers.companions import refuse_start  # not needed to print a config or the help
+    from manyheads.launchers.launch import Start, launch
     from manyheads.runner.config.freeze import checked
     from manyheads.runner.records.run_result import result_if_any
 
@@ -85,6 +95,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
         else:
             check_experiment(hydras.overrides.task, folders)
             folder.refuse_second_run()
+            refuse_start(folder.path)
             run = checked(config, admit=origin.admit, folders=folders)
             begun = Start.of(run, apart=_in_sweep())
             if not _in_sweep():
@@ -103,14 +114,17 @@ def _job() -> Iterator[RunFolder]:
     folder = RunFolder(HydraConfig.get().runtime.output_dir)
     try:
         yield folder
-    except (ConfigurationError, RunFailed) as error:
+    except (ConfigurationError, RunFailed, BudgetSpent) as error:
         if _in_sweep():
-            report(error)
+            if not isinstance(error, BudgetSpent):
+                report(error)
             raise
         from manyheads.runner.run.refused_run import clear_refused  # few runs need it
 
         os.chdir(HydraConfig.get().runtime.cwd)  # with hydra.job.chdir=true it is the folder that is removed
         clear_refused(folder)
+        if isinstance(error, BudgetSpent):
+            raise
         raise Ended(error.exit_code, error) from error
     except OSError as error:
         if (lost := lost_output(error)) is None:

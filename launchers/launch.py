@@ -5,10 +5,10 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from manyheads.launchers.companions import Accompanied, Span
+from manyheads.launchers.companions import Accompanied, Span, refuse_start
 from manyheads.launchers.environment import PROJECT, environment
 from manyheads.launchers.job import TRAIN, Job
 from manyheads.launchers.launcher import Launcher
@@ -97,11 +97,12 @@ def _imports(run: RunConfig, *, apart: bool = False) -> list[str]:
 def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = None) -> ResultJson:
     """Carry out the plan; returns the content of the run's result.json.
 
-    Raises RunFailed, ConfigurationError or Interrupted, after result.json was written. ``main``: the module whose
-    main(folder) is a rank; only for a plan made with ``apart``. ``composed_from``: the saved config that the run's
-    config was composed from.
+    Raises RunFailed, ConfigurationError or Interrupted, after result.json was written if it was started. ``main``: the
+    module whose main(folder) is a rank; only for a plan made with ``apart``. ``composed_from``: the saved config that
+    the run's config was composed from.
     """
     folder, run, launcher = plan.folder, plan.start.run, plan.start.launcher
+    refuse_start(folder.path)
     trains = main == TRAIN
     is_untried = folder.is_planned() and trains and not plan.start.apart and run.names_own_code
     with Accompanied(folder, run, trains, composed_from=composed_from).with_companions(Span.FIRST):
@@ -118,7 +119,7 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
                 return _launch_here(launcher, accompanied, main=main, is_untried=is_untried)
             except (RunFailed, Interrupted) as reason:
                 launcher.ended(folder, reason)
-                raise
+                raise accompanied.cause_of(reason) from None
 
 
 def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_untried: bool) -> ResultJson:
@@ -139,7 +140,7 @@ def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_
         log.info("%s: %d x %s by %s", folder, launcher.ranks, run.parallel.name, launcher.name)
         with accompanied.with_companions(Span.STORED, Span.RUN):
             try:
-                with accompanied.with_companions(Span.RANKS):
+                with replace(accompanied, heartbeat=heartbeat).with_companions(Span.RANKS):
                     launcher.launch(job)
             except (RunFailed, ConfigurationError, Interrupted) as reason:
                 _note("%s: %s", folder, reason)  # the terminal shows it at the very end

@@ -12,7 +12,7 @@ from typing import Any, overload
 from manyheads.runner.config.command_line import CommandLine, typed_values
 from manyheads.runner.config.fresh_folder import RUN_DIR, SWEEP_DIR, named_folder, new_folder
 from manyheads.runner.config.quoting import quoted
-from manyheads.runner.errors import ConfigurationError, Failure, Interrupted
+from manyheads.runner.errors import ConfigurationError, ExitCode, Failure, Interrupted
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.run_result import Result
 from manyheads.runner.run.answer import ChildEnd, run_command
@@ -33,8 +33,8 @@ def run(overrides: Sequence[str] = (), *, conf: str | Path | None = None, **flag
     working directory is always included. flags: those of train that are not Hydra's, such as once=True.
 
     Raises ConfigurationError if the run is refused, with the key, its value and what is allowed where they are known;
-    RunFailed with the error's text if it fails; and KeyboardInterrupt if it was stopped by Ctrl-C or by a notebook's
-    stop button.
+    RunFailed with the error's text if it fails; BudgetSpent if a budget is spent; and KeyboardInterrupt if it was
+    stopped by Ctrl-C or by a notebook's stop button.
     """
     line = as_typed(overrides, conf)
     if line.flags.multirun:
@@ -142,8 +142,8 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None, **flags: 
 
     overrides: as on the command line. conf: a folder with your own configs, like --config-dir. flags: as for ``run``.
 
-    A job that fails has a row with that status. Raises ConfigurationError if the whole sweep is refused, and
-    KeyboardInterrupt if it was stopped; ``manyheads resume`` continues it.
+    A job that fails has a row with that status. Raises ConfigurationError if the whole sweep is refused, BudgetSpent if
+    a budget is spent, and KeyboardInterrupt if it was stopped; ``manyheads resume`` continues it.
     """
     line = as_typed(overrides, conf)
     folder = new_folder(line.overrides, SWEEP_DIR)
@@ -153,7 +153,7 @@ def sweep(overrides: Sequence[str], *, conf: str | Path | None = None, **flags: 
     finally:
         remove_if_empty(folder.resolve())  # as it is if the sweep was refused
     jobs = Sweep(folder)
-    if ended.code and not jobs:  # otherwise a job failed, and its row says so
+    if ended.code == ExitCode.SPENT or (ended.code and not jobs):  # otherwise a job failed, and its row says so
         raise ended.error()
     return jobs
 

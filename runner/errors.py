@@ -36,6 +36,7 @@ class ExitCode(IntEnum):
     NO = 3, "it ran, and the answer is no: it differs, does not fit, misses the target, is not worth keeping"
     UNDECIDED = 4, "it ran, and what was measured does not suffice for an answer"
     EXPIRED = 5, "it was not started: it has waited for as long as it was allowed to"
+    SPENT = 6, "a budget is spent: nothing was started, or what ran has stopped; a run that trains with a checkpoint"
     INTERRUPTED = 130, "stopped by Ctrl-C; a run that trains has written a checkpoint"
     TERMINATED = 143, "stopped by SIGTERM; a run that trains has written a checkpoint"
 
@@ -69,6 +70,7 @@ class Code(StrEnum):
     UNKNOWN_NAME = "UnknownName"  # a key or an option that does not exist
     UNAVAILABLE = "Unavailable"  # valid, but this machine lacks what it needs
     EXPIRED = "WaitExpired"  # valid, but the wait for other processes has lasted as long as it may
+    SPENT = "BudgetSpent"  # valid, but a budget is spent
     DISK = "Disk"  # full, read-only, or not permitted
     INTERRUPTED = "Interrupted"  # by a signal
 
@@ -282,14 +284,33 @@ class RunFailed(RuntimeError):
 class Interrupted(BaseException):
     """A signal stopped the run. Not an Exception, so that Hydra ends a sweep instead of continuing it."""
 
+    code: ClassVar[Code] = Code.INTERRUPTED
+
     def __init__(self, signum: int):
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
         self.signum = signum
         self.exit_code = 128 + signum
         self.answer: Any = None  # the command's answer, as far as it is known
 
-    def __reduce__(self) -> tuple[type, tuple[int]]:
+    def __reduce__(self) -> tuple[type, tuple[Any]]:
         return type(self), (self.signum,)
+
+
+class BudgetSpent(Interrupted):
+    """A budget is spent: nothing was started, or what ran has stopped. Once there is more of it, that can be resumed.
+
+    As after a signal, nothing has failed, and what has been done is kept.
+    """
+
+    code = Code.SPENT
+
+    def __init__(self, message: str):
+        super().__init__(signal.SIGTERM)
+        self.args = (message,)
+        self.exit_code = ExitCode.SPENT
+
+    def __reduce__(self) -> tuple[type, tuple[Any]]:
+        return type(self), self.args
 
 
 class Ended(SystemExit):

@@ -162,6 +162,9 @@ def _print(error: Problem) -> None:
         kept = f"\n{printable_text(error.kept)}" if error.kept else ""
         print(f"\n{error.message}{kept}", file=sys.stderr)
         return
+    if error.code is Code.SPENT:
+        complain("\n".join(filter(None, (error.message, error.kept))))
+        return
     if error.traceback and error.code is not Kind.DIVERGED:  # whose message names the keys to set
         print(printable_text(error.traceback.rstrip()), file=sys.stderr)
     complain(error.message)

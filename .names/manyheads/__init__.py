@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from manyheads.runner.answers.scale.api import scale
     from manyheads.runner.answers.tune.api import Tuning, tune
     from manyheads.runner.api import Row, Sweep, run, sweep
-    from manyheads.runner.errors import ConfigurationError, RunFailed
+    from manyheads.runner.errors import BudgetSpent, ConfigurationError, RunFailed
     from manyheads.runner.records.run_result import Result
     from manyheads.runner.serve.rank.trained import load
 
@@ -20,6 +20,7 @@ if "MANYHEADS_PARENT" in os.environ:  # this process is a rank; the user's own p
 
 __version__ = "0.1.0"
 __all__ = [
+    "BudgetSpent",
     "ConfigurationError",
     "Result",
     "Row",
@@ -49,6 +50,7 @@ _PLACES = {
     "Tuning": "runner.answers.tune.api",
     "scale": "runner.answers.scale.api",
     "load": "runner.serve.rank.trained",
+    "BudgetSpent": "runner.errors",
     "ConfigurationError": "runner.errors",
     "RunFailed": "runner.errors",
 }

@@ -1,7 +1,8 @@
 """Companions run beside the ranks of a run: each module and package in this folder is one.
 
 A companion has a ``SPAN`` and a context manager ``accompany(run)``, which decides itself whether the run has a use for
-it. Nothing else names one, so that a companion is added or removed with its file.
+it. It may have ``refuse_start(folder)`` and ``accompany_program(folder)``, of which the functions below speak. Nothing
+else names one, so that a companion is added or removed with its file.
 """
 
 import importlib
@@ -10,8 +11,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
+from types import ModuleType
 
+from manyheads.runner.errors import Interrupted
 from manyheads.runner.option.run_config import RunConfig
+from manyheads.runner.run.heartbeat import Heartbeat
 from manyheads.runner.run.run_folder import RunFolder
 
 
@@ -32,6 +37,7 @@ class Accompanied:
     ``trains``: whether its ranks train or evaluate, rather than examine something for another command. ``variables``:
     the ranks' environment, to which a companion may add. ``signals``: received by the parent, in order; a further one
     ends a companion's wait. ``composed_from``: the saved config that the run's config was composed from.
+    ``heartbeat``: of its ranks, once they are about to start. ``reasons``: why ``stop`` was called.
     """
 
     folder: RunFolder
@@ -40,13 +46,56 @@ class Accompanied:
     variables: dict[str, str] = field(default_factory=dict)
     signals: list[int] = field(default_factory=list)
     composed_from: str | None = None
+    heartbeat: Heartbeat | None = None
+    reasons: list[Interrupted] = field(default_factory=list)
+
+    def stop(self, reason: Interrupted) -> None:
+        """Stop the ranks as a signal would, which ``launch`` then answers with ``reason``; from any thread.
+
+        A run that trains writes a checkpoint; of others nothing is kept, so they end at once.
+        """
+        self.reasons.append(reason)
+        self.signals.extend([reason.signum] if self.trains else [reason.signum] * 2)
+        if self.trains and self.heartbeat is not None:  # which a rank in this process reads, too
+            self.heartbeat.stop_signal = reason.signum
+
+    def cause_of(self, end: BaseException) -> BaseException:
+        """Why the run ended: what ``stop`` was told, if that is why it was interrupted."""
+        return self.reasons[0] if self.reasons and isinstance(end, Interrupted) else end
 
     @contextmanager
     def with_companions(self, *spans: Span) -> Iterator[None]:
         """A context in which the companions of these spans are present. Raises as they do."""
-        names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
-        companions = sorted(map(importlib.import_module, names), key=lambda module: (module.SPAN, module.__name__))
         with ExitStack() as stack:
-            for companion in (module for module in companions if module.SPAN in spans):
+            for companion in (module for module in _companions() if module.SPAN in spans):
                 stack.enter_context(companion.accompany(self))
             yield
+
+
+def refuse_start(folder: Path) -> None:
+    """Let companions refuse what is about to start ranks, before anything is written. Raises what they raise.
+
+    ``folder``: that of the run, or of all runs of a sweep or a judgement.
+    """
+    for companion in _companions():
+        if hasattr(companion, "refuse_start"):
+            companion.refuse_start(folder)
+
+
+@contextmanager
+def accompanied_program(folder: Path) -> Iterator[None]:
+    """A context for another program that computes on this machine's devices in place of ranks. Raises as companions do.
+
+    ``folder``: where its output is.
+    """
+    with ExitStack() as stack:
+        for companion in _companions():
+            if hasattr(companion, "accompany_program"):
+                stack.enter_context(companion.accompany_program(folder))
+        yield
+
+
+def _companions() -> list[ModuleType]:
+    """The companions, in the order in which they start."""
+    names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+    return sorted(map(importlib.import_module, names), key=lambda module: (module.SPAN, module.__name__))

@@ -13,6 +13,7 @@ from hydra.core.utils import JobReturn, JobStatus, configure_log, run_job, setup
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.comparison import answer_if_any
 from manyheads.launchers.sweep.devices import are_placed, jobs_at_once, on_cores, shares_of_cores
@@ -32,7 +33,7 @@ from manyheads.runner.config.fresh_folder import BASIC_SWEEPER
 from manyheads.runner.config.hydra_version import VERSION_BASE
 from manyheads.runner.config.origin import Origin
 from manyheads.runner.config.schema import is_run_config, without_hydra
-from manyheads.runner.errors import ConfigurationError, Unavailable, report
+from manyheads.runner.errors import BudgetSpent, ConfigurationError, Unavailable, report
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.run import progress, seal
@@ -75,6 +76,7 @@ class JobBatch:
         configure_log(self._config.hydra.hydra_logging, self._config.hydra.verbose)
         if self._options.dry_run:
             return self._show(overrides, first)
+        self._refuse_start()
         planned = self._plan(overrides, first)
         if not planned and not self._ledger.entries():
             console.all_excluded()
@@ -84,6 +86,13 @@ class JobBatch:
             entries = self._run(planned)
         conclude(self._ledger, every_job=self._basic)
         return [self._return(job, entries) for job in range(first, first + len(overrides))]
+
+    def _refuse_start(self) -> None:
+        try:
+            refuse_start(self._ledger.sweep)
+        except BudgetSpent:
+            self._leave_nothing()
+            raise
 
     def _show(self, overrides: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Only show what would be run."""

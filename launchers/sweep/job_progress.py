@@ -6,17 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.sweep import console
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.sweep_options import Options
-from manyheads.runner.errors import ConfigurationError, Interrupted, Kind, RunFailed, Unavailable, report
+from manyheads.runner.errors import BudgetSpent, ConfigurationError, Interrupted, Kind, RunFailed, Unavailable, report
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.run.ledger import EARLIER, Entry, Ledger
 from manyheads.runner.run.run_folder import RunFolder
 
 
 class JobProgress:
-    """The waiting jobs, and the states of the others. ``interrupted``: the signal that ended the sweep, or 0."""
+    """The waiting jobs, and the states of the others. ``interrupted``: what ended the sweep, if anything did."""
 
     def __init__(
         self,
@@ -33,17 +34,25 @@ class JobProgress:
         self._ledger, self._options = ledger, options
         self._titles = console.Titles(ledger.entries())
         self._apart = apart
-        self.interrupted = 0
+        self.interrupted: Interrupted | None = None
 
     @property
     def sweep(self) -> Path:
         """The sweep's folder."""
         return self._ledger.sweep
 
-    def stop(self, signum: int) -> None:
-        """Called for a signal: no further job is started."""
-        self.interrupted = self.interrupted or signum
+    def stop(self, reason: Interrupted) -> None:
+        """Start no further job."""
+        self.interrupted = self.interrupted or reason
         self._waiting.clear()
+
+    def may_start(self) -> bool:
+        """Whether another job may start now; if a budget is spent, no further one is started."""
+        try:
+            refuse_start(self.sweep)
+        except BudgetSpent as reason:
+            self.stop(reason)
+        return bool(self._waiting)
 
     def entries(self) -> list[Entry]:
         """All jobs, each in its latest state."""
@@ -71,7 +80,7 @@ class JobProgress:
         self._note(entry)
         console.job_ends(entry, self._titles.of(entry), apart=self._apart)
         if entry.state == "interrupted":
-            self.stop(signal.Signals[str(entry.reason)])
+            self.stop(interrupted_by(str(entry.reason)))
         if self.interrupted:
             return
         if entry.out_of_memory and self._options.on_oom == "split" and (half := split(entry, self._ledger.sweep)):
@@ -104,6 +113,8 @@ def run_job(entry: Entry, start: Start) -> Entry:
         return replace(entry.now("completed", reason=EARLIER, objective=run.objective), folder=run.folder)
     except Unavailable as reason:
         return entry.now("skipped", reason=str(reason))
+    except BudgetSpent as reason:
+        return entry.now("interrupted", reason=str(reason))
     except Interrupted as reason:
         return entry.now("interrupted", reason=signal.Signals(reason.signum).name)
     except KeyboardInterrupt:
@@ -124,6 +135,11 @@ def run_job(entry: Entry, start: Start) -> Entry:
         )
     objective = float(value) if isinstance(value, (int, float)) else None
     return entry.now("completed", objective=objective)
+
+
+def interrupted_by(reason: str) -> Interrupted:
+    """What ended a job with this reason: a signal, which it names, or a budget that was spent."""
+    return Interrupted(signal.Signals[reason]) if reason in signal.Signals.__members__ else BudgetSpent(reason)
 
 
 def split(entry: Entry, sweep: Path) -> Entry | None:

@@ -14,7 +14,7 @@ from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.pruning import NoPruning
 from manyheads.launchers.sweep.slots import Slots
 from manyheads.launchers.sweep.sweep_options import Options
-from manyheads.runner.errors import Ended, ExitCode, Interrupted
+from manyheads.runner.errors import Ended, ExitCode
 from manyheads.runner.machine import invocation
 from manyheads.runner.machine.process import handled_by, in_background, interrupt
 from manyheads.runner.run.ledger import Entry, Ledger
@@ -45,13 +45,13 @@ def run_jobs(
         else:
             _run_here(progress, start)
         if progress.interrupted:
-            raise Interrupted(progress.interrupted)
+            raise progress.interrupted
     return progress.entries()
 
 
 def _run_here(progress: JobProgress, start: Start) -> None:
     with handled_by(interrupt):  # outside of jobs; a running job handles its signals itself
-        while entry := progress.next():
+        while (entry := progress.next()) and progress.may_start():
             progress.started(entry)
             with _watched(progress.pruning, entry):
                 done = run_job(entry, start)

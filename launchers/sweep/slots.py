@@ -15,6 +15,7 @@ from manyheads.launchers.processes import POLL_SECONDS
 from manyheads.launchers.sweep.devices import Room, on_cores, shares_of_cores
 from manyheads.launchers.sweep.job_progress import JobProgress, Start, run_job
 from manyheads.launchers.sweep.sweep_options import Options
+from manyheads.runner.errors import Interrupted
 from manyheads.runner.machine import hardware
 from manyheads.runner.machine.process import die_with_parent, handled_by, interrupt, received_signals
 from manyheads.runner.option.run_config import RunConfig
@@ -135,7 +136,7 @@ class Slots:
                     if not signals:
                         self._fill(progress)
                     for signum in signals[passed_on:]:
-                        progress.stop(signum)
+                        progress.stop(Interrupted(signum))
                         self._signal(signum)
                     passed_on = len(signals)
                     if not self._busy():
@@ -165,6 +166,9 @@ class Slots:
             gpus = self._room.take(count)
             if gpus is None:
                 continue
+            if not progress.may_start():
+                self._room.give_back(gpus)
+                return
             number = idle[0]
             self._taken[number], self._outputs[number] = gpus, FirstOutput(folder, run)
             slot = self._slots[number] = self._slots[number] or Slot(number, self._start)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.commands import A_RUN, add_weights
 from manyheads.runner.config.fresh_folder import new_folder
@@ -12,6 +13,7 @@ from manyheads.runner.config.typed_packages import split_typed
 from manyheads.runner.errors import ConfigurationError, Interrupted, RunFailed
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.past_config import PastConfig
+from manyheads.runner.records.find import OUTPUTS
 from manyheads.runner.records.run_result import Result, result_if_any
 from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.progress import keeping
@@ -46,6 +48,7 @@ def evaluate(path: str, overrides: list[str], *, which: str | None) -> Result:
     which, weights = chosen(past.folder, which)
     run = past.checked(*_start(past.config, weights))
     typed = split_typed(overrides)[1]
+    refuse_start(OUTPUTS.absolute())
     folder = RunFolder(new_folder(typed))
     try:
         folder.refuse_second_run()

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.answers.measure.steps_task import ParityFindings, ParityTask, StepFiles, write_task
 from manyheads.runner.answers.parity.answer import Parity, announce
@@ -61,6 +62,7 @@ def parity(overrides: list[str], *, steps: str, config_dir: str | None = None) -
     if len(frozen) == 1:
         reasons = "; ".join(one.reason.rstrip(".") for one in planned if one.reason)
         raise ConfigurationError(f"{WHICH}: there is nothing to compare with {first}: {reasons}.", key=WHICH)
+    refuse_start(PARITY.absolute())
     path = fresh_folder(PARITY / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")).resolve()
     for strategy, run in frozen.items():
         RunFolder(path / strategy).write_config(run.written)

@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
-from manyheads.runner.errors import MISTAKES, Code, ConfigurationError, ExitCode, Failure, Interrupted, Kind, RunFailed
+from manyheads.runner.errors import (
+    MISTAKES,
+    BudgetSpent,
+    Code,
+    ConfigurationError,
+    ExitCode,
+    Failure,
+    Interrupted,
+    Kind,
+    RunFailed,
+)
 
 if TYPE_CHECKING:  # few commands start others
     from manyheads.runner.run.program import Stream
@@ -53,7 +63,8 @@ class Problem:
             )
         if isinstance(error, (Interrupted, KeyboardInterrupt)):
             kept = "\n".join(getattr(error, "__notes__", ()))  # which ``keeping`` has added
-            return cls(Code.INTERRUPTED, str(error) or "interrupted by SIGINT", kept=kept or None)
+            code = getattr(error, "code", Code.INTERRUPTED)
+            return cls(code, str(error) or "interrupted by SIGINT", kept=kept or None)
         return cls(error.code, str(error), error.key, error.value, error.allowed)
 
     @classmethod
@@ -68,8 +79,12 @@ class Problem:
         rest: Mapping[str, Any] = {name: content.get(name) for name in names}
         return cls(codes[content["code"]], allowed=tuple(content.get("allowed") or ()), **rest)
 
-    def as_exception(self, exit_code: int) -> ConfigurationError | RunFailed:
+    def as_exception(self, exit_code: int) -> ConfigurationError | RunFailed | BudgetSpent:
         """The error of a command that ended with this code."""
+        if self.code is Code.SPENT:
+            spent = BudgetSpent(self.message)
+            spent.__notes__ = [self.kept] if self.kept else []
+            return spent
         if exit_code in (ExitCode.REFUSED, ExitCode.EXPIRED):
             mistake = MISTAKES.get(self.code, ConfigurationError)
             return mistake(self.message, key=self.key, value=self.value, allowed=self.allowed)
@@ -84,7 +99,9 @@ class Reply:
 
     manyheads: Annotated[str, "the version that answers"]
     command: str
-    exit_code: Annotated[int, "0 done, 1 failed, 2 refused, 3 no, 4 undecided, 5 wait expired, 130, 143 interrupted"]
+    exit_code: Annotated[
+        int, "0 done, 1 failed, 2 refused, 3 no, 4 undecided, 5 expired, 6 spent, 130, 143 interrupted"
+    ]
     result: Annotated[Any, "the answer; null if there is none"]
     error: Annotated[Problem | None, "null unless it failed, was refused or was interrupted"]
 
@@ -113,7 +130,7 @@ class ChildEnd(NamedTuple):
         content = self.reply.get("result")
         return content if isinstance(content, dict) else {}
 
-    def error(self, failure: Failure | None = None) -> ConfigurationError | RunFailed:
+    def error(self, failure: Failure | None = None) -> ConfigurationError | RunFailed | BudgetSpent:
         """The error that ended the command. ``failure``: what its run recorded about it, if anything."""
         problem = Problem.from_json(self.reply.get("error"))
         if problem is not None:

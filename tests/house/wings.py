@@ -65,6 +65,10 @@ WINGS = {  # by name, what is deleted
         *("launchers/companions/room", "runner/commands/room.py", "tests/launchers/companions/room"),
         "tests/commands/test_room.py",
     ],
+    "budget": [
+        *("launchers/companions/budget", "runner/commands/budget.py", "tests/launchers/companions/budget"),
+        "tests/commands/test_budget.py",
+    ],
     "mirror": ["launchers/companions/mirror", "tests/launchers/companions/mirror"],
     "sharded": [
         *("runner/checkpoint/sharded", "tests/checkpoint/sharded", *MODEL_PARALLEL),

@@ -33,12 +33,13 @@ class Judged(Answer):
     claims: Annotated[Claims, "the verdict, and what it follows from"]
     gains: Annotated[dict[str, float], "the median gain of the rounds so far, by aim, in the unit of its interval"]
     question: Annotated[Question, TEXT_ONLY]
+    stopped: Annotated[str | None, "why it ended early: a budget of all runs was spent; null if it was not"] = None
 
     @classmethod
-    def of(cls, path: Path, question: Question, claims: Claims) -> "Judged":
-        """The answer from a judgement's file, question and claims."""
+    def of(cls, path: Path, question: Question, claims: Claims, *, stopped: str | None = None) -> "Judged":
+        """The answer from a judgement's file, question and claims. ``stopped``: why it ended early."""
         gains = {effect.on: median(effect.differences) for effect in claims.effects if effect.differences}
-        return cls(path, question.change, question.on, question.least, question.alpha, claims, gains, question)
+        return cls(path, question.change, question.on, question.least, question.alpha, claims, gains, question, stopped)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -47,6 +48,8 @@ class Judged(Answer):
     def show(self) -> None:
         for sentence in (verdict_line(self.question, self.claims), *sentences(self.question, self.claims)):
             tell(sentence)
+        if self.stopped is not None:
+            tell(f"{self.stopped} The same command continues.")
         tell(f"wrote {RunFolder(self.path)}")
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from manyheads.launchers.companions import refuse_start
 from manyheads.runner.answers.judge.answer import Judged
 from manyheads.runner.answers.judge.judgement import FILE, BudgetTooSmall, Judgement
 from manyheads.runner.answers.judge.question import Question
 from manyheads.runner.answers.judge.session import JudgementSession
 from manyheads.runner.answers.judge.terms import JudgementTerms
 from manyheads.runner.answers.measure.recording import Recording
-from manyheads.runner.errors import ConfigurationError, printable
+from manyheads.runner.errors import BudgetSpent, ConfigurationError, printable
 from manyheads.runner.machine.process import handled_by, interrupt
 from manyheads.runner.run.files import exclusive, in_turn, make_folder
 from manyheads.runner.run.progress import keeping, say
@@ -35,6 +36,7 @@ def decide(
     """
     _show_differences(question.differences(), question.changed_files())
     folder = named or JUDGEMENTS / question.id
+    refuse_start(folder.resolve())
     make_folder(folder.resolve())
     runs = Recording(folder.resolve())
     session = None if terms.session is None else JudgementSession(terms.session, is_rate=terms.rate)
@@ -50,7 +52,9 @@ def decide(
         judging(runs.folder, asked) as judgement,
     ):
         try:
-            claims = judgement.decide()
+            claims, stopped = judgement.decide(), None
+        except BudgetSpent as reason:
+            claims, stopped = judgement.stopped(), str(reason)
         except BudgetTooSmall:
             if session is not None and asked is question:  # begun by this call
                 runs.discard()
@@ -59,7 +63,7 @@ def decide(
             raise
     if session is not None:
         session.answer(asked.draw, claims.verdict)
-    return Judged.of(runs.folder / FILE, asked, claims)
+    return Judged.of(runs.folder / FILE, asked, claims, stopped=stopped)
 
 
 def _asked(

@@ -37,7 +37,7 @@ class Judgement(ABC):
         """Run rounds until there is a verdict or the budget is spent, and write judgement.json.
 
         Raises ConfigurationError if the arms cannot be compared, BudgetTooSmall if nothing can be decided within the
-        budget, and RunFailed if base fails.
+        budget, RunFailed if base fails, and BudgetSpent if a run was refused or stopped by another budget.
         """
         until = time.monotonic() + self.budget
         self.examine()
@@ -51,6 +51,12 @@ class Judgement(ABC):
         self.write(claims)
         if claims.verdict == REFUSED:
             raise ConfigurationError(f"{'; '.join(claims.reasons)}. Such arms are not compared.{self.hint}")
+        return claims
+
+    def stopped(self) -> Claims:
+        """The claims of the runs so far, after ``decide`` was stopped; writes judgement.json."""
+        claims = self.claims()
+        self.write(claims)
         return claims
 
     def claims(self) -> Claims:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.launch import launch, prepare
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
@@ -64,6 +65,7 @@ def measure(run: RunConfig, *, rank: str = RANK) -> tuple[Path, ResultJson]:
 
     ``rank``: the module that each rank runs. Raises ConfigurationError, RunFailed.
     """
+    refuse_start(EXPLANATIONS.absolute())
     folder = RunFolder(fresh_folder(EXPLANATIONS / time.strftime("%Y-%m-%d") / time.strftime("%H-%M-%S")))
     folder.write_config(measured(run).written)
     kept = f"{folder} holds nothing but its logs"

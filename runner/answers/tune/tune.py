@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyheads.launchers.companions import refuse_start
 from manyheads.launchers.warm_server import several
 from manyheads.runner.answers.measure.limits import Limit
 from manyheads.runner.answers.measure.rounds import new_draw
@@ -128,6 +129,7 @@ def _asked(space: Space, words: Sequence[str], terms: TuningTerms, named: Path |
     }
     name = digest_of(asked)[:12]
     folder = (named or TUNINGS / name).resolve()
+    refuse_start(folder)
     make_folder(folder)
     runs = Runs(folder)
     with in_turn(folder / LOCK):

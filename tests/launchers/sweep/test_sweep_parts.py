@@ -258,8 +258,8 @@ class TestRunning:
         ledger.write(*self.ENTRIES)
         progress = JobProgress(self.ENTRIES, ledger, Options(), apart=False)
         progress.started(self.ENTRIES[0])
-        progress.stop(signal.SIGINT)
-        assert (progress.waiting(), progress.next(), progress.interrupted) == ([], None, signal.SIGINT)
+        progress.stop(Interrupted(signal.SIGINT))
+        assert (progress.waiting(), progress.next(), progress.interrupted.signum) == ([], None, signal.SIGINT)
 
 
 class TestTheEnd:

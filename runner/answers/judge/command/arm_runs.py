@@ -12,6 +12,7 @@ from pathlib import Path
 from platform import node
 from typing import Any
 
+from manyheads.launchers.companions import accompanied_program
 from manyheads.runner.answers.judge.command.command_question import CHANGED, SAME, SEED, CommandQuestion
 from manyheads.runner.answers.judge.command.numbers import finite, last_words, printed, text_of, written
 from manyheads.runner.answers.judge.command.trees import changed, fingerprints
@@ -145,12 +146,25 @@ class ArmRuns(Recording):
             remove(copy)
 
     def _supervised(self, line: str, tree: Path, marks: Path, *, seed: int, timeout: float) -> dict[str, Any]:
-        """Run a command in a tree; its report. Raises RunFailed if it fails or takes too long."""
-        temporary = self._files.scratch / "temporary"
+        """Run a command in a tree; its report. Raises RunFailed if it fails or takes too long, and BudgetSpent."""
         make_folder(marks)
+        with accompanied_program(marks):
+            report = self._report(line := line.replace(SEED, str(seed)), tree, marks, seed=seed, timeout=timeout)
+        if report["timed_out"]:
+            raise _failed(f"it took longer than {timeout:.3g} s")
+        if report["code"] != 0:
+            how = "its supervisor was killed" if report["code"] is None else f"exit code {report['code']}"
+            end = last_words(text_of(marks / "console.log"))
+            hint = " What git ignores, a run only has with --share." if "No such file or directory" in end else ""
+            raise _failed(f"`{line}` failed: {how}.{hint} It ends with: {end}")
+        return report
+
+    def _report(self, line: str, tree: Path, marks: Path, *, seed: int, timeout: float) -> dict[str, Any]:
+        """What the supervisor of a command reports once all of its processes have ended."""
+        temporary = self._files.scratch / "temporary"
         make_folder(temporary)
         task = {
-            "command": line.replace(SEED, str(seed)),
+            "command": line,
             "folder": str(tree / self._question.within),
             "marks": str(marks),
             "environment": self._environment(seed, temporary),
@@ -166,15 +180,7 @@ class ArmRuns(Recording):
             stop(process, seconds=0)
             self.end_leftovers()
             remove(temporary)
-        report: dict[str, Any] = json.loads(output or b"null") or {"code": None, "timed_out": False}
-        if report["timed_out"]:
-            raise _failed(f"it took longer than {timeout:.3g} s")
-        if report["code"] != 0:
-            how = "its supervisor was killed" if report["code"] is None else f"exit code {report['code']}"
-            end = last_words(text_of(marks / "console.log"))
-            hint = " What git ignores, a run only has with --share." if "No such file or directory" in end else ""
-            raise _failed(f"`{task['command']}` failed: {how}.{hint} It ends with: {end}")
-        return report
+        return json.loads(output or b"null") or {"code": None, "timed_out": False}
 
     def _environment(self, seed: int, temporary: Path) -> dict[str, str]:
         """The variables of a run, which do not depend on its arm. Python imports as it does for the user."""
