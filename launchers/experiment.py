@@ -20,16 +20,7 @@ from manyheads.runner.config.fresh_folder import is_met_elsewhere
 from manyheads.runner.config.hydra_errors import check_experiment, explained
 from manyheads.runner.config.lookup import CONF, searched
 from manyheads.runner.config.origin import Origin, resolve_origin
-from manyheads.runner.errors import (
-    BudgetSpent,
-    ConfigurationError,
-    Ended,
-    ExitCode,
-    Interrupted,
-    RunFailed,
-    lost_output,
-    report,
-)
+from manyheads.runner.errors import ConfigurationError, Ended, ExitCode, Interrupted, RunFailed, lost_output, report
 from manyheads.runner.machine import invocation
 from manyheads.runner.run import seal
 from manyheads.runner.run.run_folder import RunFolder
@@ -114,18 +105,17 @@ def _job() -> Iterator[RunFolder]:
     folder = RunFolder(HydraConfig.get().runtime.output_dir)
     try:
         yield folder
-    except (ConfigurationError, RunFailed, BudgetSpent) as error:
-        if _in_sweep():
-            if not isinstance(error, BudgetSpent):
-                report(error)
-            raise
-        from manyheads.runner.run.refused_run import clear_refused  # few runs need it
+    except (ConfigurationError, RunFailed, Interrupted) as error:
+        if not _in_sweep():
+            from manyheads.runner.run.refused_run import clear_refused  # few runs need it
 
-        os.chdir(HydraConfig.get().runtime.cwd)  # with hydra.job.chdir=true it is the folder that is removed
-        clear_refused(folder)
-        if isinstance(error, BudgetSpent):
-            raise
-        raise Ended(error.exit_code, error) from error
+            os.chdir(HydraConfig.get().runtime.cwd)  # with hydra.job.chdir=true it is the folder that is removed
+            clear_refused(folder)
+            if not isinstance(error, Interrupted):
+                raise Ended(error.exit_code, error) from error
+        elif not isinstance(error, Interrupted):
+            report(error)
+        raise
     except OSError as error:
         if (lost := lost_output(error)) is None:
             raise

@@ -26,7 +26,6 @@ class Job:
     main: str = TRAIN  # the module whose main(folder) is a rank
     started: float = field(default_factory=time.monotonic)
     own: Sequence[int] | None = None  # the ranks that are watched from here; None: all
-
     added: dict[str, Any] = field(default_factory=dict)  # recorded in result.json: how the run was started
     name_of: Callable[[int], str] = "rank {}".format  # a rank's name, with its machine if there are several
     run: RunConfig | None = None  # None: no run, machines are only examined

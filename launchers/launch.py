@@ -42,10 +42,7 @@ class Start:
 
     @classmethod
     def of(cls, run: RunConfig, *, apart: bool = False) -> "Start":
-        """Let the launcher of ``run`` begin. Raises ConfigurationError.
-
-        ``apart``: no rank may train in this process, because it has other jobs to do and must survive this one.
-        """
+        """Let the launcher of ``run`` begin. ``apart``: this process has other jobs. Raises ConfigurationError."""
         launcher = run.launcher.started(apart=apart)
         variables = environment(launcher)
         launcher.prepare(variables, _imports(run, apart=apart))
@@ -97,9 +94,8 @@ def _imports(run: RunConfig, *, apart: bool = False) -> list[str]:
 def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = None) -> ResultJson:
     """Carry out the plan; returns the content of the run's result.json.
 
-    Raises RunFailed, ConfigurationError or Interrupted, after result.json was written if it was started. ``main``: the
-    module whose main(folder) is a rank; only for a plan made with ``apart``. ``composed_from``: the saved config that
-    the run's config was composed from.
+    Raises RunFailed, ConfigurationError or Interrupted, after writing result.json. ``main``: the module whose ``main``
+    is a rank, for a plan made with ``apart``. ``composed_from``: the saved config that the run's was composed from.
     """
     folder, run, launcher = plan.folder, plan.start.run, plan.start.launcher
     refuse_start(folder.path)
@@ -119,7 +115,8 @@ def launch(plan: LaunchPlan, *, main: str = TRAIN, composed_from: str | None = N
                 return _launch_here(launcher, accompanied, main=main, is_untried=is_untried)
             except (RunFailed, Interrupted) as reason:
                 launcher.ended(folder, reason)
-                raise accompanied.cause_of(reason) from None
+                accompanied.explain(reason)
+                raise
 
 
 def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_untried: bool) -> ResultJson:
@@ -131,8 +128,7 @@ def _launch_here(launcher: Launcher, accompanied: Accompanied, *, main: str, is_
             Terminal().header({"run": str(folder)})  # ranks print the rest once they have imported torch
         sys.path += [path for path in PROJECT if path not in sys.path]
         folder.clear_attempt()
-        spread = launcher.settings is not None
-        create = partial(Heartbeat, None) if spread else partial(Heartbeat.create, folder.heartbeat)
+        create = partial(Heartbeat, None) if launcher.settings else partial(Heartbeat.create, folder.heartbeat)
         heartbeat = create(ranks=launcher.ranks)
         variables = {**accompanied.variables, **heartbeat.variables}
         common = folder, launcher.ranks, variables, heartbeat, accompanied.signals, launcher.timeout, main

@@ -15,7 +15,7 @@ from manyheads.runner.config.quoting import quoted
 from manyheads.runner.errors import ConfigurationError, ExitCode, Failure, Interrupted
 from manyheads.runner.machine import invocation
 from manyheads.runner.records.run_result import Result
-from manyheads.runner.run.answer import ChildEnd, run_command
+from manyheads.runner.run.child_command import ChildEnd, run_command
 from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.json_types import Numbers
 from manyheads.runner.run.ledger import Ledger

@@ -59,9 +59,10 @@ class Accompanied:
         if self.trains and self.heartbeat is not None:  # which a rank in this process reads, too
             self.heartbeat.stop_signal = reason.signum
 
-    def cause_of(self, end: BaseException) -> BaseException:
-        """Why the run ended: what ``stop`` was told, if that is why it was interrupted."""
-        return self.reasons[0] if self.reasons and isinstance(end, Interrupted) else end
+    def explain(self, end: BaseException) -> None:
+        """Raises what ``stop`` was told, if that is why the run was interrupted."""
+        if self.reasons and isinstance(end, Interrupted):
+            raise self.reasons[0] from end
 
     @contextmanager
     def with_companions(self, *spans: Span) -> Iterator[None]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from manyheads.launchers.companions.budget.limits import FILE, NAMED, SpendingLimits, budget_file
+from manyheads.launchers.companions.budget.limits import FILE, NAMED, SpendingLimits, budget_file, shown
 from manyheads.launchers.companions.budget.spending import SpendingLedger, SpentSession
 from manyheads.launchers.companions.budget.totals import LimitUse, uses
 from manyheads.runner.errors import ExitCode, printable
@@ -56,7 +56,7 @@ class BudgetReport(Answer):
             return
         from manyheads.runner.machine.console import print_columns  # slow, and not needed for JSON
 
-        print(f"{printable(self.file)}: {'spent' if self.is_spent else 'not spent'}")
+        print(f"{shown(Path(self.file))}: {'spent' if self.is_spent else 'not spent'}")
         uses = [LimitUse(limit.name, limit.limit, limit.spent) for limit in self.limits]
         print_columns([("", "limit", "spent", "left"), *((use.name, *use.texts) for use in uses)])
         if not self.runs:

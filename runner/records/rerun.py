@@ -10,7 +10,7 @@ from manyheads.runner.machine import invocation
 from manyheads.runner.option.tree import Section
 from manyheads.runner.provenance.code_state import ROOT
 from manyheads.runner.records.run_result import result_if_any
-from manyheads.runner.run.answer import ChildEnd, run_command
+from manyheads.runner.run.child_command import ChildEnd, run_command
 from manyheads.runner.run.data_files import read_bytes
 from manyheads.runner.run.files import remove_if_empty
 from manyheads.runner.run.frozen_config import run_config

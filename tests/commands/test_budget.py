@@ -53,7 +53,7 @@ def test_as_people_read_it(outputs, command):
     done = command("budget")
     assert done.code == 3
     first, title, runs, _, _, longest, *_, last = done.out.splitlines()
-    assert first == f"{outputs / 'budget.yaml'}: spent"
+    assert first == "outputs/budget.yaml: spent"
     assert title.split() == ["limit", "spent", "left"]
     assert runs.split() == ["runs", "12", "12", "0"]
     assert longest.split() == ["outputs/0", "100.0", "1", "core"]

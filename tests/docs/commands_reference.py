@@ -22,7 +22,7 @@ GUIDES = {  # the page that explains a command, if it does not have the command'
     "publish": "trackers",
     "record": "records",
     "report": "comparing",
-    "room": "desk",
+    **dict.fromkeys(("budget", "room"), "desk"),
     "trust": "security",
 }
 HEAD = """# Commands

@@ -296,4 +296,14 @@ FAULTS = (
         replacement="libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)",
         tests=("tests/answers/judge/command/test_cheats.py::test_no_process_outlives_its_run",),
     ),
+    Fault(
+        name="a run sees only what it has spent itself",
+        promise="runs that share a budget stop together at its limit",
+        file="launchers/companions/budget/watching.py",
+        original="sessions = live.sessions()",
+        replacement="sessions = [self._session.session]",
+        tests=(
+            "tests/launchers/companions/budget/test_counting.py::test_runs_that_share_a_budget_together_stop_at_its_limit",
+        ),
+    ),
 )

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyheads.launchers.companions import Accompanied
-from manyheads.launchers.companions.budget.limits import SpendingLimits
+from manyheads.launchers.companions.budget.limits import SpendingLimits, shown
 from manyheads.launchers.companions.budget.spending import SpendingLedger, SpentSession
 from manyheads.launchers.companions.budget.totals import LimitUse, left_in_words, spent_in_words, uses
 from manyheads.launchers.companions.budget.watching import SpendingWatch
@@ -52,4 +52,4 @@ def refusal(budget: Path, spent: list[LimitUse], used: list[LimitUse]) -> str:
     """Why nothing was started, what is left, and how to go on."""
     why = "; ".join(map(spent_in_words, spent))
     shows = f"`{invocation.command('budget')}` shows by which runs"
-    return f"{budget}: {why}. Nothing was started.{left_in_words(used)} Set it higher to go on; {shows}."
+    return f"{shown(budget)}: {why}. Nothing was started.{left_in_words(used)} Set it higher to go on; {shows}."

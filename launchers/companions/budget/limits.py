@@ -65,6 +65,12 @@ def budget_file(folder: Path) -> Path | None:
     return None
 
 
+def shown(path: Path) -> str:
+    """A budget's file as people read it."""
+    below = path.is_relative_to(Path.cwd())
+    return printable(path.relative_to(Path.cwd()) if below else path)
+
+
 def _of_this_user(path: Path) -> Path:
     owner = path.lstat().st_uid
     if owner not in (0, os.geteuid()):
@@ -116,4 +122,4 @@ def _value(path: Path, key: str, value: Any) -> float:
 
 
 def _refusal(path: Path, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{printable(path)}, the budget, {why}.", key=NAMED)
+    return ConfigurationError(f"{shown(path)}, the budget, {why}.", key=NAMED)

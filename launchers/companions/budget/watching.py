@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.launchers.companions import Accompanied
-from manyheads.launchers.companions.budget.limits import SpendingLimits
+from manyheads.launchers.companions.budget.limits import SpendingLimits, shown
 from manyheads.launchers.companions.budget.spending import OpenSession, SpendingLedger, SpentSession
 from manyheads.launchers.companions.budget.totals import LimitUse, disk_of, left_in_words, spent_in_words, uses
 from manyheads.runner.errors import BudgetSpent, ConfigurationError, warn
@@ -135,4 +135,4 @@ def stopped(budget: Path, spent: Iterable[LimitUse], used: Iterable[LimitUse], *
     """Why a run was stopped, what is left, and how to go on."""
     why = "; ".join(map(spent_in_words, spent))
     how = "with a checkpoint" if trains else "without a result"
-    return f"{budget}: {why}, so the run has stopped {how}.{left_in_words(used)} Set it higher to go on."
+    return f"{shown(budget)}: {why}, so the run has stopped {how}.{left_in_words(used)} Set it higher to go on."

@@ -16,7 +16,7 @@ from manyheads.runner.answers.measure.rows import BASE as BASE_ARM
 from manyheads.runner.answers.measure.rows import COMPLETED, EXACT, FACTS, FLOOR, STEPS, TRIAL, RunRow
 from manyheads.runner.answers.measure.runs import Runs
 from manyheads.runner.answers.tune.budget import FIRST_SLOWER, Budget, arm_of, log_seconds
-from manyheads.runner.answers.tune.measurements import BudgetSpent
+from manyheads.runner.answers.tune.measurements import TimeSpent
 from manyheads.runner.answers.tune.memory import too_large
 from manyheads.runner.answers.tune.race import BASE, Times, Variant
 from manyheads.runner.answers.tune.screening import COSTLY, SCREEN
@@ -106,10 +106,10 @@ class Bench:
         return self.budget.seconds_of(*candidates) / self.budget.total
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
-        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises BudgetSpent."""
+        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises TimeSpent."""
         number = self._rounds[purpose]
         if self.share(candidates) > self.left:
-            raise BudgetSpent
+            raise TimeSpent
         self._rounds[purpose] += 1
         say(f"{purpose} {number + 1}: {len(candidates)} configurations, {self.left:.0%} of the budget left")
         times = {}
@@ -153,10 +153,10 @@ class Bench:
     def numerics(self, candidate: Variant) -> str | None:
         """The class of the candidate's numerics, from comparing its first updates with those of the user's own.
 
-        None if it may not be chosen. Raises BudgetSpent.
+        None if it may not be chosen. Raises TimeSpent.
         """
         if self.share([candidate] * COMPARED) > self.left:
-            raise BudgetSpent
+            raise TimeSpent
         say(f"comparing the first updates of {arm_of(candidate)}")
         name = self._asked(candidate, self._tuning.trial(candidate).examine, FACTS, STEPS, EXACT)
         self._classes.note(candidate, name)
@@ -174,9 +174,9 @@ class Bench:
             self.budget.count(row for row in rows if row.arm == arm_of(candidate) and row.purpose in purposes)
 
     def is_proved(self, candidate: Variant) -> bool:
-        """Whether the candidate can also evaluate and write a checkpoint. Raises BudgetSpent."""
+        """Whether the candidate can also evaluate and write a checkpoint. Raises TimeSpent."""
         if self.budget.left < self.budget.seconds_of(candidate) + self._tuning.seconds_of_proof:
-            raise BudgetSpent
+            raise TimeSpent
         say(f"updates, an evaluation and a checkpoint of {arm_of(candidate)}")
         row = self._tuning.start(PROOF, candidate)
         if row.state != COMPLETED:

@@ -7,7 +7,7 @@ from typing import Protocol
 from manyheads.runner.answers.tune.race import Times, Variant
 
 
-class BudgetSpent(Exception):
+class TimeSpent(Exception):
     """The next round does not fit into the budget."""
 
 
@@ -36,7 +36,7 @@ class Measurements(Protocol):
         ...
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
-        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises BudgetSpent."""
+        """Run each candidate once, in a drawn order; return the times of those that succeed. Raises TimeSpent."""
         ...
 
     def expected(self, candidate: Variant) -> str | None:
@@ -48,7 +48,7 @@ class Measurements(Protocol):
         ...
 
     def is_proved(self, candidate: Variant) -> bool:
-        """Whether the candidate can also evaluate and write a checkpoint. Raises BudgetSpent."""
+        """Whether the candidate can also evaluate and write a checkpoint. Raises TimeSpent."""
         ...
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 
 from manyheads.runner.answers.tune.effects import Gain, gains, noise_of, worth
-from manyheads.runner.answers.tune.measurements import BudgetSpent, Measurements, SearchSpace
+from manyheads.runner.answers.tune.measurements import Measurements, SearchSpace, TimeSpent
 from manyheads.runner.answers.tune.race import BASE, Times, Variant
 from manyheads.runner.config.candidates import saves_memory
 
@@ -47,7 +47,7 @@ class Screening:
 
     def run(self) -> None:
         """Screen until nothing else may be faster, or the rest of the budget is needed for a decision."""
-        with suppress(BudgetSpent):
+        with suppress(TimeSpent):
             self._add_around(BASE)
             while (picked := self._picked()) and self._leaves_enough(picked):
                 self._measure(picked)
@@ -87,7 +87,7 @@ class Screening:
     def compared(self, candidate: Variant) -> str | None:
         """The class of the candidate's numerics, once it is compared with the user's own, and proved.
 
-        None if it may not be chosen; then it is rejected. Raises BudgetSpent.
+        None if it may not be chosen; then it is rejected. Raises TimeSpent.
         """
         if candidate not in self._compared:
             numerics = self.bench.numerics(candidate)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from manyheads.runner.answers.tune.effects import Gain, worth
-from manyheads.runner.answers.tune.measurements import BudgetSpent, Choice, Measurements, SearchOutcome, SearchSpace
+from manyheads.runner.answers.tune.measurements import Choice, Measurements, SearchOutcome, SearchSpace, TimeSpent
 from manyheads.runner.answers.tune.race import BASE, Race, Times, Variant
 from manyheads.runner.answers.tune.screening import COMPARING, Screening
 
@@ -51,7 +51,7 @@ class TuningSearch:
 
         It may be interrupted at any time: ``outcome`` is the result so far.
         """
-        with suppress(BudgetSpent):
+        with suppress(TimeSpent):
             is_settled = False
             while not is_settled:  # all finalists may fail or be refused: then screening continues
                 before = len(self.screening.failed)
@@ -59,7 +59,7 @@ class TuningSearch:
                 self._settle()
                 works = {*_together(self._alive)} - {BASE, *self.screening.failed}
                 is_settled = bool(works) or len(self.screening.failed) == before
-        with suppress(BudgetSpent):
+        with suppress(TimeSpent):
             self._precisions = self._in_other_precisions(self.outcome.choices[-1].candidate)
 
     def _settle(self) -> None:
@@ -109,7 +109,7 @@ class TuningSearch:
                 variant = queue.pop(0)
                 if self.bench.expected(variant) is None:  # one with the same signature was refused
                     continue
-                with suppress(BudgetSpent):  # another one may have been compared before
+                with suppress(TimeSpent):  # another one may have been compared before
                     if (actual := self.screening.compared(variant)) is not None:
                         by_class.setdefault(actual, []).append(variant)
                         count -= 1

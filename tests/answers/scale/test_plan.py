@@ -24,7 +24,7 @@ from manyheads.runner.commands import scale as command
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.predicted import Record
-from manyheads.runner.run.answer import ChildEnd
+from manyheads.runner.run.child_command import ChildEnd
 from manyheads.runner.run.json_schema import to_json
 from tests.in_process import small, typed
 

@@ -12,7 +12,7 @@ from statistics import fmean, median
 from manyheads.runner.answers.measure.rounds import scale_of
 from manyheads.runner.answers.tune.bench import LEAST_RUNS
 from manyheads.runner.answers.tune.budget import arm_of
-from manyheads.runner.answers.tune.measurements import BudgetSpent
+from manyheads.runner.answers.tune.measurements import TimeSpent
 from manyheads.runner.answers.tune.race import BASE, Times, Variant
 from manyheads.runner.answers.tune.screening import COSTLY, SCREEN
 from manyheads.runner.answers.tune.space import OF_STRATEGY, STRATEGY
@@ -158,7 +158,7 @@ class Resampled:
 
     def round(self, purpose: str, candidates: Sequence[Variant]) -> Times:
         if self.share(candidates) > self.left:
-            raise BudgetSpent
+            raise TimeSpent
         drift = self._random.choice(self._grid.drifts)
         times = {each: drift + self._run(each) for each in candidates}
         if purpose == SCREEN and BASE in times:
@@ -182,10 +182,10 @@ class Resampled:
         return True
 
     def _examine(self, what: str, variant: Variant, runs: int) -> None:
-        """Runs that are made once for each configuration. Raises BudgetSpent."""
+        """Runs that are made once for each configuration. Raises TimeSpent."""
         if variant not in self._examined[what]:
             if self.share([variant] * runs) > self.left:
-                raise BudgetSpent
+                raise TimeSpent
             self._examined[what].add(variant)
             for _ in range(runs):
                 self._run(variant)

@@ -7,7 +7,7 @@ import pytest
 from manyheads.runner.answers.measure.rows import FACTS, FLOOR, TRIAL
 from manyheads.runner.answers.tune.bench import LEAST_RUNS, Bench
 from manyheads.runner.answers.tune.budget import Budget
-from manyheads.runner.answers.tune.measurements import BudgetSpent
+from manyheads.runner.answers.tune.measurements import TimeSpent
 from manyheads.runner.answers.tune.race import BASE
 from manyheads.runner.answers.tune.screening import SCREEN
 from manyheads.runner.answers.tune.trial import SAME, SHARES
@@ -241,9 +241,9 @@ def test_a_round_that_does_not_fit_is_not_begun(tmp_path):
     while made.share([BASE, ON_DEVICE]) <= made.left:
         made.round(SCREEN, [BASE, ON_DEVICE])
     before = len(made.runs.ledger.rows())
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(TimeSpent):
         made.round(SCREEN, [BASE, ON_DEVICE])
-    with pytest.raises(BudgetSpent):
+    with pytest.raises(TimeSpent):
         made.numerics(ON_DEVICE)
     assert len(made.runs.ledger.rows()) == before
     assert made.left >= 0

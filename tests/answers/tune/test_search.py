@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from manyheads.runner.answers.tune.measurements import BudgetSpent
+from manyheads.runner.answers.tune.measurements import TimeSpent
 from manyheads.runner.answers.tune.race import BASE, Race
 from manyheads.runner.answers.tune.search import TuningSearch
 
@@ -63,7 +63,7 @@ class Bench:
 
     def round(self, purpose, candidates):
         if self.done + len(candidates) > self.runs:
-            raise BudgetSpent
+            raise TimeSpent
         self.done += len(candidates)
         self.asked.append((purpose, tuple(candidates)))
         drift = self.random.gauss(0, 0.2)
@@ -78,7 +78,7 @@ class Bench:
 
     def numerics(self, variant):
         if self.done + self.comparing > self.runs:
-            raise BudgetSpent
+            raise TimeSpent
         self.done += self.comparing
         return self.classes(variant)
 

@@ -8,7 +8,7 @@ import pytest
 from manyheads.runner.commands.resume import resume
 from manyheads.runner.commands.resume.train_longer import continue_run
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.run.answer import ChildEnd
+from manyheads.runner.run.child_command import ChildEnd
 from manyheads.runner.run.run_folder import RunFolder
 from tests.commands.run_folders import write_run
 

@@ -41,7 +41,9 @@ def test_a_run_is_stopped_once_its_device_seconds_are_spent(budget, tmp_path):
         until(lambda: run.reasons)
         assert time.monotonic() - began < 2
         assert run.signals == [signal.SIGTERM]
-        message = str(run.cause_of(Interrupted(signal.SIGTERM)))
+    with pytest.raises(BudgetSpent) as reason:
+        run.explain(Interrupted(signal.SIGTERM))
+    message = str(reason.value)
     assert total(path) >= 1.5
     assert message.startswith(f"{path}: device_seconds: 1.5 of 1.5 are spent, so the run has stopped with a checkpoint")
     assert message.endswith("Left: 2 runs. Set it higher to go on.")

@@ -54,7 +54,7 @@ def test_mistakes_are_refused(text, why, tmp_path):
     path.write_text(text)
     with pytest.raises(ConfigurationError) as error:
         SpendingLimits.read(path)
-    assert f"{path}, the budget, " in str(error.value)
+    assert "budget.yaml, the budget, " in str(error.value)
     assert why in str(error.value)
 
 

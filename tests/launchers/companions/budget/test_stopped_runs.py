@@ -149,7 +149,7 @@ def test_a_sweep_stops_and_says_what_was_not_run(jobs, budget, tmp_path):
     done = manyheads("train", *words, cwd=tmp_path)
     assert done.code == 6, done.err
     assert "4 jobs: 2 pending, 2 completed" in done.err
-    assert f"{path}: runs: 2 of 2 are spent. Nothing was started." in done.err
+    assert f"{path.relative_to(tmp_path)}: runs: 2 of 2 are spent. Nothing was started." in done.err
     assert "resume it with: " in done.err
     budget("runs: 4")
     assert manyheads("resume", "outputs/sweep", cwd=tmp_path).code == 0
