@@ -110,7 +110,7 @@ ALLOWED = {
         "runner/answers/judge/committed_files.py": 2,
         "runner/data/rank/streams/reached.py: in memory": 2,
         "runner/run/scratch.py": 8,
-        "runner/run/answer.py": 1,
+        "runner/run/child_command.py": 1,
         "runner/respond.py": 1,
         "launchers/agent_program.py": 2,
         "launchers/foreign/stores.py": 1,
