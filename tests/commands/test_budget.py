@@ -69,9 +69,7 @@ def test_one_that_cannot_be_read(outputs, command):
 
 def test_torch_is_not_imported(outputs, tmp_path):
     (outputs / "budget.yaml").write_text("runs: 1")
-    code = (
-        "import sys; from manyheads.runner.app import main; main(['budget']); print('torch' in sys.modules)"
-    )
+    code = "import sys; from manyheads.runner.app import main; main(['budget']); print('torch' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / ".names")}
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
