@@ -107,6 +107,8 @@ def wrap(
         model = model.to(memory_format=torch.channels_last)
     groups = find_groups(model, section, lr=run.optimizer.lr)  # patterns refer to the complete model
     rests = find_rests(model, section.freeze_epochs, epochs=epochs)
+    if patterns := trainer.compile_units:
+        compile_units(model, trainer.compile, patterns)
     model = parallel.place(model)
     if patterns := trainer.recompute:
         recompute(listed_units(model, patterns, key="trainer.recompute"), key="trainer.recompute")
@@ -117,9 +119,7 @@ def wrap(
     model, optimizer = precision.prepare(model, optimizer)
     model = parallel.wrap_model(model) if wraps else model
     inner = parallel.unwrap(model)
-    if patterns := trainer.compile_units:
-        compile_units(inner, trainer.compile, patterns)
-    else:
+    if not trainer.compile_units:
         compile_in_place(inner, trainer.compile, parallel.device)
     updated = dict(zip(names, precision.parameters(optimizer), strict=True))
     keeps = section.freeze_batchnorm

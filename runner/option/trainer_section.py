@@ -108,12 +108,7 @@ class TrainerSection(FixedSection):
         self._check_average()
 
     def _check_compile(self) -> None:
-        """Raises ConfigurationError if torch.compile does not work with its units, recomputation or accumulation."""
-        if self.recompute and self.compile != "none":
-            raise ConfigurationError(
-                "trainer.recompute: torch.compile does not see its hooks. Set it to [], or trainer.compile=none.",
-                key="trainer.recompute",
-            )
+        """Raises ConfigurationError if torch.compile does not work with its units or accumulation."""
         if self.compile_units:
             from manyheads.runner.machine.software import too_old  # few runs need it
 

@@ -65,10 +65,10 @@ REFUSALS = [
     ),
     Refusal(
         "any",
-        "trainer.compile",
-        lambda run, mesh: run.trainer.compile != "none",
-        "torch.compile does not see the hooks that gather the model",
-        "Set trainer.compile=none, or parallel=ddp.",
+        "trainer.compile without trainer.compile_units",
+        lambda run, mesh: run.trainer.compile != "none" and not run.trainer.compile_units,
+        "ranks exchange between units, where the graph of a whole model would end",
+        "Set trainer.compile_units=[auto], or trainer.compile=none.",
     ),
     Refusal(
         "any",

@@ -10,7 +10,8 @@ from torch import nn
 from manyheads.launchers.environment import file_rendezvous, variables_set
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.compile import compile_in_place, is_compiled
-from tests.in_process import opened, small
+from tests.in_process import opened, small, train, weights
+from tests.loop.test_trainer import assert_same
 from tests.torch_versions import from_torch
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -75,6 +76,19 @@ def test_alike_blocks_are_compiled_once(tmp_path, graphs):
         trainer.fit(lambda **_: None, due_after_step=lambda _: False)
     assert len(blocks) > 3
     assert 1 <= graphs.count(True) <= 2  # the first one's input comes from elsewhere than the others'
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.parametrize(
+    "units", [pytest.param(("trainer.compile_units=[EncoderBlock]",), marks=from_torch("2.8")), ()]
+)
+def test_recomputed_blocks_are_compiled_too(tmp_path, graphs, units):
+    torch._dynamo.reset()
+    vit = ("model=custom", "model._target_=tests.parallel.models.ViT", "data.image_size=16", "trainer.max_steps=2")
+    recomputed = ("trainer.recompute=[EncoderBlock]", "trainer.compile=default", *units)
+    plain, compiled = train(tmp_path / "plain", small(*vit)), train(tmp_path / "compiled", small(*vit, *recomputed))
+    assert graphs.count(True)
+    assert_same(weights(compiled.trainer), weights(plain.trainer))
 
 
 @pytest.mark.tail

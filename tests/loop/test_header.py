@@ -39,7 +39,12 @@ def test_on_a_gpu_it_says_what_would_be_faster(overrides, says):
         ((), False, "precision=bf16, trainer.compile=default are usually faster"),
         pytest.param(("parallel=fsdp",), True, "precision=bf16 is usually faster", marks=from_torch("2.7")),
         pytest.param(("parallel=fsdp", "precision=bf16"), True, None, marks=from_torch("2.7")),
-        (("trainer.recompute=[auto]",), True, "precision=bf16, trainer.channels_last=true are usually faster"),
+        (
+            ("trainer.recompute=[auto]",),
+            True,
+            "precision=bf16, trainer.channels_last=true, trainer.compile=default are usually faster (all of them: "
+            "experiment=fast)",
+        ),
     ],
 )
 def test_it_recommends_nothing_that_is_refused_or_does_nothing(overrides, convolves, says):

@@ -69,7 +69,10 @@ def test_what_is_left_is_decided_by_the_ranks_of_each_start(option, size):
             ("parallel=zero1", "precision=amp", "precision.level=O2"),
             r"parallel=zero1 .*but not of their fp32 copies",
         ),
-        (("parallel=tensor", "trainer.compile=default"), r"trainer\.compile does not work with parallel=tensor"),
+        (
+            ("parallel=tensor", "trainer.compile=default"),
+            r"trainer\.compile without trainer\.compile_units does not .* Set trainer\.compile_units=\[auto\]",
+        ),
         (("parallel=fsdp", "trainer.channels_last=true"), r"trainer\.channels_last does not work with parallel=fsdp"),
         (("parallel=pipeline", "parallel.schedule=interleaved"), r"\(4 pipeline\).* Set parallel\.stages_per_rank=2"),
         (("parallel=pipeline", "parallel.schedule=1f1b"), r"Set trainer\.grad_accumulation to at least"),

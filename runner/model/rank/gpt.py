@@ -132,6 +132,6 @@ class Rotation:
             )
             angles = torch.outer(torch.arange(length, dtype=torch.float64, device=heads.device), speeds)
             cosine, sine = angles.cos().to(heads.dtype), angles.sin().to(heads.dtype)
-            if not heads.is_meta:
+            if not heads.is_meta and not torch.compiler.is_compiling():  # which allows no side effects if it recomputes
                 self._turn = cosine, sine
         return cosine[:length], sine[:length]

@@ -2,11 +2,12 @@
 
 import fnmatch
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from torch import nn
-from torch.distributed._composable import checkpoint
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
 
 from manyheads.runner.errors import ConfigurationError
 
@@ -106,4 +107,14 @@ def recompute(units: Mapping[str, nn.Module], *, key: str) -> None:
                 "or name modules without it.",
                 key=key,
             )
-        checkpoint(unit)
+        unit.forward = Recomputed(unit.forward)
+
+
+class Recomputed:
+    """A module's ``forward`` that keeps only its inputs. An object, which copies of the module copy too."""
+
+    def __init__(self, forward: Callable[..., Any]):
+        self.forward = forward
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return checkpoint(self.forward, *inputs, use_reentrant=False, **named)
