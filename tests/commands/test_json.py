@@ -60,6 +60,7 @@ TRIED = {
     "skill": ["install"],
     "mcp": [],
     "room": [],
+    "budget": [],
 }
 # Why a command takes no more than two seconds, and need not say how far it is.
 INSTANT = {
@@ -74,6 +75,7 @@ INSTANT = {
     "skill": "writes a small file",
     "mcp": "reports the events of the commands that it calls",
     "room": "reads a file of a few bytes for each run that has not ended",
+    "budget": "reads a file with a line for each start of a run",
 }
 SHOWN_ELSEWHERE = {
     "predict": "tests/commands/test_json.py::test_what_predict_answers",
@@ -355,6 +357,6 @@ def test_events_are_lines_of_json_on_stderr(tmp_path):
 
 
 def test_exit_codes_are_one_table():
-    assert {int(code) for code in ExitCode} == {0, 1, 2, 3, 4, 5, 130, 143}
+    assert {int(code) for code in ExitCode} == {0, 1, 2, 3, 4, 5, 6, 130, 143}
     page = (ROOT / "docs" / "programs.md").read_text()
     assert all(f"| {int(code)} | {code.meaning} |" in page for code in ExitCode)

@@ -134,5 +134,5 @@ def _state(path: Path) -> tuple[int, int, int] | None:
 def stopped(budget: Path, spent: Iterable[LimitUse], used: Iterable[LimitUse], *, trains: bool) -> str:
     """Why a run was stopped, what is left, and how to go on."""
     why = "; ".join(map(spent_in_words, spent))
-    how = "with a checkpoint" if trains else "without a result"
-    return f"{shown(budget)}: {why}, so the run has stopped {how}.{left_in_words(used)} Set it higher to go on."
+    how = "stopped" if trains else "ended without a result"
+    return f"{shown(budget)}: {why}, so the run has {how}.{left_in_words(used)} Set it higher to go on."
