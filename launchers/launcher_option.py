@@ -223,9 +223,29 @@ class LauncherOption(Option):
             return
         from manyheads.runner.machine.numa import near  # few runs need it
 
-        gpu = hardware.gpu_index(self.device_number(local_rank, gpus=len(hardware.gpu_ids()))) if on_gpus else None
-        if cores := near(local_rank=local_rank, ranks=self.nproc_per_node, gpu=gpu):
+        if cores := near(self._gpus_of_ranks(on_gpus=on_gpus))[local_rank]:
             os.sched_setaffinity(0, cores)
+
+    def threads_for_each(self, *, on_gpus: bool) -> int:
+        """``threads_per_rank``, of which auto means one for each core of a rank."""
+        threads: int | str = self.threads_per_rank
+        return self.cores_for_each(on_gpus=on_gpus) if isinstance(threads, str) else threads
+
+    def cores_for_each(self, *, on_gpus: bool) -> int:
+        """Number of cores for each rank of a machine, at least 1: of those to which it will be bound with others."""
+        if on_gpus and self.numa and hardware.is_here() and hasattr(os, "sched_setaffinity"):
+            from manyheads.runner.machine import numa  # few commands need it
+
+            gpus = self._gpus_of_ranks(on_gpus=True)
+            if None not in gpus and (bound := numa.cores_for_each(gpus)):
+                return bound
+        return hardware.cores_for_each(self.nproc_per_node)
+
+    def _gpus_of_ranks(self, *, on_gpus: bool) -> list[int | None]:
+        """The driver's index of the GPU of each rank of this machine; None for ranks on CPUs."""
+        count = len(hardware.gpu_ids()) if on_gpus else 0
+        numbers = [self.device_number(rank, gpus=count) for rank in range(self.nproc_per_node)]
+        return [hardware.gpu_index(number) if on_gpus else None for number in numbers]
 
     def is_met_elsewhere(self) -> bool:
         """Whether the command typed here joins a run whose parent is on another machine. Raises ConfigurationError.

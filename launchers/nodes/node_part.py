@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from manyheads.runner.run.rank_info import without_place
 from manyheads.runner.run.run_folder import RunFolder
 
 STATUS_SECONDS = 0.2
+DEVICES, INTERFACES = "CUDA_VISIBLE_DEVICES", ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 class PartEnded(RunFailed):
@@ -88,7 +90,7 @@ def start(order: Message, job: Here, codes: dict[int, int | None], folder: Path)
     The order names the launcher's own functions: ``run_part``, if it starts the ranks itself, or else ``exit_codes``,
     which finds them in its program's output.
     """
-    variables = {**job.environment, **folders(), **interfaces(order["address"]), PLACE: order["scratch"]}
+    variables = {**rank_variables(job.environment, address=order["address"]), PLACE: order["scratch"]}
     if "run_part" in order:
         environment = {**without_place(os.environ), **variables}
         load(order["run_part"])(order, job, environment, folder=folder, note=partial(tell_restart, job.link))
@@ -121,12 +123,19 @@ def filled(command: list[str], folder: Path) -> list[str]:
     return command
 
 
-def interfaces(address: str) -> dict[str, str]:
-    """Variables that bind the ranks to the interface with this address, whatever the host name resolves to."""
+def rank_variables(ordered: Mapping[str, str], *, address: str) -> dict[str, str]:
+    """The variables of this node's ranks, beside its own. ``ordered``: those of the parent; ``address``: of this node.
+
+    Devices are this node's own if it has a choice of them, or is allocated by Slurm, which makes one if it has to.
+    Ranks are bound to the interface with the address, unless this node or the parent's user names another one.
+    """
+    kept = {**ordered}
+    if DEVICES in os.environ or "SLURM_JOB_ID" in os.environ:
+        kept.pop(DEVICES, None)
     name = addresses.interface_of(address)
-    if name is None:
-        return {}
-    return {variable: os.environ.get(variable, name) for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+    detected = {} if name is None else dict.fromkeys(INTERFACES, name)
+    own = {variable: os.environ[variable] for variable in INTERFACES if variable in os.environ}
+    return {**detected, **kept, **folders(), **own}
 
 
 def speak(job: Here, done: Event) -> None:

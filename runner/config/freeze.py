@@ -142,7 +142,7 @@ def _with_ranks(run: RunConfig) -> RunConfig:
             count,
             f": there are more ranks than GPUs ({gpus} visible). Set it to {gpus} or less, or trainer.device=cpu.",
         )
-    threads = hardware.cores_for_each(count) if typed["threads_per_rank"] == "auto" else typed["threads_per_rank"]
+    threads = run.launcher.threads_for_each(on_gpus=run.on_gpus)
     resolved: dict[str, Any] = {"threads_per_rank": threads}
     if run.launcher.wait_policy == "auto":
         resolved["wait_policy"] = "default" if count * threads <= hardware.cpu_cores() else "brief"

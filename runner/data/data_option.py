@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 from manyheads.runner.data.partition import Partition
 from manyheads.runner.data.samples import Samples
 from manyheads.runner.errors import ConfigurationError
-from manyheads.runner.machine import hardware
 from manyheads.runner.option.option import Option
 from manyheads.runner.option.rules import (
     AUTO,
@@ -60,7 +59,7 @@ class ObjectListing(NamedTuple):
 def _workers(run: RunConfig) -> Sequence[int] | str:
     if run.data.on_device:
         return "the images are in the device's memory, and batches are made there"
-    return [0, *powers_of_two(min(run.data.most_workers, hardware.cores_for_each(run.launcher.nproc_per_node)))]
+    return [0, *powers_of_two(min(run.data.most_workers, run.launcher.cores_for_each(on_gpus=run.on_gpus)))]
 
 
 def _on_device(run: RunConfig) -> Sequence[bool] | str:
@@ -173,7 +172,7 @@ class DataOption(Option):
         run = super().resolved(run)
         if self.section["num_workers"] != "auto":
             return run
-        cores = hardware.cores_for_each(run.launcher.nproc_per_node)
+        cores = run.launcher.cores_for_each(on_gpus=run.on_gpus)
         most = 0 if self.on_device else self.most_workers
         # A core is left for the rank itself, if there are several.
         return run.changed(data={"num_workers": min(most, max(cores - 1, min(cores, 2)))})

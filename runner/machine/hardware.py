@@ -37,6 +37,11 @@ def elsewhere(*, gpus: int, cores: int) -> Iterator[None]:
         _elsewhere.reset(token)
 
 
+def is_here() -> bool:
+    """Whether this module describes this machine."""
+    return _elsewhere.get() is None
+
+
 @cache
 def torch_cuda_version() -> str | None:
     """The CUDA version that the installed torch was built for, or None; read from its version file."""

@@ -1,4 +1,4 @@
-"""The cores near a rank: those of its GPU's NUMA node or, on CPUs, of the node that it is assigned to.
+"""The cores near a rank: those of its GPU's NUMA node, or on CPUs of the node that it is assigned to.
 
 Memory and devices of another socket are further away. Sources: https://docs.kernel.org/admin-guide/mm/numaperf.html,
 nvmlDeviceGetCpuAffinity in https://docs.nvidia.com/deploy/nvml-api/.
@@ -6,12 +6,13 @@ nvmlDeviceGetCpuAffinity in https://docs.nvidia.com/deploy/nvml-api/.
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from manyheads.runner.machine.gpus import asked, session
 
-NODES = Path("/sys/devices/system/node")
+NODES, CORES = Path("/sys/devices/system/node"), Path("/sys/devices/system/cpu")
 MEMORY = Path("/proc/self/numa_maps")
 _BITS = 64  # of a word in NVML's masks
 _PAGES = re.compile(r" N(\d+)=(\d+)")
@@ -35,20 +36,58 @@ def _number(path: Path) -> int:
     return int(path.parent.name[4:])
 
 
-def near(*, local_rank: int, ranks: int, gpu: int | None) -> set[int]:
-    """The cores to bind a rank to, of those that it may use.
+def near(gpus: Sequence[int | None]) -> list[set[int]]:
+    """The cores to bind each rank of this machine to, of those that this process may use, in their order.
 
-    ``ranks``: their number on this machine; ``gpu``: the driver's index of the rank's GPU, None on CPUs. Empty if the
-    rank should not be bound: with one NUMA node only, or if the ranks cannot be divided among the nodes.
+    ``gpus``: the driver's index of each rank's GPU, None on CPUs. Empty for a rank that should not be bound: with one
+    NUMA node only, if the driver does not report cores, or if the ranks cannot be divided among the nodes.
     """
     parts, allowed = nodes(), os.sched_getaffinity(0)
     if len(parts) < 2:
-        return set()
-    if gpu is not None:
-        return near_gpu(gpu) & allowed
-    if ranks % len(parts):
-        return set()
-    return parts[local_rank * len(parts) // ranks] & allowed
+        return [set() for _ in gpus]
+    if any(gpu is not None for gpu in gpus):
+        shares = _shares(parts, allowed)
+        return [set() if gpu is None else shares.get(gpu, set()) for gpu in gpus]
+    if len(gpus) % len(parts):
+        return [set() for _ in gpus]
+    return [parts[rank * len(parts) // len(gpus)] & allowed for rank in range(len(gpus))]
+
+
+def cores_for_each(gpus: Sequence[int | None]) -> int | None:
+    """The fewest cores that a rank has if each is bound to those near it; None if a rank is not bound."""
+    bound = near(gpus)
+    if not all(bound):
+        return None
+    return max(1, min(len(cores) // sum(bool(cores & other) for other in bound) for cores in bound))
+
+
+def _shares(parts: Sequence[set[int]], allowed: set[int]) -> dict[int, set[int]]:
+    """The cores of each GPU of this machine: those near it, and of its socket those that are near no GPU.
+
+    A socket may have several NUMA nodes, some of them without a GPU, as on AMD's processors in mode NPS4: their cores
+    go to the GPUs' nodes in turn. A socket without any GPU is left alone.
+    """
+    near_each = {gpu: frozenset(near_gpu(gpu) & allowed) for gpu in range(_count())}
+    grown = {cores: {*cores} for cores in sorted(filter(None, {*near_each.values()}), key=min)}
+    for part in parts:
+        free = (part & allowed).difference(*grown)
+        in_socket = [cores for cores in grown if free and _socket(min(cores)) == _socket(min(free))]
+        if in_socket:
+            grown[min(in_socket, key=lambda cores: len(grown[cores]))] |= free
+    return {gpu: grown.get(cores, set()) for gpu, cores in near_each.items()}
+
+
+def _count() -> int:
+    with session() as nvml:
+        return (asked(nvml.nvmlDeviceGetCount) or 0) if nvml else 0
+
+
+def _socket(core: int) -> str:
+    """The socket of a core; empty, as for all others, if the kernel does not report it."""
+    try:
+        return (CORES / f"cpu{core}" / "topology" / "physical_package_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def near_gpu(index: int) -> set[int]:

@@ -13,7 +13,8 @@ NAMES = (
 )
 # What ranks on other machines need of the parent's environment; those on its own machine have it anyway.
 EXPORTED = re.compile(
-    r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|TORCH_\w+|VIRTUAL_ENV|MANYHEADS_\w+)"
+    r"(PATH|LD_LIBRARY_PATH|CUDA_\w+|NCCL_\w+|GLOO_\w+|HOROVOD_\w+|(PY)?TORCH_\w+|VIRTUAL_ENV|MANYHEADS_\w+"
+    r"|(FI|UCX|OFI|IBV|RDMAV)_\w+)"  # of networks' libraries
 )
 # Further variables of a launcher, by the variable that shows its use. mpirun refuses to start within another mpirun.
 _TOLD = {

@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from manyheads.launchers.causes import first_failure
+from manyheads.launchers.environment import exported
 from manyheads.launchers.job import Job
 from manyheads.launchers.node_settings import DEFAULT_SHELL, NodeSettings
 from manyheads.launchers.nodes.joining import other_config
-from manyheads.launchers.nodes.node_part import shortened
+from manyheads.launchers.nodes.node_part import rank_variables, shortened
 from manyheads.launchers.nodes.node_ranks import NodeRanks
 from manyheads.launchers.nodes.run_on_nodes import assign_ranks
 from manyheads.launchers.nodes.shared_folder import clear_attempt, storage_token
@@ -114,6 +115,51 @@ def test_names_and_interfaces_that_are_not_there():
     assert addresses.is_own("127.0.1.1")
     assert addresses.is_loopback("::1")
     assert not addresses.is_own("192.0.2.1")
+
+
+DETECTED = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
+ALLOCATED = {"SLURM_JOB_ID": "7"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "of_node", "expected"),
+    [
+        ({}, {}, DETECTED),
+        ({"NCCL_SOCKET_IFNAME": "ib0"}, {}, {**DETECTED, "NCCL_SOCKET_IFNAME": "ib0"}),
+        ({}, {"NCCL_SOCKET_IFNAME": "ib1"}, {**DETECTED, "NCCL_SOCKET_IFNAME": "ib1"}),
+        ({"NCCL_SOCKET_IFNAME": "ib0"}, {"NCCL_SOCKET_IFNAME": "ib1"}, {**DETECTED, "NCCL_SOCKET_IFNAME": "ib1"}),
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, {}, {**DETECTED, "CUDA_VISIBLE_DEVICES": "2,3"}),
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "0,1"}, {**DETECTED, "CUDA_VISIBLE_DEVICES": "0,1"}),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, ALLOCATED, {**DETECTED, "CUDA_VISIBLE_DEVICES": None}),
+        ({"PYTORCH_ALLOC_CONF": "a:1"}, {}, {**DETECTED, "PYTORCH_ALLOC_CONF": "a:1"}),
+        ({"UCX_NET_DEVICES": "mlx5_0:1"}, {}, {**DETECTED, "UCX_NET_DEVICES": "mlx5_0:1"}),
+        ({"FI_PROVIDER": "efa"}, {}, {**DETECTED, "FI_PROVIDER": "efa"}),
+        ({"OFI_NCCL_PROTOCOL": "RDMA"}, {}, {**DETECTED, "OFI_NCCL_PROTOCOL": "RDMA"}),
+        (
+            {"IBV_FORK_SAFE": "1", "RDMAV_FORK_SAFE": "1"},
+            {},
+            {**DETECTED, "IBV_FORK_SAFE": "1", "RDMAV_FORK_SAFE": "1"},
+        ),
+        ({"LD_PRELOAD": "x"}, {}, {**DETECTED, "LD_PRELOAD": None}),
+    ],
+)
+def test_ranks_of_another_machine_get_what_the_user_set_and_the_machine_has_itself(
+    monkeypatch, typed, of_node, expected
+):
+    """``typed``: before the command; ``of_node``: in the environment of the agent, which ssh or Slurm has started."""
+    names = {*typed, *of_node, *expected}
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in typed.items():
+        monkeypatch.setenv(name, value)
+    sent = exported({})
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in of_node.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(addresses, "interface_of", lambda address: "eth0")
+    ranks = {**os.environ, **rank_variables(sent, address="10.0.0.2")}
+    assert {name: ranks.get(name) for name in expected} == expected
 
 
 def test_a_rendezvous_elsewhere_is_another_machines_run():
