@@ -73,7 +73,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
     from manyheads.runner.config.freeze import checked
     from manyheads.runner.records.run_result import result_if_any
 
-    with _job() as folder:
+    with job_folder() as folder:
         hydras = HydraConfig.get()
         origin.answers.append(partial(result_if_any, folder.path))  # a job's comes after that of its sweep
         folders = searched(hydras.runtime.config_sources)  # type: ignore[arg-type]  # a config, which is a mapping
@@ -100,7 +100,7 @@ def start(config: DictConfig, *, origin: Origin, ahead: "Ahead | None" = None) -
 
 
 @contextmanager
-def _job() -> Iterator[RunFolder]:
+def job_folder() -> Iterator[RunFolder]:
     """The run's folder. Prints a failure in a sweep at once, since Hydra collects them and raises only the first."""
     folder = RunFolder(HydraConfig.get().runtime.output_dir)
     try:

@@ -16,8 +16,14 @@ def clear_refused(folder: RunFolder) -> None:
     """Remove what a refused run left, also one that its ranks refused before the first update; others stay."""
     if folder.config.exists() and not was_refused_by_ranks(folder):
         return
+    remove_unstarted(folder)
+
+
+def remove_unstarted(folder: RunFolder) -> None:
+    """Remove what was written for a run before its first update, and the folders that are then empty."""
     if folder.config.exists():
         _remove_frozen(folder)
+    remove(folder.path / seal.NAME)
     remove(folder.composed.parent)
     for log in matching(folder.path, "*.log"):
         if not log.stat().st_size:

@@ -1,11 +1,12 @@
 """The folder in which a user's runs on this machine say which devices they use."""
 
 import os
-import stat
+from functools import partial
 from pathlib import Path
 
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.private_folder import private_folder
 
 NAMED = "MANYHEADS_LEASES"
 # Not XDG_RUNTIME_DIR: cron and services have none, and it is emptied when its user logs out, while runs go on.
@@ -21,26 +22,7 @@ def leases_folder(*, create: bool) -> Folder | None:
     link, and OSError if it can't be created or opened.
     """
     path = _path()
-    if create:
-        _create(path)
-    try:
-        if stat.S_ISLNK(path.lstat().st_mode):
-            raise _refusal(path, "is a link")
-        folder = Folder(path.parent.resolve() / path.name)
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
-        raise _refusal(path, "is not a folder") from None
-    status = os.fstat(folder.handle)
-    why = None
-    if status.st_uid != os.geteuid():
-        why = f"belongs to user {status.st_uid}, not to you"
-    elif status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        why = f"has the mode {stat.S_IMODE(status.st_mode):o}, not 700, so that others may enter it"
-    if why is not None:
-        os.close(folder.handle)
-        raise _refusal(path, why)
-    return folder
+    return private_folder(path, create=create, refusal=partial(_refusal, path))
 
 
 def is_local() -> bool:
@@ -53,14 +35,6 @@ def _path() -> Path:
     if named and not Path(named).is_absolute():
         raise ConfigurationError.at(NAMED, named, " is not allowed. Allowed: an absolute path.")
     return Path(named) if named else SHARED / f"manyheads-{os.geteuid()}"
-
-
-def _create(path: Path) -> None:
-    try:
-        os.mkdir(path, stat.S_IRWXU)
-    except FileExistsError:
-        return
-    path.chmod(stat.S_IRWXU)  # whatever the umask
 
 
 def _refusal(path: Path, why: str) -> ConfigurationError:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -16,12 +15,12 @@ from pathlib import Path
 
 from manyheads.launchers.companions.room.claims import Claim
 from manyheads.launchers.companions.room.places import leases_folder
+from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.rank_process import hold, let_go
-from manyheads.runner.run.files import try_lock, unlock
+from manyheads.runner.run.files import try_lock
 from manyheads.runner.run.folder import Folder
+from manyheads.runner.run.private_folder import folder_turn
 
-TURN_SECONDS = 10.0
-BETWEEN = 0.005
 SUFFIX = ".json"
 _NAME = re.compile(rf"(\d{{9}})-\d+-[0-9a-f]{{8}}\{SUFFIX}")
 
@@ -67,6 +66,19 @@ class Registry:
         folder = leases_folder(create=False)
         return None if folder is None else cls(folder)
 
+    @classmethod
+    def claims_now(cls) -> list[Claim]:
+        """All claims, to be read. Raises ConfigurationError if they can't be."""
+        try:
+            registry = cls.existing()
+            if registry is None:
+                return []
+            with registry, registry.turn() as claims:
+                return claims
+        except OSError as error:
+            what = error.filename or "the folder of leases"
+            raise ConfigurationError(f"{what}: {error.strerror or error}.") from None
+
     def __enter__(self) -> "Registry":
         return self
 
@@ -82,22 +94,10 @@ class Registry:
     def turn(self) -> Iterator[list[Claim]]:
         """A context in which nobody else reads or changes claims; yields all of them, in their order.
 
-        The files of those whose runs have ended are removed, unless they can only be read. Raises TimeoutError if
-        another process has its turn for longer than TURN_SECONDS.
+        The files of those whose runs have ended are removed, unless they can only be read. Raises as ``folder_turn``.
         """
-        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder.handle)
-        try:
-            until = time.monotonic() + TURN_SECONDS
-            while not try_lock(descriptor):
-                if time.monotonic() > until:
-                    raise TimeoutError(f"{self.path} has been locked for {TURN_SECONDS:g} s by another process")
-                time.sleep(BETWEEN)
-            try:
-                yield self._claims()
-            finally:
-                unlock(descriptor)
-        finally:
-            os.close(descriptor)
+        with folder_turn(self._folder):
+            yield self._claims()
 
     def add(self, claim: Claim, claims: list[Claim]) -> Lease:
         """Make a claim, within ``turn``, which has yielded ``claims``. Raises OSError."""

@@ -79,12 +79,12 @@ def _try(registry: Registry, lease: Lease, work: Work | None = None) -> bool:
         if devices is not None:
             lease.write(claim.holding(devices))
             return True
-    if work is not None and (status := _status(claim, claims, outside)) != work.what:
+    if work is not None and (status := waits_for(claim, claims, outside)) != work.what:
         work.next(status)
     return False
 
 
-def _status(claim: Claim, claims: Sequence[Claim], outside: dict[str, list[int]]) -> str:
+def waits_for(claim: Claim, claims: Sequence[Claim], outside: dict[str, list[int]]) -> str:
     """What a run waits for, its position in the queue, and who holds what."""
     ahead = queue(claims, claim)
     parts = [f"waiting for {_needed(claim)}", f"{position(len(ahead))} in the queue"]

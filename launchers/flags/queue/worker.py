@@ -1,0 +1,134 @@
+"""A worker runs the runs of the queue, one after the other, each as soon as there is room for it."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from manyheads.launchers.agent_program import as_module
+from manyheads.launchers.companions.room.registry import Registry
+from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
+from manyheads.launchers.flags.queue.outcome import fail, has_ended, mark, status_of
+from manyheads.runner.errors import ExitCode, Failure, Interrupted, Kind, WaitExpired, warn
+from manyheads.runner.machine import invocation
+from manyheads.runner.run.program import Program, ended_within
+from manyheads.runner.run.run_folder import RunFolder
+from manyheads.runner.wording import tell
+
+POLL_SECONDS = 0.5
+QUEUED_RUN = "manyheads.launchers.flags.queue.queued_run"
+
+
+@dataclass(frozen=True)
+class TakenRun:
+    """A run that this worker runs. ``descriptor``: of its locked file in the queue."""
+
+    entry: QueueEntry
+    descriptor: int
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody has taken it out of the queue meanwhile."""
+        return not os.fstat(self.descriptor).st_nlink
+
+
+class Worker:
+    """Runs what is in the queue. ``signals``: received by this process; the first stops its run with a checkpoint."""
+
+    program: Sequence[str] = (sys.executable, *as_module(QUEUED_RUN))
+
+    def __init__(self, queue: RunQueue, signals: Sequence[int]):
+        self._queue, self._signals = queue, signals
+        self.ended: list[tuple[RunFolder, str]] = []  # with their statuses
+
+    def work(self, *, until_empty: bool) -> None:
+        """Run one after the other. ``until_empty``: return once no run waits, rather than wait for more.
+
+        Raises Interrupted, WaitExpired if a run could not begin although there was room, and as ``RunQueue.turn``.
+        """
+        while not self._signals:
+            taken, is_empty = self._next()
+            if taken is not None:
+                try:
+                    self._run(taken)
+                finally:
+                    os.close(taken.descriptor)
+            elif is_empty and until_empty:
+                return
+            else:
+                time.sleep(POLL_SECONDS)
+        raise Interrupted(self._signals[0])
+
+    def _next(self) -> tuple[TakenRun | None, bool]:
+        """The next run, or None if there is none now; and whether none waits.
+
+        Only one run at a time waits for devices, so that runs ask for them in the order of the queue.
+        """
+        with self._queue.turn():
+            claims = Registry.claims_now()
+            holding = {claim.run for claim in claims if claim.devices}
+            known = {claim.run for claim in claims}
+            is_empty = True
+            for entry in self._queue.entries():
+                run = str(entry.run.path)
+                if not entry.is_taken and self._is_left(entry):
+                    is_empty = False
+                    if run not in known:  # else somebody runs it apart from the queue, or ranks of it have yet to end
+                        return TakenRun(entry, self._queue.take(entry)), False
+                elif entry.is_taken and run not in holding:
+                    return None, False
+            return None, is_empty
+
+    def _is_left(self, entry: QueueEntry) -> bool:
+        """Whether a run is still to be run. If not, it leaves the queue."""
+        if not entry.run.config.exists():
+            warn(f"{entry.run} was queued, but holds no run any more")
+        elif not entry.run.is_own():
+            warn(f"{entry.run} was queued, but its config is not the one that you froze, so it is not run")
+        elif not has_ended(entry.run):
+            return True
+        self._queue.remove(entry)
+        return False
+
+    def _run(self, taken: TakenRun) -> None:
+        """Run a run to its end. Raises WaitExpired."""
+        run, sent = taken.entry.run, 0
+        self._say(f"{run}: begins")
+        environment = {**os.environ, "PYTHONPATH": invocation.import_path()}
+        program = Program([*self.program, str(run.path), str(taken.descriptor)], environment)
+        with program.start(keep=[taken.descriptor]) as process:
+            while not ended_within(process, POLL_SECONDS):
+                asked = [*self._signals] or ([signal.SIGTERM] if taken.is_cancelled else [])
+                for signum in asked[sent:]:
+                    process.send_signal(signum)
+                sent = max(sent, len(asked))
+        with self._queue.turn():
+            self._conclude(taken, process.returncode)
+        self._say(f"{run}: {self.ended[-1][1]}")
+
+    def _conclude(self, taken: TakenRun, code: int) -> None:
+        """Record what became of a run whose process has ended with ``code``. Raises WaitExpired if it could not begin.
+
+        One that this worker was told to stop stays in the queue; one that somebody else has stopped leaves it.
+        """
+        run = taken.entry.run
+        is_unsettled = not has_ended(run)
+        if taken.is_cancelled:
+            if is_unsettled:
+                mark(run, "interrupted")
+        elif is_unsettled and (self._signals or code == ExitCode.EXPIRED or status_of(run) == "completed"):
+            mark(run, "queued")
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            fail(run, Failure(Kind.PROCESS_DIED, exit_code=code, message=f"the process of this run {how}"))
+            self._queue.remove(taken.entry)
+        self.ended.append((run, status_of(run) or "interrupted"))
+        if code == ExitCode.EXPIRED and not taken.is_cancelled:
+            raise WaitExpired(f"{run} could not begin, and is still in the queue. This worker ends: stderr says why.")
+
+    @staticmethod
+    def _say(text: str) -> None:
+        tell(text)
+        sys.stdout.flush()  # also into a log
