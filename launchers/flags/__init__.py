@@ -9,10 +9,13 @@ import pkgutil
 from collections.abc import Collection
 from types import ModuleType
 
+from manyheads.runner.errors import ConfigurationError
+
 
 def chosen(arguments: Collection[str]) -> ModuleType | None:
-    """The package of the flag that is typed; None if there is none."""
-    for module in pkgutil.iter_modules(__path__):
-        if f"--{module.name}" in arguments:
-            return importlib.import_module(f"{__name__}.{module.name}")
-    return None
+    """The package of the flag that is typed; None if there is none. Raises ConfigurationError for more than one."""
+    typed = [module.name for module in pkgutil.iter_modules(__path__) if f"--{module.name}" in arguments]
+    if typed[1:]:
+        message = f"--{' and --'.join(typed)} cannot be combined. Leave out one of them."
+        raise ConfigurationError(message, key=f"--{typed[-1]}")
+    return importlib.import_module(f"{__name__}.{typed[0]}") if typed else None

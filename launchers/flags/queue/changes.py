@@ -23,7 +23,6 @@ def add(queue: RunQueue, run: RunFolder) -> None:
     if read_frozen(run.config, only=("launcher",)).get("launcher.devices") != FREE:
         raise _refused(run, f"was started without launcher.devices={FREE}, so it would not wait for room. Resume it")
     queue.add(run)
-    mark(run, "queued")
 
 
 def cancel(queue: RunQueue, run: RunFolder) -> None:

@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyheads.launchers.flags.queue.outcome import mark
 from manyheads.runner.errors import ConfigurationError, printable
 from manyheads.runner.records.find import OUTPUTS
-from manyheads.runner.run.files import lock_shared, make_folder, remove_leftovers, try_lock, write_whole
+from manyheads.runner.run.files import lock_shared, make_folder, remove, remove_leftovers, try_lock, write_whole
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.private_folder import folder_turn, private_folder
 from manyheads.runner.run.run_folder import RunFolder
@@ -84,8 +85,13 @@ class RunQueue:
         """Queue a run behind all others; returns how many are ahead of it. Raises OSError, as of a full disk."""
         remove_leftovers(self._folder.path)
         numbers = self._numbers()
-        content = {"run": str(run.path), "since": time.time()}
-        write_whole(self._path(max(numbers, default=MIDDLE - 1) + 1), json.dumps(content))
+        path = self._path(max(numbers, default=MIDDLE - 1) + 1)
+        write_whole(path, json.dumps({"run": str(run.path), "since": time.time()}))
+        try:
+            mark(run, "queued")  # only now: if this process is killed before, a run that is said to be queued is
+        except BaseException:
+            remove(path)
+            raise
         return len(numbers)
 
     def take(self, entry: QueueEntry) -> int:

@@ -14,6 +14,7 @@ from manyheads.launchers.flags.queue.outcome import fail, has_ended, mark, statu
 from manyheads.runner.errors import ExitCode, Failure, Interrupted, Kind, WaitExpired, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.program import Program, ended_within
+from manyheads.runner.run.progress import keeping
 from manyheads.runner.run.run_folder import RunFolder
 from manyheads.runner.wording import tell
 
@@ -48,18 +49,19 @@ class Worker:
 
         Raises Interrupted, WaitExpired if a run could not begin although there was room, and as ``RunQueue.turn``.
         """
-        while not self._signals:
-            taken, is_empty = self._next()
-            if taken is not None:
-                try:
-                    self._run(taken)
-                finally:
-                    os.close(taken.descriptor)
-            elif is_empty and until_empty:
-                return
-            else:
-                time.sleep(POLL_SECONDS)
-        raise Interrupted(self._signals[0])
+        with keeping("queue", "a run that was stopped is still in it, and continues from its checkpoint"):
+            while not self._signals:
+                taken, is_empty = self._next()
+                if taken is not None:
+                    try:
+                        self._run(taken)
+                    finally:
+                        os.close(taken.descriptor)
+                elif is_empty and until_empty:
+                    return
+                else:
+                    time.sleep(POLL_SECONDS)
+            raise Interrupted(self._signals[0])
 
     def _next(self) -> tuple[TakenRun | None, bool]:
         """The next run, or None if there is none now; and whether none waits.
