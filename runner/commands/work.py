@@ -6,7 +6,7 @@ from typing import Annotated
 
 from manyheads.launchers.flags.queue.entries import RunQueue
 from manyheads.launchers.flags.queue.worker import Worker
-from manyheads.runner.errors import Interrupted, WaitExpired
+from manyheads.runner.errors import Ended, Interrupted
 from manyheads.runner.machine.process import received_signals
 from manyheads.runner.run.answer import Answer
 
@@ -34,12 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Worked:
-    """Run what is in the queue. Raises Interrupted, WaitExpired and ConfigurationError, with the answer so far."""
+    """Run what is in the queue. Raises Interrupted, Ended and ConfigurationError, with the answer so far."""
     with RunQueue.created() as queue, received_signals() as signals:
         worker = Worker(queue, signals)
         try:
             worker.work(until_empty=arguments.until_empty)
-        except (Interrupted, WaitExpired) as reason:
+        except (Interrupted, Ended) as reason:
             reason.answer = _answer(worker)
             raise
         return _answer(worker)

@@ -11,7 +11,6 @@ from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.run.files import try_lock, unlock
 from manyheads.runner.run.folder import Folder
 
-TURN_SECONDS = 10.0
 BETWEEN = 0.005
 
 
@@ -52,17 +51,17 @@ def _create(path: Path) -> None:
 
 
 @contextmanager
-def folder_turn(folder: Folder) -> Iterator[None]:
+def folder_turn(folder: Folder, *, seconds: float) -> Iterator[None]:
     """A context that one process at a time is in, of those that hold this folder open.
 
-    Raises TimeoutError if another process is in it for longer than TURN_SECONDS.
+    Raises TimeoutError if it is others' turn for longer than ``seconds``.
     """
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.handle)
     try:
-        until = time.monotonic() + TURN_SECONDS
+        until = time.monotonic() + seconds
         while not try_lock(descriptor):
             if time.monotonic() > until:
-                raise TimeoutError(f"{folder.path} has been locked for {TURN_SECONDS:g} s by another process")
+                raise TimeoutError(f"{folder.path} has been locked for {seconds:g} s by another process")
             time.sleep(BETWEEN)
         try:
             yield

@@ -21,6 +21,7 @@ from manyheads.runner.run.files import try_lock
 from manyheads.runner.run.folder import Folder
 from manyheads.runner.run.private_folder import folder_turn
 
+TURN_SECONDS = 10.0
 SUFFIX = ".json"
 _NAME = re.compile(rf"(\d{{9}})-\d+-[0-9a-f]{{8}}\{SUFFIX}")
 
@@ -96,7 +97,7 @@ class Registry:
 
         The files of those whose runs have ended are removed, unless they can only be read. Raises as ``folder_turn``.
         """
-        with folder_turn(self._folder):
+        with folder_turn(self._folder, seconds=TURN_SECONDS):
             yield self._claims()
 
     def add(self, claim: Claim, claims: list[Claim]) -> Lease:

@@ -14,7 +14,7 @@ def add(queue: RunQueue, run: RunFolder) -> None:
     """Put a run that was cancelled or interrupted behind the others. Raises ConfigurationError, OSError."""
     if not run.is_own():
         raise _refused(run, "is not a run of yours")
-    if any(entry.run.path == run.path for entry in queue.entries()):
+    if any(entry.path == str(run.path) for entry in queue.entries()):
         raise _refused(run, "is in the queue already")
     if has_ended(run):
         raise _refused(run, f"has ended: {status_of(run)}")
@@ -42,7 +42,7 @@ def move_first(queue: RunQueue, run: RunFolder) -> None:
 
 
 def _entry(queue: RunQueue, run: RunFolder) -> QueueEntry:
-    if (entry := next((entry for entry in queue.entries() if entry.run.path == run.path), None)) is None:
+    if (entry := next((entry for entry in queue.entries() if entry.path == str(run.path)), None)) is None:
         raise _refused(run, f"is not in the queue; `{invocation.command('queue')}` lists what is")
     return entry
 

@@ -23,17 +23,23 @@ from manyheads.runner.run.run_folder import RunFolder
 
 QUEUE = OUTPUTS / ".queue"
 MIDDLE = 500_000_000  # the first run's number; lower ones are of runs that were moved to the front
+TURN_SECONDS = 60.0  # a change takes some milliseconds, but there may be many at once, and slow disks
 _NAME = re.compile(r"(\d{9})\.json")
 
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """A run in the queue. ``since``: when it was added, in seconds since 1970. ``is_taken``: a worker has it."""
+    """A run in the queue. ``path``: its folder; ``since``: when it was added, in seconds since 1970."""
 
     number: int
-    run: RunFolder
+    path: str
     since: float
-    is_taken: bool
+    is_taken: bool  # by a worker
+
+    @property
+    def run(self) -> RunFolder:
+        """The run; not for each of thousands, since links in its path are looked for."""
+        return RunFolder(self.path)
 
 
 class RunQueue:
@@ -66,7 +72,7 @@ class RunQueue:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """A context in which no other process reads or changes the queue. Raises ConfigurationError, OSError."""
-        with folder_turn(self._folder):
+        with folder_turn(self._folder, seconds=TURN_SECONDS):
             yield
 
     def entries(self) -> Iterator[QueueEntry]:
@@ -79,7 +85,7 @@ class RunQueue:
                     is_taken = not try_lock(descriptor)
                 finally:
                     os.close(descriptor)
-                yield QueueEntry(int(match[1]), RunFolder(content["run"]), content["since"], is_taken)
+                yield QueueEntry(int(match[1]), content["run"], content["since"], is_taken)
 
     def add(self, run: RunFolder) -> int:
         """Queue a run behind all others; returns how many are ahead of it. Raises OSError, as of a full disk."""

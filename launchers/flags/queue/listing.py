@@ -30,7 +30,7 @@ def places(queue: RunQueue) -> list[QueuePlace]:
     found: list[QueuePlace] = []
     ahead: list[str] = []
     for entry in entries:
-        claim = claimed.get(str(entry.run.path))
+        claim = claimed.get(entry.path)
         runs = claim is not None and bool(claim.devices)
         reason = _running(claim) if claim is not None and runs else _waiting(entry, claim, claims, ahead)
         ahead += [] if runs else [str(entry.run)]

@@ -9,7 +9,7 @@ import sys
 from manyheads.launchers.flags.queue.outcome import fail
 from manyheads.launchers.result import as_failure
 from manyheads.launchers.resume_run import resume_run
-from manyheads.runner.errors import ConfigurationError, WaitExpired
+from manyheads.runner.errors import ConfigurationError, ExitCode
 from manyheads.runner.loop.rank_process import hold
 from manyheads.runner.records.run_result import Result
 from manyheads.runner.respond import respond
@@ -26,7 +26,7 @@ def run(folder: RunFolder, descriptor: int) -> Result | None:
     try:
         return resume_run(folder)
     except ConfigurationError as error:
-        if not isinstance(error, WaitExpired) and (failure := as_failure(error)) is not None:
+        if error.exit_code == ExitCode.REFUSED and (failure := as_failure(error)) is not None:
             fail(folder, failure)
         raise
 

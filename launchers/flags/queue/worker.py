@@ -11,7 +11,7 @@ from manyheads.launchers.agent_program import as_module
 from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
 from manyheads.launchers.flags.queue.outcome import fail, has_ended, mark, status_of
-from manyheads.runner.errors import ExitCode, Failure, Interrupted, Kind, WaitExpired, warn
+from manyheads.runner.errors import Ended, ExitCode, Failure, Interrupted, Kind, warn
 from manyheads.runner.machine import invocation
 from manyheads.runner.run.program import Program, ended_within
 from manyheads.runner.run.progress import keeping
@@ -47,7 +47,8 @@ class Worker:
     def work(self, *, until_empty: bool) -> None:
         """Run one after the other. ``until_empty``: return once no run waits, rather than wait for more.
 
-        Raises Interrupted, WaitExpired if a run could not begin although there was room, and as ``RunQueue.turn``.
+        Raises Interrupted; Ended, with the exit code of a run that has neither ended nor failed, such as if a wait has
+        expired; and as ``RunQueue.turn``.
         """
         with keeping("queue", "a run that was stopped is still in it, and continues from its checkpoint"):
             while not self._signals:
@@ -74,28 +75,28 @@ class Worker:
             known = {claim.run for claim in claims}
             is_empty = True
             for entry in self._queue.entries():
-                run = str(entry.run.path)
                 if not entry.is_taken and self._is_left(entry):
                     is_empty = False
-                    if run not in known:  # else somebody runs it apart from the queue, or ranks of it have yet to end
+                    if entry.path not in known:  # else it is run apart from the queue, or ranks of it have yet to end
                         return TakenRun(entry, self._queue.take(entry)), False
-                elif entry.is_taken and run not in holding:
+                elif entry.is_taken and entry.path not in holding:
                     return None, False
             return None, is_empty
 
     def _is_left(self, entry: QueueEntry) -> bool:
         """Whether a run is still to be run. If not, it leaves the queue."""
-        if not entry.run.config.exists():
-            warn(f"{entry.run} was queued, but holds no run any more")
-        elif not entry.run.is_own():
-            warn(f"{entry.run} was queued, but its config is not the one that you froze, so it is not run")
-        elif not has_ended(entry.run):
+        run = entry.run
+        if not run.config.exists():
+            warn(f"{run} was queued, but holds no run any more")
+        elif not run.is_own():
+            warn(f"{run} was queued, but its config is not the one that you froze, so it is not run")
+        elif not has_ended(run):
             return True
         self._queue.remove(entry)
         return False
 
     def _run(self, taken: TakenRun) -> None:
-        """Run a run to its end. Raises WaitExpired."""
+        """Run a run to its end. Raises Ended."""
         run, sent = taken.entry.run, 0
         self._say(f"{run}: begins")
         environment = {**os.environ, "PYTHONPATH": invocation.import_path()}
@@ -111,24 +112,25 @@ class Worker:
         self._say(f"{run}: {self.ended[-1][1]}")
 
     def _conclude(self, taken: TakenRun, code: int) -> None:
-        """Record what became of a run whose process has ended with ``code``. Raises WaitExpired if it could not begin.
+        """Record what became of a run whose process has ended with ``code``. Raises Ended.
 
-        One that this worker was told to stop stays in the queue; one that somebody else has stopped leaves it.
+        One that this worker was told to stop, or that may not run now, stays in the queue; one that somebody else has
+        stopped leaves it.
         """
-        run = taken.entry.run
+        run, is_barred = taken.entry.run, ExitCode.REFUSED < code < ExitCode.INTERRUPTED
         is_unsettled = not has_ended(run)
         if taken.is_cancelled:
             if is_unsettled:
                 mark(run, "interrupted")
-        elif is_unsettled and (self._signals or code == ExitCode.EXPIRED or status_of(run) == "completed"):
+        elif is_unsettled and (self._signals or is_barred or status_of(run) == "completed"):
             mark(run, "queued")
         else:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             fail(run, Failure(Kind.PROCESS_DIED, exit_code=code, message=f"the process of this run {how}"))
             self._queue.remove(taken.entry)
         self.ended.append((run, status_of(run) or "interrupted"))
-        if code == ExitCode.EXPIRED and not taken.is_cancelled:
-            raise WaitExpired(f"{run} could not begin, and is still in the queue. This worker ends: stderr says why.")
+        if is_barred:
+            raise Ended(code)  # the run's process has said why
 
     @staticmethod
     def _say(text: str) -> None:

@@ -119,7 +119,7 @@ def test_a_rank_that_locks_a_file_which_was_removed_meanwhile_does_not_start(reg
 
 
 def test_a_process_that_stops_during_its_turn_is_not_waited_for_for_ever(registry, monkeypatch):
-    monkeypatch.setattr("manyheads.runner.run.private_folder.TURN_SECONDS", 0.05)
+    monkeypatch.setattr("manyheads.launchers.companions.room.registry.TURN_SECONDS", 0.05)
     with (
         registry.turn(),
         Registry.created() as other,

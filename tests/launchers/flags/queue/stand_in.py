@@ -38,13 +38,14 @@ def client(name: str, jobs: int, seconds: float) -> None:
     """Queue all jobs; one that is known already was queued before this client was killed."""
     for number in range(jobs):
         run = RunFolder(f"outputs/{name}.{number}")
+        is_new = not run.config.exists()
+        if is_new:
+            width = 2 if number == jobs // 2 else 1
+            run.write_config({"launcher": {"devices": "free"}, "width": width, "seconds": seconds})
         with RunQueue.created() as queue, queue.turn():
-            if not run.config.exists():
-                width = 2 if number == jobs // 2 else 1
-                run.write_config({"launcher": {"devices": "free"}, "width": width, "seconds": seconds})
             try:
+                queue.add(run) if is_new else add(queue, run)
                 note("queued", run)
-                add(queue, run)
             except ConfigurationError as error:
                 if "is in the queue already" not in str(error) and "has ended" not in str(error):
                     raise

@@ -94,10 +94,9 @@ def check(jobs: int) -> dict[str, int]:
     assert (noted("crowded"), noted("doubled")) == ([], [])
     assert Registry.claims_now() == []
     queued, begun = [*dict.fromkeys(noted("queued"))], [*dict.fromkeys(noted("begun"))]
-    for wide in (f"{client}.{jobs // 2}" for client in CLIENTS):
-        if wide in begun:
-            later = {*queued[queued.index(wide) + 1 :]}
-            assert later.isdisjoint(begun[: begun.index(wide)]), f"{wide} was overtaken"
+    for wide in {f"{client}.{jobs // 2}" for client in CLIENTS} & {*queued} & {*begun}:
+        later = {*queued[queued.index(wide) + 1 :]}
+        assert later.isdisjoint(begun[: begun.index(wide)]), f"{wide} was overtaken"
     return Counter(str(status) for status in statuses.values())
 
 
