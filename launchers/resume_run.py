@@ -13,13 +13,16 @@ from manyheads.runner.run.data_files import log_file
 from manyheads.runner.run.run_folder import RunFolder
 
 
-def resume_run(folder: RunFolder, packages: Sequence[str] = (), *, apart: bool = False) -> Result | None:
+def resume_run(
+    folder: RunFolder, packages: Sequence[str] = (), *, apart: bool = False, as_recorded: bool = False
+) -> Result | None:
     """Resume a run from its last checkpoint, or from its start if it has none.
 
-    packages: the user trusts their code. apart: as for ``Start.of``. Returns None if this machine only joined a run of
-    several machines. Raises ConfigurationError, RunFailed, Interrupted.
+    packages: the user trusts their code. apart: as for ``Start.of``. as_recorded: of files that have changed, the copies
+    are used. Returns None if this machine only joined a run of several machines. Raises ConfigurationError, RunFailed,
+    Interrupted.
     """
-    config = resumed(folder, packages)
+    config = resumed(folder, packages, as_recorded=as_recorded)
     if is_met_elsewhere(config["launcher"]):
         run = RunConfig.of(config)
         run.launcher.join(run.digests())

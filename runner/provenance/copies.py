@@ -55,16 +55,16 @@ def copies(folder: RunFolder, config: Section, *, chosen: Collection[str] = (), 
     return targets
 
 
-def import_copies(*folders: RunFolder) -> None:
+def import_copies(*folders: RunFolder, edited: bool = False) -> None:
     """Make this process and the ranks execute the copies of missing files, and of those that others can replace.
 
-    For runs that are resumed, whose configs stay as they are. Raises ConfigurationError if a copy is not the recorded
-    one, and if two runs have different copies of a file.
+    For runs that are resumed, whose configs stay as they are. ``edited``: as for ``copies``. Raises ConfigurationError
+    if a copy is not the recorded one, and if two runs have different copies of a file.
     """
     used = [
         snapshot(folder)
         for folder in folders
-        if folder.config.exists() and copies(folder, folder.read_config(), edited=False)
+        if folder.config.exists() and copies(folder, folder.read_config(), edited=edited)
     ]
     taken = list(dict.fromkeys(path for path in used if path is not None))
     if (file := _differing(taken)) is not None:

@@ -85,14 +85,15 @@ def admitted(folder: RunFolder, packages: Iterable[str] = ()) -> RunConfig:
     return RunConfig.of(admit_run(folder, packages))
 
 
-def resumed(folder: RunFolder, packages: Iterable[str] = ()) -> Section:
+def resumed(folder: RunFolder, packages: Iterable[str] = (), *, as_recorded: bool = False) -> Section:
     """The config of a run that is resumed in its own folder, from now on by the code that it was started with.
 
-    Prints which of its files have changed since. Raises as ``admit_run`` and ``import_copies``.
+    Prints which of its files have changed since; ``as_recorded``: their copies are used. Raises as ``admit_run`` and
+    ``import_copies``.
     """
     config = admit_run(folder, packages)
     find_where_started(folder)
-    import_copies(folder)
+    import_copies(folder, edited=as_recorded)
     for file in changed_files(folder, config).values():
         if file.in_use() == file.path:
             copy = kept(folder, file.path)

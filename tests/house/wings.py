@@ -10,6 +10,10 @@ REPLICATED = (
     *("launchers/torchft", "conf/launcher/torchft.yaml", "conf/parallel/replicated.yaml"),
     *("runner/parallel/replicated.py", "runner/parallel/rank/replicated", "tests/parallel/replicated"),
 )
+QUEUE = (
+    *("launchers/flags/queue", "runner/commands/queue.py", "runner/commands/work.py"),
+    *("tests/launchers/flags/queue", "tests/commands/test_queue.py"),
+)
 MODEL_PARALLEL = (
     *REPLICATED,
     *("runner/parallel/rank/model_parallel", "runner/parallel/model_parallel.py", "tests/parallel/model_parallel"),
@@ -63,12 +67,13 @@ WINGS = {  # by name, what is deleted
     ],
     "room": [
         *("launchers/companions/room", "runner/commands/room.py", "tests/launchers/companions/room"),
-        "tests/commands/test_room.py",
+        *("tests/commands/test_room.py", *QUEUE),
     ],
     "budget": [
         *("launchers/companions/budget", "runner/commands/budget.py", "tests/launchers/companions/budget"),
         "tests/commands/test_budget.py",
     ],
+    "queue": [*QUEUE],
     "mirror": ["launchers/companions/mirror", "tests/launchers/companions/mirror"],
     "sharded": [
         *("runner/checkpoint/sharded", "tests/checkpoint/sharded", *MODEL_PARALLEL),

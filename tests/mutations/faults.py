@@ -306,4 +306,14 @@ FAULTS = (
             "tests/launchers/companions/budget/test_counting.py::test_runs_that_share_a_budget_together_stop_at_its_limit",
         ),
     ),
+    Fault(
+        name="a run that a worker has is taken by another one, too",
+        promise="a queued run is neither lost nor run twice",
+        file="launchers/flags/queue/entries.py",
+        original="is_taken = not try_lock(descriptor)",
+        replacement="is_taken = False",
+        tests=(
+            "tests/launchers/flags/queue/test_entries.py::test_a_run_is_taken_until_all_copies_of_its_descriptor_are_closed",
+        ),
+    ),
 )

@@ -24,7 +24,7 @@ def run(folder: RunFolder, descriptor: int) -> Result | None:
     os.set_inheritable(descriptor, False)
     hold(descriptor)
     try:
-        return resume_run(folder)
+        return resume_run(folder, as_recorded=True)
     except ConfigurationError as error:
         if error.exit_code == ExitCode.REFUSED and (failure := as_failure(error)) is not None:
             fail(folder, failure)
