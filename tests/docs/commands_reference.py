@@ -23,6 +23,9 @@ GUIDES = {  # the page that explains a command, if it does not have the command'
     "record": "records",
     "report": "comparing",
     **dict.fromkeys(("budget", "room"), "desk"),
+    "room": "desk",
+    "queue": "desk",
+    "work": "desk",
     "trust": "security",
 }
 HEAD = """# Commands

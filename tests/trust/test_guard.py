@@ -122,7 +122,7 @@ ALLOWED = {
         "runner/commands/install_horovod/compile_horovod.py": 3,
         "runner/logger/wandb.py": 5,
         "launchers/companions/publishing/publisher.py": 1,
-        "launchers/companions/room/places.py: for this user alone": 2,
+        "runner/run/private_folder.py: for this user alone": 2,
         "launchers/companions/publishing/empty_folder.py": 1,
         "runner/data/indexing.py: a scratch folder": 1,
         "runner/callbacks/rank/profile.py": 1,

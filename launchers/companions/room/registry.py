@@ -15,7 +15,6 @@ from pathlib import Path
 
 from manyheads.launchers.companions.room.claims import Claim
 from manyheads.launchers.companions.room.places import leases_folder
-from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop.rank_process import hold, let_go
 from manyheads.runner.run.files import try_lock
 from manyheads.runner.run.folder import Folder
@@ -66,19 +65,6 @@ class Registry:
         """The registry, to be read; None if no run has made a claim. Raises as ``leases_folder``."""
         folder = leases_folder(create=False)
         return None if folder is None else cls(folder)
-
-    @classmethod
-    def claims_now(cls) -> list[Claim]:
-        """All claims, to be read. Raises ConfigurationError if they can't be."""
-        try:
-            registry = cls.existing()
-            if registry is None:
-                return []
-            with registry, registry.turn() as claims:
-                return claims
-        except OSError as error:
-            what = error.filename or "the folder of leases"
-            raise ConfigurationError(f"{what}: {error.strerror or error}.") from None
 
     def __enter__(self) -> "Registry":
         return self

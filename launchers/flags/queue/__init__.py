@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from manyheads.runner.records.run_result import Result
 
 
-def take(arguments: Sequence[str]) -> "Result | None":
+def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | None":
     """Queue the run that was typed, and return it. Raises as ``run_typed``."""
     from manyheads.launchers.flags.queue.enqueue import enqueued  # slow, and workers need not compose configs
 

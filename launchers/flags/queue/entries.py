@@ -1,4 +1,4 @@
-"""The queue: a folder with a file for each run in it, named by its position. Whoever runs one keeps its file locked.
+"""The queue: a folder with a file for each run in it, named by its position, which processes that run it keep locked.
 
 A file says only which run it is, and never changes, so that the death of a process leaves nothing to be mended: a run
 is in the queue as long as its file exists, and nobody runs it once the kernel says that nobody holds the file.

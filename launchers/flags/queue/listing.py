@@ -8,6 +8,7 @@ from manyheads.launchers.companions.room.claims import Claim
 from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.companions.room.words import clock, named
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
+from manyheads.runner.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class QueuePlace:
 def places(queue: RunQueue) -> list[QueuePlace]:
     """All runs of the queue, in their order. Raises ConfigurationError, OSError."""
     with queue.turn():
-        entries, claims = [*queue.entries()], Registry.claims_now()
+        entries, claims = [*queue.entries()], claims_now()
     claimed = {claim.run: claim for claim in claims}
     found: list[QueuePlace] = []
     ahead: list[str] = []
@@ -38,6 +39,19 @@ def places(queue: RunQueue) -> list[QueuePlace]:
         devices = [] if claim is None else [*claim.devices]
         found.append(QueuePlace(str(entry.run), entry.since, position, pid, devices, reason))
     return found
+
+
+def claims_now() -> list[Claim]:
+    """All claims on this machine's devices. Raises ConfigurationError if they can't be read."""
+    try:
+        registry = Registry.existing()
+        if registry is None:
+            return []
+        with registry, registry.turn() as claims:
+            return claims
+    except OSError as error:
+        what = error.filename or "the folder of leases"
+        raise ConfigurationError(f"{what}: {error.strerror or error}.") from None
 
 
 def _running(claim: Claim) -> str:

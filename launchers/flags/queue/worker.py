@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.launchers.agent_program import as_module
-from manyheads.launchers.companions.room.registry import Registry
 from manyheads.launchers.flags.queue.entries import QueueEntry, RunQueue
+from manyheads.launchers.flags.queue.listing import claims_now
 from manyheads.launchers.flags.queue.outcome import fail, has_ended, mark, status_of
 from manyheads.runner.errors import Ended, ExitCode, Failure, Interrupted, Kind, warn
 from manyheads.runner.machine import invocation
@@ -70,7 +70,7 @@ class Worker:
         Only one run at a time waits for devices, so that runs ask for them in the order of the queue.
         """
         with self._queue.turn():
-            claims = Registry.claims_now()
+            claims = claims_now()
             holding = {claim.run for claim in claims if claim.devices}
             known = {claim.run for claim in claims}
             is_empty = True
