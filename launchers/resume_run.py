@@ -18,9 +18,9 @@ def resume_run(
 ) -> Result | None:
     """Resume a run from its last checkpoint, or from its start if it has none.
 
-    packages: the user trusts their code. apart: as for ``Start.of``. as_recorded: of files that have changed, the copies
-    are used. Returns None if this machine only joined a run of several machines. Raises ConfigurationError, RunFailed,
-    Interrupted.
+    packages: the user trusts their code. apart: as for ``Start.of``. as_recorded: files that have changed are replaced
+    by their copies. Returns None if this machine only joined a run of several machines. Raises ConfigurationError,
+    RunFailed, Interrupted.
     """
     config = resumed(folder, packages, as_recorded=as_recorded)
     if is_met_elsewhere(config["launcher"]):

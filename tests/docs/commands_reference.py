@@ -22,10 +22,7 @@ GUIDES = {  # the page that explains a command, if it does not have the command'
     "publish": "trackers",
     "record": "records",
     "report": "comparing",
-    **dict.fromkeys(("budget", "room"), "desk"),
-    "room": "desk",
-    "queue": "desk",
-    "work": "desk",
+    **dict.fromkeys(("budget", "queue", "room", "work"), "desk"),
     "trust": "security",
 }
 HEAD = """# Commands
