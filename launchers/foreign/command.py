@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from manyheads.launchers.flags import chosen
 from manyheads.launchers.foreign.world import World
 from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.lookup import options, read_option
@@ -52,7 +53,9 @@ def restarted(words: list[str], world: World) -> list[str]:
 
 
 def _line(words: Sequence[str]) -> CommandLine:
-    return with_own_folders(CommandLine(tuple(word for word in words[1:] if word != "--json")))
+    typed = [word for word in words[1:] if word != "--json"]
+    flag = chosen(typed)
+    return with_own_folders(CommandLine(tuple(typed)) if flag is None else flag.line_of(typed))
 
 
 def _only_prints(line: CommandLine) -> bool:

@@ -8,12 +8,18 @@ from manyheads.launchers.experiment import run_typed, start
 from manyheads.launchers.flags.once.ask import answer_or_begin
 from manyheads.launchers.flags.once.sweep_job import answer_job
 from manyheads.launchers.flags.once.terms import terms_of
+from manyheads.runner.config.command_line import CommandLine
 from manyheads.runner.config.composing import run_config
 from manyheads.runner.config.origin import resolve_origin
 
 if TYPE_CHECKING:
     from manyheads.runner.records.compared_runs import ComparedRuns
     from manyheads.runner.records.run_result import Result
+
+
+def line_of(arguments: Sequence[str]) -> CommandLine:
+    """The command line without these flags. Raises ConfigurationError."""
+    return terms_of(arguments).line
 
 
 def take(arguments: Sequence[str], *, wants_answer: bool = False) -> "Result | ComparedRuns | None":
