@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.runner.parallel.rank.model_parallel.tensor_layers import SplitAttention, exchange
+from manyheads.runner.parallel.rank.model_parallel.tensor_layers import SplitAttention, exchange, lowered
 
 
 def gathered(piece: Tensor, group: Any) -> Tensor:
@@ -75,7 +75,7 @@ class PieceColumnLinear(nn.Linear):
     group: Any
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return GatheredLinear.apply(inputs, self.weight, self.bias, self.group)
+        return GatheredLinear.apply(lowered(inputs), self.weight, self.bias, self.group)
 
 
 class PieceRowLinear(nn.Linear):
@@ -92,7 +92,7 @@ class PieceAttention(SplitAttention):
     """A SplitAttention whose inputs and output are pieces (samples, length / ranks, width)."""
 
     def enter(self, given: Tensor) -> Tensor:
-        return given
+        return lowered(given)
 
     def project(self, given: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return GatheredLinear.apply(given, weight, bias, self.group)

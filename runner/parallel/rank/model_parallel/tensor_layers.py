@@ -46,13 +46,24 @@ EnterGroup = exchange("EnterGroup", _same, _sum)
 LeaveGroup = exchange("LeaveGroup", _sum, _same)
 
 
+def lowered(tensor: Tensor) -> Tensor:
+    """The tensor in the dtype in which a layer computes, and its gradient is summed: autocast's, where that is on."""
+    device = tensor.device.type
+    casts = tensor.is_floating_point() and tensor.dtype is not torch.float64  # which autocast leaves alone
+    return tensor.to(torch.get_autocast_dtype(device)) if casts and torch.is_autocast_enabled(device) else tensor
+
+
 class ColumnLinear(nn.Linear):
-    """A column-parallel nn.Linear: this rank's rows of the weight, for its columns of the output."""
+    """A column-parallel nn.Linear: this rank's rows of the weight, for its columns of the output.
+
+    ``entrance``: brings the input into the group, once for all layers that share one.
+    """
 
     group: Any
+    entrance: Callable[[Tensor], Tensor]
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return functional.linear(EnterGroup.apply(inputs, self.group), self.weight, self.bias)
+        return functional.linear(self.entrance(inputs), self.weight, self.bias)
 
 
 class RowLinear(nn.Linear):
@@ -66,12 +77,13 @@ class RowLinear(nn.Linear):
 
 
 class ColumnConv2d(nn.Conv2d):
-    """A column-parallel nn.Conv2d: this rank's output channels."""
+    """A column-parallel nn.Conv2d: this rank's output channels. ``entrance``: as for ColumnLinear."""
 
     group: Any
+    entrance: Callable[[Tensor], Tensor]
 
     def forward(self, images: Tensor) -> Tensor:
-        return self._conv_forward(EnterGroup.apply(images, self.group), self.weight, self.bias)
+        return self._conv_forward(self.entrance(images), self.weight, self.bias)
 
 
 class RowConv2d(nn.Conv2d):
@@ -91,7 +103,7 @@ class SplitAttention(nn.MultiheadAttention):
 
     def enter(self, given: Tensor) -> Tensor:
         """A query, key or value as the heads of this rank receive it; its gradient is added up over the group."""
-        return EnterGroup.apply(given, self.group)
+        return EnterGroup.apply(lowered(given), self.group)
 
     def project(self, given: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The projection of ``given`` to the heads of this rank."""
@@ -112,16 +124,16 @@ class SplitAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        inputs = [query, key, value]
-        if not self.batch_first and query.ndim == 3:
-            inputs = [tensor.transpose(0, 1) for tensor in inputs]
+        inputs = query, key, value
+        is_turned = not self.batch_first and query.ndim == 3
+        entered = {  # a tensor that is used several times, as in self-attention, enters once
+            number: self.enter(given.transpose(0, 1) if is_turned else given)
+            for number, given in {id(given): given for given in inputs}.items()
+        }
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        entered: dict[int, Tensor] = {}  # a tensor that is used several times, as in self-attention, enters once
         heads = [
-            self.project(entered.setdefault(id(given), self.enter(given)), weight, bias)
-            .unflatten(-1, (-1, self.head_dim))
-            .transpose(-3, -2)
+            self.project(entered[id(given)], weight, bias).unflatten(-1, (-1, self.head_dim)).transpose(-3, -2)
             for given, weight, bias in zip(inputs, weights, biases, strict=True)
         ]
         mask = attn_mask

@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from manyheads.runner.errors import ConfigurationError
+from manyheads.runner.parallel.rank.model_parallel.entrance import Entrance
 from manyheads.runner.parallel.rank.model_parallel.tensor_assembly import Cut
 from manyheads.runner.parallel.rank.model_parallel.tensor_layers import (
     ColumnConv2d,
@@ -34,6 +35,7 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
     """
     modules, cuts = dict(model.named_modules()), {}
     owners: dict[int, str] = {}
+    entrances: dict[str, Entrance] = {}  # by the name of the module whose layers share one
     for name, parameter in model.named_parameters(remove_duplicate=False):
         owners.setdefault(id(parameter), name)
     for name, style in plan.items():
@@ -63,6 +65,11 @@ def split(model: nn.Module, plan: Plan, group: Any, *, rank: int, size: int) -> 
             cuts[full] = cut
         modules[name].__class__ = next(kinds[base] for base in kinds if isinstance(modules[name], base))
         modules[name].group = group
+        if style == "colwise":
+            parent = name.rpartition(".")[0]
+            if parent not in entrances:
+                entrances[parent] = Entrance(modules[parent], group)
+            modules[name].entrance = entrances[parent]
         if style == "attention":
             modules[name]._qkv_same_embed_dim = False  # or torch's encoder bypasses it
     return cuts
