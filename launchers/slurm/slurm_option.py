@@ -85,7 +85,7 @@ class SlurmOption(LauncherOption):
         return standing(folder, answers)
 
     def check_run(self, run: RunConfig) -> None:
-        if run.on_gpus and hardware.torch_cuda_version() is None:
+        if run.on_gpus and hardware.torch_cuda_version() is None and hardware.torch_build("hip") is None:
             raise Unavailable(
                 "launcher.gpus_per_node: the installed torch is a CPU build. Set trainer.device=cpu.",
                 key="launcher.gpus_per_node",

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from manyheads.runner.machine import invocation
+from manyheads.runner.machine import invocation, other_gpus
 from manyheads.runner.machine.gpus import Board, CUDADevice, memory, read
 
 NO_GPU = (
@@ -42,14 +42,19 @@ def is_here() -> bool:
     return _elsewhere.get() is None
 
 
-@cache
 def torch_cuda_version() -> str | None:
-    """The CUDA version that the installed torch was built for, or None; read from its version file."""
+    """The CUDA version that the installed torch was built for, or None."""
+    return torch_build("cuda")
+
+
+@cache
+def torch_build(kind: str) -> str | None:
+    """The version of "cuda", "hip" (ROCm) or "xpu" that the installed torch was built for, or None; from its files."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
     text = (Path(spec.origin).parent / "version.py").read_text()
-    match = re.search(r"^cuda: [^=]*= '([^']+)'", text, re.MULTILINE)
+    match = re.search(rf"^{kind}: [^=]*= '([^']+)'", text, re.MULTILINE)
     return match.group(1) if match else None
 
 
@@ -95,10 +100,12 @@ def gpus_are_hidden() -> bool:
 
 
 def unused_gpus() -> str | None:
-    """Why a machine with NVIDIA's driver has no GPU for a rank; None if it has one, or no driver."""
+    """Why a machine with a GPU has none for a rank; None if it has one for it, or none at all."""
     version, boards = _driver()
-    if not version or _visible():
+    if _visible():
         return None
+    if not version:
+        return other_gpus.unused(hip=torch_build("hip"), xpu=torch_build("xpu"))
     if not boards:
         return f"NVIDIA's driver {version} finds no GPU that responds; see nvidia-smi"
     if torch_cuda_version() is None:
@@ -115,14 +122,15 @@ def unused_gpus() -> str | None:
 
 
 def _visible() -> list[tuple[int, CUDADevice]]:
-    """The devices that CUDA would count, each with its board's number; none for a CPU build of torch.
+    """The devices that CUDA, or ROCm, would count, each with its board's number; none for a CPU build of torch.
 
     Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/, "Device Enumeration".
     """
     if (other := _elsewhere.get()) is not None:
         return [(index, CUDADevice(name="GPU", uuid=str(index))) for index in range(other.gpus)]
     if torch_cuda_version() is None:
-        return []
+        found = other_gpus.visible_to_rocm() if torch_build("hip") else []
+        return [(index, CUDADevice(name, str(index))) for index, name in found]
     boards = _driver()[1]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:

@@ -152,6 +152,7 @@ ALLOWED = {
         "launchers/foreign/meeting.py": 1,
         "launchers/companions/room/claims.py": 1,
         "runner/machine/numa.py": 4,
+        "runner/machine/other_gpus.py": 2,
         "runner/machine/control_groups.py": 2,
         "runner/machine/hindrances.py": 8,
         "runner/loop/rank_process.py": 1,

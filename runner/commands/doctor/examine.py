@@ -107,10 +107,17 @@ def not_imported(group: str, option: str, origin: Origin) -> str | None:
     return None if all(map(origin.trusts, names)) else package.name
 
 
+OTHERS = {"ROCm": "hip", "XPU": "xpu"}  # builds of torch besides CUDA's
+
+
 def describe_machine() -> dict[str, str]:
     """The rows of the doctor's first table, by name."""
     gpus = hardware.gpu_names()
-    cuda = hardware.torch_cuda_version()
+    builds = {
+        "CUDA": hardware.torch_cuda_version(),
+        **{name: hardware.torch_build(kind) for name, kind in OTHERS.items()},
+    }
+    built = next((f"{name} {version}" for name, version in builds.items() if version), "CPU")
     if gpus:
         devices = ", ".join(gpus)
     elif why := hardware.unused_gpus():
@@ -119,7 +126,7 @@ def describe_machine() -> dict[str, str]:
         devices = "none: there is no NVIDIA driver"
     return {
         "python": platform.python_version(),
-        "torch": f"{_version('torch')}, built for {f'CUDA {cuda}' if cuda else 'CPU'}",
+        "torch": f"{_version('torch')}, built for {built}",
         "torchvision": _version("torchvision"),
         **_installed(),
         "GPUs": devices,
