@@ -14,6 +14,8 @@ import torch
 from manyheads.runner.errors import ConfigurationError
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+# Sums that switches add up, in an order of their own. Source: torchtitan's list of what may reorder NCCL's sums.
+SWITCHES = "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE"
 _HAS_NO_FORM = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
@@ -21,6 +23,8 @@ def set_deterministic(wanted: bool) -> None:
     """Set it for the whole process, before it uses a GPU. If it is off, cuDNN tries its algorithms for the fastest."""
     if wanted:
         os.environ.setdefault(WORKSPACE, ":4096:8")  # read when cuBLAS starts
+        for name in SWITCHES:
+            os.environ.setdefault(name, "0")  # read when NCCL connects
     torch.use_deterministic_algorithms(wanted)
     torch.backends.cudnn.benchmark = not wanted
 

@@ -123,19 +123,28 @@ def memory(uuids: list[str]) -> int | None:
 
 
 TERA = 1e12
-# TFLOP/s, by the first pattern in the device's name. "half": fp16 and bf16; None: no units for that format.
+# Dense TFLOP/s, by the first pattern in the device's name. "half": fp16 and bf16, summed in fp32; None: no units for
+# that format, or no figure on which sources agree. Blackwell, H20: NVIDIA's figures as in
+# https://glennklockwood.com/garden/processors/B200 and /B300, and in nanochat's table; others: NVIDIA's data sheets.
 PEAKS: dict[str, dict[str, float | None]] = {
+    r"GB[23]00": {"half": 2500, "tf32": 1250, "fp32": None, "fp64": None},
+    r"B[23]00": {"half": 2250, "tf32": None, "fp32": None, "fp64": None},
+    r"H20\b": {"half": 148, "tf32": None, "fp32": None, "fp64": None},
     r"H100 PCIe": {"half": 756, "tf32": 378, "fp32": 51, "fp64": 51},
-    r"H100 NVL": {"half": 835, "tf32": 417, "fp32": 60, "fp64": 60},
+    r"H[12]00 NVL": {"half": 835, "tf32": 417, "fp32": 60, "fp64": 60},
     r"H100|H200|GH200": {"half": 989, "tf32": 494, "fp32": 67, "fp64": 67},
     r"A100": {"half": 312, "tf32": 156, "fp32": 19.5, "fp64": 19.5},
     r"A40\b": {"half": 149.7, "tf32": 74.8, "fp32": 37.4, "fp64": None},
+    r"A6000": {"half": 154.8, "tf32": 77.4, "fp32": 38.7, "fp64": None},
+    r"A10G": {"half": 70, "tf32": 35, "fp32": None, "fp64": None},
     r"A10\b": {"half": 125, "tf32": 62.5, "fp32": 31.2, "fp64": None},
+    r"L40\b": {"half": 181, "tf32": 90.5, "fp32": 90.5, "fp64": None},
     r"L40S": {"half": 362, "tf32": 183, "fp32": 91.6, "fp64": None},
     r"L4\b": {"half": 121, "tf32": 60, "fp32": 30.3, "fp64": None},
     r"V100.SXM2": {"half": 125, "tf32": None, "fp32": 15.7, "fp64": 7.8},
     r"V100.PCIE": {"half": 112, "tf32": None, "fp32": 14, "fp64": 7},
     r"\bT4\b": {"half": 65, "tf32": None, "fp32": 8.1, "fp64": None},
+    r"RTX 5090\b(?! (?:D|Laptop))": {"half": 209.5, "tf32": 104.8, "fp32": 104.8, "fp64": None},
     r"RTX 4090\b(?! (?:D|Laptop))": {"half": 165.2, "tf32": 82.6, "fp32": 82.6, "fp64": None},
     r"RTX 3090\b(?! Ti)": {"half": 71, "tf32": 35.6, "fp32": 35.6, "fp64": None},
 }

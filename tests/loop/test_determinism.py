@@ -12,7 +12,7 @@ from manyheads.runner.checkpoint.rank.load import complete, weights_sha256
 from manyheads.runner.config.lookup import options
 from manyheads.runner.errors import ConfigurationError
 from manyheads.runner.loop import build, session
-from manyheads.runner.loop.determinism import WORKSPACE, operations_named, set_deterministic
+from manyheads.runner.loop.determinism import SWITCHES, WORKSPACE, operations_named, set_deterministic
 from manyheads.runner.option.run_config import RunConfig
 from manyheads.runner.provenance.provenance import without_effect
 from manyheads.runner.run.heartbeat import Heartbeat
@@ -159,6 +159,17 @@ def test_cublas_without_its_workspace_is_told(monkeypatch):
 def test_other_errors_stay_what_they_are():
     with pytest.raises(RuntimeError, match="shapes"), operations_named():
         raise RuntimeError("shapes differ")
+
+
+def test_switches_add_up_nothing_unless_the_user_lets_them(monkeypatch):
+    for name in SWITCHES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    set_deterministic(False)
+    assert not {*SWITCHES} & {*os.environ}
+    monkeypatch.setenv(SWITCHES[0], "1")
+    set_deterministic(True)
+    assert [os.environ[name] for name in SWITCHES] == ["1", "0"]
 
 
 def test_the_workspace_is_set_unless_the_user_did(monkeypatch):

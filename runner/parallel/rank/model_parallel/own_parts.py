@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -129,6 +129,12 @@ def refuse_if_needs_whole_weights(optimizer: Optimizer) -> None:
         )
 
 
+def scale(gradients: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply all gradients in place, those of a dtype at once. ``factor``: (); rounded to their dtype first."""
+    for dtype in dict.fromkeys(gradient.dtype for gradient in gradients):
+        torch._foreach_mul_([gradient for gradient in gradients if gradient.dtype is dtype], factor.to(dtype))
+
+
 def _gradient(part: Tensor, step: int) -> Tensor:
     """A different gradient for each step, whose halves differ from the whole in norm."""
     return torch.sin(3 * part + step) + part**2
@@ -163,8 +169,7 @@ class Gradients:
         norm = shared_norm(parts, self._ranks.reduce, self._ranks.device)
         if math.isfinite(limit):
             factor = torch.clamp(limit / (norm + 1e-6), max=1.0)  # as in clip_grad_norm_
-            for gradient, _ in parts:
-                gradient.mul_(factor.to(gradient.dtype))
+            scale([gradient for gradient, _ in parts], factor)
         return norm
 
     def _holders(self, parameter: nn.Parameter) -> int:
