@@ -164,7 +164,9 @@ OTHER += [
 OVERFLOWING = [Case(2, strategy, "scaled") for strategy in STRATEGIES]
 # Each way once, on two ranks that train together, a cut model resumed by a whole one and to the bit; products are tail.
 ALWAYS = [
-    *(Case(2, strategy, "gpt") for strategy in ("zero1", "fsdp", "pipeline")),
+    *(Case(2, strategy, "gpt") for strategy in ("ddp", "zero1", "fsdp", "pipeline")),
+    *(case for case in OTHERWISE if case.strategy == "local_sgd" and SHARDED[0] not in case.ways),
+    Case(2, "pipeline", "gpt", ("parallel.schedule=interleaved", "parallel.stages_per_rank=2")),
     Case(2, "tensor", "gpt", PIECES),
     *(case for case in SAME if case.strategy == "pipeline" and not case.ways),
     *(case for case in SAME if case.strategy == "fsdp" and case.model == "gpt" and case.ways == SHARDED),
