@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.launchers.companions import refuse_start
 from manyheads.runner.answers.judge.answer import Judged
 from manyheads.runner.answers.judge.judgement import FILE, BudgetTooSmall, Judgement
 from manyheads.runner.answers.judge.question import Question
@@ -34,6 +33,8 @@ def decide(
 
     ``judging``: a context with the judgement in a folder. Raises as ``Judgement.decide``.
     """
+    from manyheads.launchers.companions import refuse_start  # the rest needs no launchers
+
     _show_differences(question.differences(), question.changed_files())
     folder = named or JUDGEMENTS / question.id
     refuse_start(folder.resolve())

@@ -12,7 +12,6 @@ from pathlib import Path
 from platform import node
 from typing import Any
 
-from manyheads.launchers.companions import accompanied_program
 from manyheads.runner.answers.judge.command.command_question import CHANGED, SAME, SEED, CommandQuestion
 from manyheads.runner.answers.judge.command.numbers import finite, last_words, printed, text_of, written
 from manyheads.runner.answers.judge.command.trees import changed, fingerprints
@@ -147,6 +146,8 @@ class ArmRuns(Recording):
 
     def _supervised(self, line: str, tree: Path, marks: Path, *, seed: int, timeout: float) -> dict[str, Any]:
         """Run a command in a tree; its report. Raises RunFailed if it fails or takes too long, and BudgetSpent."""
+        from manyheads.launchers.companions import accompanied_program  # the rest needs no launchers
+
         make_folder(marks)
         with accompanied_program(marks):
             report = self._report(line := line.replace(SEED, str(seed)), tree, marks, seed=seed, timeout=timeout)
