@@ -1,7 +1,8 @@
 """Flags of ``train`` that are not Hydra's: each package in this folder is one, named as its flag.
 
 Its ``take`` takes what that of the command does, with the same result, and its ``line_of`` returns the command line
-without the flag and what belongs to it. Nothing else names a flag, so that one is added or removed with its folder.
+without the flag and what belongs to it; a flag that does not work in ranks of other launchers has none. Nothing else
+names a flag, so that one is added or removed with its folder.
 """
 
 import importlib

@@ -54,8 +54,14 @@ def restarted(words: list[str], world: World) -> list[str]:
 
 def _line(words: Sequence[str]) -> CommandLine:
     typed = [word for word in words[1:] if word != "--json"]
-    flag = chosen(typed)
-    return with_own_folders(CommandLine(tuple(typed)) if flag is None else flag.line_of(typed))
+    if (flag := chosen(typed)) is None:
+        return with_own_folders(CommandLine(tuple(typed)))
+    if not hasattr(flag, "line_of"):
+        name = f"--{flag.__name__.rpartition('.')[2]}"
+        raise ConfigurationError(
+            f"{name} does not work in ranks that another program has started. Leave it out.", key=name
+        )
+    return with_own_folders(flag.line_of(typed))
 
 
 def _only_prints(line: CommandLine) -> bool:

@@ -316,4 +316,31 @@ FAULTS = (
             "tests/launchers/flags/queue/test_entries.py::test_a_run_is_taken_until_all_copies_of_its_descriptor_are_closed",
         ),
     ),
+    Fault(
+        name="a run takes devices that others hold",
+        promise="share no device",
+        file="launchers/companions/room/claims.py",
+        original="if not runs[device] and device not in occupied]",
+        replacement="if device not in occupied]",
+        tests=(
+            "tests/launchers/companions/room/test_killed_runs.py::"
+            "test_four_clients_whose_processes_are_killed_share_two_cores",
+        ),
+    ),
+    Fault(
+        name="equal commands do not wait for each other",
+        promise="runs equal commands once",
+        file="launchers/flags/once/turns.py",
+        original="while not try_part(file.fileno(), place):",
+        replacement="while False:",
+        tests=("tests/launchers/flags/once/test_terms.py::test_turns_are_of_processes",),
+    ),
+    Fault(
+        name="a run with other versions answers",
+        promise="runs equal commands once",
+        file="launchers/flags/once/equal_runs.py",
+        original="return not any(difference.matters for difference in found)",
+        replacement="return bool(found or True)",
+        tests=("tests/launchers/flags/once/test_terms.py::test_another_start[versions.torch-9.9]",),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -30,6 +31,12 @@ def test_what_starts_ranks_itself_is_refused(words: list[str], said: str) -> Non
     with pytest.raises(ConfigurationError) as caught:
         command.completed(words, WORLD, kept=None)
     assert said in str(caught.value)
+
+
+def test_a_flag_that_does_not_work_in_these_ranks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "chosen", lambda words: ModuleType("flags.later"))
+    with pytest.raises(ConfigurationError, match="--later does not work in ranks that another program has started"):
+        command.completed(["train", "--later"], WORLD, kept=None)
 
 
 @pytest.mark.parametrize(
