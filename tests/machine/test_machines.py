@@ -1,9 +1,11 @@
 """What a run decides on real machines, as they describe themselves: devices, cores, threads and loaders."""
 
+import os
+
 import pytest
 
 from manyheads.runner.machine import hardware
-from manyheads.runner.machine.numa import near
+from manyheads.runner.machine.numa import near, parse_cpu_list
 from tests.in_process import typed
 from tests.machine.machines import MACHINES, pretend
 
@@ -54,3 +56,16 @@ def test_threads_and_loaders_follow_the_cores(decided):
 
 def test_each_machine_is_decided_on():
     assert {name for name, *_ in CASES} == {*MACHINES}
+
+
+def test_ranks_are_bound_to_these_cores(tmp_path, monkeypatch):
+    machine = MACHINES["DGX A100"]
+    pretend(machine, tmp_path, monkeypatch)
+    bound = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: bound.append(cores))
+    launcher = typed("parallel=ddp", "data.batch_size=64").launcher
+    for rank in range(8):
+        launcher.bind_rank(rank, on_gpus=True)
+    assert set().union(*bound) == machine.cores
+    own = [parse_cpu_list(machine.nodes[node]) for node in machine.near]
+    assert all(near_gpu <= cores for near_gpu, cores in zip(own, bound, strict=True))
